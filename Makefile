@@ -10,7 +10,7 @@ ARGS ?=
 unexport PYTHONDONTWRITEBYTECODE
 
 # A whole run also measures how much of the core its own tests reach, by the same examples each time.
-WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.core_coverage
+WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-test run cluster test test-all coverage check fmt bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep nightly clean
@@ -37,7 +37,7 @@ test-all: setup-test ## the slow tests too, and property tests with many more ex
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -m "slow or not slow" $(ARGS)
 
 coverage: setup-test ## the core's own tests alone, and which of its lines and branches they do not reach
-	@$(WHOLE_RUN) $(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup $$($(BIN)/python -m tests.core_coverage)
+	@$(WHOLE_RUN) $(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup $$($(BIN)/python -m tests.support.core_coverage)
 
 check: setup-test ## format, lint, types, layers, tidiness: what CI runs beside the tests
 	@$(BIN)/python -m tools.check
@@ -49,10 +49,10 @@ bench: setup-test ## Penstock beside Apache Kafka on this machine: an hour; ARGS
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 bench-micro: setup-test ## codecs, ledger entries and the Parquet path alone, each on one core; ARGS="--quick apply" chooses
-	@$(BIN)/python -m benchmarks.micro $(ARGS)
+	@$(BIN)/python -m benchmarks.micro.run $(ARGS)
 
 bench-spark: setup-test ## Spark over Penstock beside its Kafka connector over Apache Kafka: ten minutes; ARGS="--quick" for less
-	@$(BIN)/python -m benchmarks.spark_reads $(ARGS)
+	@$(BIN)/python -m benchmarks.spark.reads $(ARGS)
 
 compat: setup-test ## other people's tests on one agent and on three, with a report; ARGS="librdkafka --agents 1" for less
 	@$(BIN)/python -m tests.compat $(ARGS)

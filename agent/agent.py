@@ -12,35 +12,35 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from agent.addresses import Listener
 from agent.broker import Broker
-from agent.catalog_followers import CatalogFollower, catalog_followers
-from agent.catalog_parts import catalog_parts
-from agent.client_connection import Connection
-from agent.clock import Clock
-from agent.clock_check import RUNBOOK as CLOCK_REMEDY
-from agent.connection_table import ConnectionTable
-from agent.disk_reserve import REMEDY as DISK_REMEDY
-from agent.disk_reserve import DiskReserves
-from agent.http_server import HttpServer
-from agent.ids import Ids
-from agent.lake_rewrites import LakeRewrites
-from agent.metrics import Metrics
-from agent.server import KafkaServer
-from agent.settings import Settings
-from agent.store_damages import StoreDamages
-from agent.supervisor import Supervisor
-from agent.table_edits import TableEdits
-from agent.topic_work import REMEDY_DAMAGED
-from agent.version import VERSION
-from coordinator.commands import Command, Endpoint, Outcome
-from coordinator.config_entries import Layers
+from agent.bucket.disk_reserve import REMEDY as DISK_REMEDY
+from agent.bucket.disk_reserve import DiskReserves
+from agent.bucket.store_damages import StoreDamages
+from agent.config.addresses import Listener
+from agent.config.settings import Settings
+from agent.http.iceberg.catalog_config import catalog_parts
+from agent.http.server import HttpServer
+from agent.lake.external_catalogs import CatalogFollower, catalog_followers
+from agent.lake.rewrite_jobs import LakeRewrites
+from agent.lake.table_updates import TableEdits
+from agent.lake.topic_work import REMEDY_DAMAGED
+from agent.ledger.clock_check import RUNBOOK as CLOCK_REMEDY
+from agent.runtime.clock import Clock
+from agent.runtime.ids import Ids
+from agent.runtime.metrics import Metrics
+from agent.runtime.supervisor import Supervisor
+from agent.runtime.version import VERSION
+from agent.server.connection import Connection
+from agent.server.connection_table import ConnectionTable
+from agent.server.kafka_server import KafkaServer
+from coordinator.commands.commands import Command, Endpoint, Outcome
+from coordinator.configs.config_entries import Layers
 from coordinator.follower import Follower
-from coordinator.log import Ledger, LedgerError, LedgerIdentity, OutcomeUnknown
-from coordinator.state import ClusterState
-from iceberg_export.kernels import KERNELS
+from coordinator.ledger.port import Ledger, LedgerError, LedgerIdentity, OutcomeUnknown
+from coordinator.state.state import ClusterState
+from iceberg_export.rows.kernels import KERNELS
 from protocol.limits import DRAIN_MOVE_SECONDS_MAX, LEDGER_WAIT_SECONDS_MAX, STOP_SECONDS_MAX
-from protocol.records import kernels_ready
+from protocol.records.records import kernels_ready
 from protocol.types import Milliseconds, TopicId
 from storage.object_store import ObjectStore
 
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class Agent:
-    """Enter to serve, `drain` to stop taking work, leave to end. Implements `agent.http_port.Agent`."""
+    """Enter to serve, `drain` to stop taking work, leave to end. Implements `agent.http.port.Agent`."""
 
     def __init__(
         self,

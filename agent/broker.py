@@ -10,62 +10,62 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
-from agent.archiver import PassFailed
-from agent.audit import Audit
-from agent.bucket_confirmation import BucketConfirmation, ConfirmedStore
-from agent.chunk_cache import ChunkCache
-from agent.chunk_reader import ChunkReader
-from agent.cleaner import Cleaner
-from agent.client_telemetry import ClientTelemetry
-from agent.clock import Clock
-from agent.clock_check import ClockCheck, verdict_text
-from agent.clock_trust import ClockTrust
-from agent.cluster_identity import BucketWatch
-from agent.config_layers import BrokerConfigs
-from agent.configs import ConfigAdmin
-from agent.connection_stamps import ConnectionStamps
-from agent.consumer_groups import ConsumerGroups
-from agent.cpu import run_in_thread
-from agent.damaged_objects import DamagedObjects
-from agent.digest_checks import DigestChecks
-from agent.expiry_roles import ExpiryRoles
-from agent.fetch_path import FetchPath
-from agent.fetch_sessions import FetchSessions
-from agent.group_coordinator import GroupCoordinator
-from agent.group_ledger import GroupLedger
-from agent.housekeeper import Housekeeper
-from agent.ids import Ids
-from agent.lake_rewrites import LakeRewrites
-from agent.lake_roles import LakeRoles
-from agent.ledger_writer import LedgerWriter
-from agent.metadata_loop import MetadataLoop
-from agent.metrics import Metrics
-from agent.node_ids import node_id_of
-from agent.produce_path import ProducePath
-from agent.producer_ids import ProducerIdBlock
-from agent.reached_marks import ReachedMarks
-from agent.read_ahead import ReadAhead
-from agent.read_budget import ReadBudget
-from agent.record_rules import RecordRulesOfTopics
-from agent.rules_upkeep import RulesUpkeep
-from agent.services import Services
-from agent.session_reaper import SessionReaper
-from agent.settings import Settings
-from agent.snapshots import Snapshots
-from agent.state_views import state_figures
-from agent.store_damages import StoreDamages
-from agent.supervisor import Run, Supervisor
-from agent.table_edits import TableEdits
-from agent.tail_manifest import TailManifests
-from agent.timestamp_search import TimestampSearch
-from agent.topics import TopicAdmin
-from coordinator.broker_configs import broker_value
-from coordinator.commands import Endpoint, StartSession
+from agent.admin.config_layers import BrokerConfigs
+from agent.admin.configs import ConfigAdmin
+from agent.admin.topics import TopicAdmin
+from agent.bucket.cluster_identity import BucketWatch
+from agent.bucket.confirmation import BucketConfirmation, ConfirmedStore
+from agent.bucket.store_damages import StoreDamages
+from agent.cache.chunk_cache import ChunkCache
+from agent.config.settings import Settings
+from agent.fetch.chunk_reader import ChunkReader
+from agent.fetch.damaged_objects import DamagedObjects
+from agent.fetch.fetch_path import FetchPath
+from agent.fetch.read_ahead import ReadAhead
+from agent.fetch.read_budget import ReadBudget
+from agent.fetch.sessions import FetchSessions
+from agent.fetch.timestamp_search import TimestampSearch
+from agent.groups.classic_coordinator import GroupCoordinator
+from agent.groups.consumer_coordinator import ConsumerGroups
+from agent.groups.group_ledger import GroupLedger
+from agent.lake.archiver import PassFailed
+from agent.lake.rewrite_jobs import LakeRewrites
+from agent.lake.table_updates import TableEdits
+from agent.lake.wiring import LakeRoles
+from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.clock_check import ClockCheck, verdict_text
+from agent.ledger.clock_trust import ClockTrust
+from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.node_ids import node_id_of
+from agent.ledger.producer_ids import ProducerIdBlock
+from agent.maintenance.corruption_check import DigestChecks
+from agent.maintenance.garbage_collector import Cleaner
+from agent.maintenance.leader import Housekeeper
+from agent.maintenance.progress_marks import ReachedMarks
+from agent.maintenance.rules_version import RulesUpkeep
+from agent.maintenance.session_reaper import SessionReaper
+from agent.maintenance.snapshots import Snapshots
+from agent.maintenance.tail_manifest import TailManifests
+from agent.maintenance.wiring import ExpiryRoles
+from agent.produce.produce_path import ProducePath
+from agent.produce.record_rules import RecordRulesOfTopics
+from agent.recovery.audit import Audit
+from agent.request.connection_epochs import ConnectionStamps
+from agent.request.services import Services
+from agent.runtime.clock import Clock
+from agent.runtime.ids import Ids
+from agent.runtime.metrics import Metrics
+from agent.runtime.supervisor import Run, Supervisor
+from agent.runtime.threads import run_in_thread
+from agent.telemetry.subscriptions import ClientTelemetry
+from agent.views.state import state_figures
+from coordinator.commands.commands import Endpoint, StartSession
+from coordinator.configs.broker_configs import broker_value
+from coordinator.configs.topic_configs import effective
 from coordinator.follower import Follower
-from coordinator.log import Ledger, LedgerIdentity
-from coordinator.state import ClusterState
-from coordinator.topic_configs import effective
-from iceberg_export.parquet_reader import ParquetReader
+from coordinator.ledger.port import Ledger, LedgerIdentity
+from coordinator.state.state import ClusterState
+from iceberg_export.parquet.reader import ParquetReader
 from iceberg_export.tables.metadata import TableUnreadable
 from protocol.limits import FETCH_READS_BYTES_MAX, READ_AHEAD_SHARE_OF_CACHE_MAX
 from protocol.types import SessionId, TopicId
@@ -452,7 +452,7 @@ class Broker:
         await self._metadata.barrier()
 
     async def audit(self, *, is_repairing: bool, is_deep: bool, damages: StoreDamages) -> Mapping[str, object]:
-        """Compare bucket, ledger and state, as `agent.http_port.Agent.audit` says; `damages`: of the store."""
+        """Compare bucket, ledger and state, as `agent.http.port.Agent.audit` says; `damages`: of the store."""
         audit = Audit(
             self._ledger,
             self._store,
@@ -463,7 +463,7 @@ class Broker:
         return (await audit.run(is_repairing=is_repairing, is_deep=is_deep)).told()
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
-        """Archive these existing topics now; a report for each, as `agent.http_port.Agent.archive` says."""
+        """Archive these existing topics now; a report for each, as `agent.http.port.Agent.archive` says."""
         topic_ids = [self.state.topic_ids[name] for name in topic_names]
         reports: list[Mapping[str, object]] = []
         failures: list[StoreError] = []
@@ -492,5 +492,5 @@ class Broker:
         return self._lake.table_edits
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
-        """Begin a topic's table anew, as `agent.http_port.Agent.rebuild_table` says."""
+        """Begin a topic's table anew, as `agent.http.port.Agent.rebuild_table` says."""
         return (await self._lake.table_rebuild.rebuild(topic_id)).told()

@@ -16,7 +16,14 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from agent.addresses import (
+from agent.agent import Agent
+from agent.bucket.cluster_identity import AnotherBucket, check_reached, claim_bucket
+from agent.bucket.conditional_puts import check_before_claim
+from agent.bucket.disk_reserve import DiskReserves
+from agent.bucket.permissions import check_access
+from agent.bucket.store_damages import StoreDamages
+from agent.bucket.store_outages import StoreOutages
+from agent.config.addresses import (
     EtcdUrl,
     FileUrl,
     HostPort,
@@ -27,33 +34,26 @@ from agent.addresses import (
     read_ledger_url,
     read_store_url,
 )
-from agent.agent import Agent
-from agent.bucket_access import check_access
-from agent.clock import Clock, SystemClock
-from agent.cluster_identity import AnotherBucket, check_reached, claim_bucket
-from agent.collector import collect_rarely, pass_over_what_lives
-from agent.conditional_puts import check_before_claim
-from agent.disk_reserve import DiskReserves
-from agent.ids import Ids, SystemIds
-from agent.ledger_access import LedgerAccess
-from agent.ledger_outages import OutageTellingLedger
-from agent.metrics import Metrics
-from agent.outages import Outage, OutageWords
-from agent.reached_marks import leave_mark
-from agent.settings import Settings
-from agent.state_loading import load
-from agent.store_damages import StoreDamages
-from agent.store_outages import StoreOutages
-from coordinator.log import Ledger, LedgerCorrupt, LedgerMissing, LedgerUnavailable
-from storage.hedging import HedgingStore
-from storage.metered import MeteredStore
+from agent.config.etcd_options import LedgerAccess
+from agent.config.settings import Settings
+from agent.ledger.bootstrap import load
+from agent.ledger.ledger_outages import OutageTellingLedger
+from agent.maintenance.progress_marks import leave_mark
+from agent.runtime.clock import Clock, SystemClock
+from agent.runtime.gc_tuning import collect_rarely, pass_over_what_lives
+from agent.runtime.ids import Ids, SystemIds
+from agent.runtime.metrics import Metrics
+from agent.runtime.outages import Outage, OutageWords
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerMissing, LedgerUnavailable
+from storage.decorators.hedging import HedgingStore
+from storage.decorators.metered import MeteredStore
+from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts, TryObserver
+from storage.decorators.routed import RoutedStore
 from storage.object_store import ObjectStore, StoreUnavailable
 from storage.refs import INTAKE_PREFIX
-from storage.retrying import RetryingStore, RetryPolicy, RetryPorts, TryObserver
-from storage.routed_store import RoutedStore
 
 if TYPE_CHECKING:
-    from coordinator.etcd_client import EtcdClient
+    from coordinator.ledger.etcd.client import EtcdClient
 
 log = logging.getLogger(__name__)
 
@@ -221,7 +221,7 @@ async def _open_ledger(settings: Settings, clock: Clock, new_cluster_id: str | N
     url = read_ledger_url(settings.ledger_url)
     match url:
         case SqliteUrl(path=path):
-            from coordinator.sqlite_log import SqliteLedger
+            from coordinator.ledger.sqlite import SqliteLedger
 
             if new_cluster_id is not None:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -235,7 +235,7 @@ async def _open_ledger(settings: Settings, clock: Clock, new_cluster_id: str | N
 
 
 def _empty_ledger(cluster_id: str) -> Ledger:
-    from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+    from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 
     return MemoryLedger(MemoryLedgerCore(cluster_id=cluster_id))
 
@@ -243,8 +243,8 @@ def _empty_ledger(cluster_id: str) -> Ledger:
 def etcd_client(access: LedgerAccess, endpoints: Sequence[HostPort]) -> "EtcdClient":
     """A client of etcd, which connects when it is first used; close it."""
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it writes to stderr what its errors, which are logged, say better
-    from coordinator.etcd_access import EtcdAccess
-    from coordinator.etcd_client import EtcdClient
+    from coordinator.ledger.etcd.access import EtcdAccess
+    from coordinator.ledger.etcd.client import EtcdClient
 
     return EtcdClient(
         EtcdAccess(
@@ -263,7 +263,7 @@ async def _open_etcd(
     access: LedgerAccess, endpoints: Sequence[HostPort], cluster: str, clock: Clock, new_cluster_id: str | None
 ) -> Ledger:
     client = etcd_client(access, endpoints)
-    from coordinator.etcd_log import EtcdLedger
+    from coordinator.ledger.etcd.ledger import EtcdLedger
 
     async def open_and_look() -> Ledger:
         ledger = await EtcdLedger.open(
@@ -306,10 +306,10 @@ async def open_store(
     adapter: ObjectStore
     match url:
         case FileUrl(path=path):
-            from agent.full_disk import WatchedFiles
-            from storage.local_files import Files
-            from storage.local_store import INCOMPLETE_FOLDER, PACKS_FOLDER, LocalStore
-            from storage.pack_store import PackStore
+            from agent.bucket.full_disk import WatchedFiles
+            from storage.embedded.local_files import Files
+            from storage.embedded.local_store import INCOMPLETE_FOLDER, PACKS_FOLDER, LocalStore
+            from storage.embedded.pack_store import PackStore
 
             # In the folder of what a start removes: a start on a full disk has this room.
             reserve = None if reserves is None else reserves.of(Path(path) / INCOMPLETE_FOLDER)
@@ -330,8 +330,8 @@ async def open_store(
                 reserve.when_full(packs.release_room)
                 reserve.begin()
         case S3Url():
-            from storage.s3_settings import S3Settings
-            from storage.s3_store import S3Store
+            from storage.s3.settings import S3Settings
+            from storage.s3.store import S3Store
 
             timeout_s = settings.store_timeout_s
             adapter = S3Store(S3Settings.from_environment(settings.store_url, os.environ, request_timeout_s=timeout_s))
@@ -340,7 +340,7 @@ async def open_store(
 
             adapter = MemoryStore()
     if reserves:  # of the ledger's disk alone, it may be: its entries need that room, wherever records go
-        from agent.full_disk import RecordsRefused
+        from agent.bucket.full_disk import RecordsRefused
 
         adapter = RecordsRefused(adapter, lambda: reserves.is_full, sleep=clock.sleep)
     metered: ObjectStore = MeteredStore(adapter, observer_of=metrics.store, monotonic_s=clock.monotonic_s)

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from benchmarks import result_file
 from benchmarks.cases import Case, PeerName, cases
-from benchmarks.report import render
-from benchmarks.results import RowResult
+from benchmarks.report import result_file
+from benchmarks.report.results import RowResult
+from benchmarks.report.table import render
 from benchmarks.run import FAILURES, measure_rows, say, started
 from benchmarks.schedule import Scale, run_seconds
 from tools.steps import SetupFailed

@@ -1,6 +1,7 @@
 """What is measured: the rows of the table.
 
-Rule: data alone. `benchmarks.measure` knows how a kind is measured, `benchmarks.goals` what it should reach.
+Rule: data alone. `benchmarks.measure.rows` knows how a kind is measured, `benchmarks.report.goals` what it should
+reach.
 """
 
 from collections.abc import Iterator

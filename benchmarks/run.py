@@ -17,18 +17,22 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from benchmarks import measure, measure_agent, measure_cluster, measure_groups, measure_transactions
 from benchmarks.cases import Case, Kind, PeerName
-from benchmarks.cluster import ClusterServices
-from benchmarks.java_tools import JavaTools
-from benchmarks.measure import Bench
-from benchmarks.minio import BUCKET, MinioServer
-from benchmarks.peers import KafkaPeer, Peer, PenstockPeer
-from benchmarks.report import row_line
-from benchmarks.results import RowResult
+from benchmarks.measure import agent as measure_agent
+from benchmarks.measure import cluster as measure_cluster
+from benchmarks.measure import groups as measure_groups
+from benchmarks.measure import rows as measure
+from benchmarks.measure import transactions as measure_transactions
+from benchmarks.measure.rows import Bench
+from benchmarks.peers.brokers import KafkaPeer, Peer, PenstockPeer
+from benchmarks.peers.cluster import ClusterServices
+from benchmarks.peers.java_tools import JavaTools
+from benchmarks.peers.minio import BUCKET, MinioServer
+from benchmarks.peers.tool_output import UnreadableOutput
+from benchmarks.report.results import RowResult
+from benchmarks.report.table import row_line
 from benchmarks.schedule import Progress, Scale, rounds_of, row_seconds
-from benchmarks.tool_output import UnreadableOutput
-from tests.processes import ProcessFailed
+from tests.support.processes import ProcessFailed
 
 FAILURES = (
     KafkaException,

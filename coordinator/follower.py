@@ -1,4 +1,4 @@
-"""Follows the ledger: turns its records into the state and into outcomes. No I/O; `agent.metadata_loop` reads.
+"""Follows the ledger: turns its records into the state and into outcomes. No I/O; `agent.ledger.apply_loop` reads.
 
 Rule: what comes is compared with what the ledger says about itself, and a contradiction raises `LedgerCorrupt`
 instead of being served (safety rules S3 and S9). After that the follower must not be used again.
@@ -7,12 +7,12 @@ instead of being served (safety rules S3 and S9). After that the follower must n
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordinator.apply import apply
-from coordinator.commands import CompareDigest, Outcome, Proposal
-from coordinator.log import RECOVER, UNREADABLE, Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart
-from coordinator.rules import RULES_NEWEST
+from coordinator.apply.apply import apply
+from coordinator.commands.commands import CompareDigest, Outcome, Proposal
+from coordinator.commands.rules import RULES_NEWEST
+from coordinator.ledger.port import RECOVER, UNREADABLE, Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart
 from coordinator.snapshot import Frozen, decode_with_digest
-from coordinator.state import ClusterState
+from coordinator.state.state import ClusterState
 from protocol.types import Position, SessionId
 
 

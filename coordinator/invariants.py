@@ -6,15 +6,15 @@ Rule: reads everything, changes nothing, and costs time in proportion to the sta
 from collections import Counter
 from collections.abc import Iterator
 
-from coordinator.admin_wire import quota_entity
-from coordinator.apply_tables import unneeded_files
-from coordinator.chunk_index import NO_OBJECT, OFFSET_FIRST
-from coordinator.groups import ClassicGroup, GroupState, vacant_of
-from coordinator.log import LedgerCorrupt
-from coordinator.registry import registry_faults
-from coordinator.state import ClusterState, PartitionState, TopicState
-from coordinator.topic_names import shape
-from coordinator.transaction_invariants import transaction_faults
+from coordinator.apply.tables import unneeded_files
+from coordinator.codec.admin_wire import quota_entity
+from coordinator.commands.group_values import ClassicGroup, GroupState, vacant_of
+from coordinator.configs.topic_names import shape
+from coordinator.ledger.port import LedgerCorrupt
+from coordinator.state.chunk_index import NO_OBJECT, OFFSET_FIRST
+from coordinator.state.registry import registry_faults
+from coordinator.state.state import ClusterState, PartitionState, TopicState
+from coordinator.state.transaction_invariants import transaction_faults
 from protocol.types import SEQUENCE_END
 from txn.producer_state import BATCHES_REMEMBERED, SEQUENCE_FIRST, ProducerState
 

@@ -1,12 +1,12 @@
 """What a recovery makes of a snapshot's state and of the intake objects that it does not know (safety rule S9).
 
-Rule: no I/O; `agent.recovery` reads. Offsets, duplicates and refusals come from apply's own code. What was acknowledged
-after the snapshot has lost its entries, so it gets offsets anew, in the order in which the objects were written, as
-far as that is known. A record is rather kept at another offset than lost: a batch whose predecessors are missing is
-kept without its producer's sequence, unless a copy of it is still to come: then it was refused, and sent again. Of
-transactions nothing comes back but what the snapshot knows to be committed: what became of the others stood in the
-entries that are lost, and what was aborted must never be read. Offsets whose objects are lost are never given again:
-what is left of the log stays where it was, and the gap is bridged, as the archive's gaps are (safety rule S5).
+Rule: no I/O; `agent.recovery.recovery` reads. Offsets, duplicates and refusals come from apply's own code. What was
+acknowledged after the snapshot has lost its entries, so it gets offsets anew, in the order in which the objects were
+written, as far as that is known. A record is rather kept at another offset than lost: a batch whose predecessors are
+missing is kept without its producer's sequence, unless a copy of it is still to come: then it was refused, and sent
+again. Of transactions nothing comes back but what the snapshot knows to be committed: what became of the others stood
+in the entries that are lost, and what was aborted must never be read. Offsets whose objects are lost are never given
+again: what is left of the log stays where it was, and the gap is bridged, as the archive's gaps are (safety rule S5).
 """
 
 import itertools
@@ -15,14 +15,13 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from coordinator.apply_chunks import NO_ERROR, commit_chunks
-from coordinator.apply_objects import add_object, release_references
-from coordinator.apply_retention import forget_markers
-from coordinator.apply_sessions import end_session
-from coordinator.apply_topics import create_topic
-from coordinator.apply_transactions import expire_transaction
-from coordinator.chunk_index import NO_CHECKSUM, NO_ROWS, OFFSET_FIRST, ChunkRef
-from coordinator.commands import (
+from coordinator.apply.chunks import NO_ERROR, commit_chunks
+from coordinator.apply.objects import add_object, release_references
+from coordinator.apply.retention import forget_markers
+from coordinator.apply.sessions import end_session
+from coordinator.apply.topics import create_topic
+from coordinator.apply.transactions import expire_transaction
+from coordinator.commands.commands import (
     BatchColumns,
     ChunkColumns,
     ChunksCommitted,
@@ -31,14 +30,15 @@ from coordinator.commands import (
     EndSession,
     Refused,
 )
-from coordinator.log import POSITION_REVISION_BITS, LedgerCorrupt, position_first
-from coordinator.rules import RULES_CHECKED_STORAGE
-from coordinator.state import ClusterState, PartitionState
-from coordinator.transaction_commands import ExpireTransaction, TransactionDecided
-from protocol.control_records import empty_control_batch
-from protocol.crc import pack_crcs
+from coordinator.commands.rules import RULES_CHECKED_STORAGE
+from coordinator.commands.transaction import ExpireTransaction, TransactionDecided
+from coordinator.ledger.port import POSITION_REVISION_BITS, LedgerCorrupt, position_first
+from coordinator.state.chunk_index import NO_CHECKSUM, NO_ROWS, OFFSET_FIRST, ChunkRef
+from coordinator.state.state import ClusterState, PartitionState
 from protocol.errors import ErrorCode, InvalidBatch
-from protocol.record_batch import BatchHeader, check_crcs, split_batches
+from protocol.records.batch import BatchHeader, check_crcs, split_batches
+from protocol.records.control_batches import empty_control_batch
+from protocol.records.crc import pack_crcs
 from protocol.types import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,

@@ -1,11 +1,11 @@
 """The whole state as canonical bytes, and back.
 
-Layout: MessagePack, compressed by zstd, with a checksum (`coordinator.snapshot_frame`). Everything is in a fixed order
-(sessions, topics and objects by id, keys by name, transactional ids as they came, for which of them expire first
+Layout: MessagePack, compressed by zstd, with a checksum (`coordinator.codec.snapshot_frame`). Everything is in a fixed
+order (sessions, topics and objects by id, keys by name, transactional ids as they came, for which of them expire first
 follows from that), so equal states give equal bytes in every process; the digest is taken before compression.
 
-Rule: the bytes are in the form of the rules in force (`coordinator.wire_forms`), so that programs of every version
-that is live give one state one digest. Derived fields are not stored but rebuilt. Anything unreadable raises
+Rule: the bytes are in the form of the rules in force (`coordinator.codec.wire_forms`), so that programs of every
+version that is live give one state one digest. Derived fields are not stored but rebuilt. Anything unreadable raises
 `LedgerCorrupt`. Golden files: tests/golden.
 """
 
@@ -17,29 +17,32 @@ from typing import Final, cast
 import cramjam
 import msgspec
 
-from coordinator.admin_wire import (
+from coordinator.apply.tables import unneeded_files
+from coordinator.codec.admin_wire import (
     configs_from_wire,
     configs_to_wire,
     quotas_from_wire,
     quotas_to_wire,
 )
-from coordinator.apply_tables import unneeded_files
-from coordinator.chunk_index import COLUMNS_UNCHECKED, NO_CHECKSUM, ChunkIndex
-from coordinator.commands import Endpoint
-from coordinator.group_wire import group_to_wire
-from coordinator.groups import vacant_of
-from coordinator.log import LedgerCorrupt
-from coordinator.registry_wire import registry_to_wire
-from coordinator.rules import RULES_CHECKED_STORAGE
-from coordinator.snapshot_frame import framed, unframed
-from coordinator.snapshot_wire import (
+from coordinator.codec.group_wire import group_to_wire
+from coordinator.codec.registry_wire import registry_to_wire
+from coordinator.codec.snapshot_frame import framed, unframed
+from coordinator.codec.snapshot_wire import (
     SnapshotComparison,
     SnapshotContent,
     SnapshotPartition,
     SnapshotSession,
     SnapshotTopic,
 )
-from coordinator.state import (
+from coordinator.codec.transaction_wire import transactional_id_to_wire
+from coordinator.codec.wire_forms import WireStruct, in_form, parts_in_form
+from coordinator.commands.commands import Endpoint
+from coordinator.commands.group_values import vacant_of
+from coordinator.commands.rules import RULES_CHECKED_STORAGE
+from coordinator.configs.topic_names import shape
+from coordinator.ledger.port import LedgerCorrupt
+from coordinator.state.chunk_index import COLUMNS_UNCHECKED, NO_CHECKSUM, ChunkIndex
+from coordinator.state.state import (
     NO_TIME,
     ClusterState,
     DigestComparison,
@@ -49,10 +52,7 @@ from coordinator.state import (
     TableState,
     TopicState,
 )
-from coordinator.topic_names import shape
-from coordinator.transaction_wire import transactional_id_to_wire
-from coordinator.waiting_runs import WaitingRun
-from coordinator.wire_forms import WireStruct, in_form, parts_in_form
+from coordinator.state.unplaced_batches import WaitingRun
 from protocol.decoding import DAMAGE, MsgpackDecoder
 from protocol.types import (
     Milliseconds,

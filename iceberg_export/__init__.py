@@ -1,5 +1,5 @@
-"""The archive: Kafka's records as Parquet, and back.
+"""The archive: Kafka's records as Parquet files of Iceberg tables, and back.
 
-Rule of the package: the files written here are the only copy of archived records, so every byte of a record must come
-back exactly.
+From the bottom up: rows, typed columns, tables, Parquet files, archive passes, file compaction, the tail manifest, the
+Spark source and jobs.
 """

@@ -2,13 +2,13 @@
 
 Rule: a frame that needs a buffer of its own claims all its bytes before that is made, and holds them until the request
 has been taken up. So whoever holds memory needs no more of it to go on. What else it may wait for is bounded while
-others wait: its own bytes have to arrive in step (`bytes_due`), and `agent.connection_table` lets no fetch wait, nor an
-answer lie unread, that it stands behind. Beyond the budget one frame more is let in, the reserve, which has less time:
-what fills the budget may be slow, and large requests get through all the same.
-Receive buffers of more than a few KiB are lent (`lend_buffer`) out of a budget of their own, as half a frame keeps its
-buffer. A connection without one makes a claim for every frame that does not fit into its first buffer.
-Source: the idea is Kafka's queued.max.request.bytes (org.apache.kafka.common.memory.SimpleMemoryPool).
-Differs from Kafka: frames that fit into a connection's receive buffer are counted and never wait.
+others wait: its own bytes have to arrive in step (`bytes_due`), and `agent.server.connection_table` lets no fetch wait,
+nor an answer lie unread, that it stands behind. Beyond the budget one frame more is let in, the reserve, which has less
+time: what fills the budget may be slow, and large requests get through all the same. Receive buffers of more than a few
+KiB are lent (`lend_buffer`) out of a budget of their own, as half a frame keeps its buffer. A connection without one
+makes a claim for every frame that does not fit into its first buffer. Source: the idea is Kafka's
+queued.max.request.bytes (org.apache.kafka.common.memory.SimpleMemoryPool). Differs from Kafka: frames that fit into a
+connection's receive buffer are counted and never wait.
 """
 
 from collections.abc import Hashable

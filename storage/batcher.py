@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
-from protocol.crc import pack_crcs
 from protocol.limits import BATCHES_PER_COMMIT_MAX, INTAKE_OBJECT_BYTES_TARGET, LEDGER_ENTRY_BYTES_MAX
+from protocol.records.crc import pack_crcs
 from protocol.types import ObjectNumber, PartitionIndex, SessionId, TopicId
 from storage.chunk_format import ChunkParts, encode_object
 from storage.object_store import Buffer
@@ -26,7 +26,7 @@ NANOSECONDS_PER_MS = 1_000_000
 
 
 class BatchRow(Protocol):
-    """What the intake needs to know of a record batch; `protocol.record_batch.BatchHeader` is one."""
+    """What the intake needs to know of a record batch; `protocol.records.batch.BatchHeader` is one."""
 
     @property
     def batch_bytes(self) -> int: ...
@@ -96,8 +96,8 @@ class TicketPlace(NamedTuple):
 class SealedIntake:
     """An object to be put under `key`, and the columns of the command that commits it.
 
-    Chunk and batch columns are those of `coordinator.commands.ChunkColumns` and `BatchColumns`: `chunk_topics` holds
-    indexes into `topic_ids`; batches stand in the order of their bytes. `batch_crcs` is that of `CommitChunks`.
+    Chunk and batch columns are those of `coordinator.commands.commands.ChunkColumns` and `BatchColumns`: `chunk_topics`
+    holds indexes into `topic_ids`; batches stand in the order of their bytes. `batch_crcs` is that of `CommitChunks`.
     `tickets` stand in the order of the batches.
     """
 

@@ -1,7 +1,7 @@
 """The port to the bucket: what Penstock needs of an object store, and no more.
 
 Rule: an object is written whole or not at all, under a key that is never written twice, but for the few that
-`storage.refs` and `agent.cluster_identity` name: of those a reader gets one whole object or another. A put that
+`storage.refs` and `agent.bucket.cluster_identity` name: of those a reader gets one whole object or another. A put that
 returned is durable: it survives the loss of power. A put that timed out is *unknown*: it may appear at any later time.
 """
 

@@ -23,7 +23,7 @@ METADATA_SUFFIX = ".metadata.json"
 MANIFEST_LIST_SUFFIX = ".snap.avro"
 MANIFEST_SUFFIX = ".manifest.avro"
 TAIL_KEY = "ledger/tail/current"
-"""Of the tail manifest (`iceberg_export.tail_format`). It names no session and is overwritten in place: whoever reads
+"""Of the tail manifest (`iceberg_export.tail.manifest`). It names no session and is overwritten in place: whoever reads
 it goes by the position that it tells. To lose it loses nothing."""
 
 
@@ -33,7 +33,7 @@ class ObjectKind(IntEnum):
     INTAKE = 0
     """Record batches as producers sent them: `storage.chunk_format`."""
     PARQUET = 1
-    """Archived records, a row group or a run of rows per chunk: `iceberg_export.parquet_writer`."""
+    """Archived records, a row group or a run of rows per chunk: `iceberg_export.parquet.writer`."""
     TABLE_METADATA = 2
     """What makes data files a table: `iceberg_export.tables`."""
 
@@ -66,7 +66,8 @@ def name_in_folder(key: str) -> str:
 def topic_folder(topic_name: str, topic_id: TopicId) -> str:
     """The folder of a topic's table. The id keeps a re-created topic apart from its predecessor.
 
-    `topic_name`: as in the folder, for which `coordinator.lake_folders` knows the one of a topic; so everywhere here.
+    `topic_name`: as in the folder, for which `coordinator.state.table_folders` knows the one of a topic; so everywhere
+    here.
     """
     return f"{LAKE_PREFIX}{topic_name}-{topic_id.hex()}/"
 

@@ -5,15 +5,16 @@ Rule: a fixture never skips; where something is missing it fails and says which 
 
 import os
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.cluster import clusters
-from tests.etcd_service import etcd, etcd_oldest
-from tests.java_services import compile_java, java, kafka_broker, kafka_jars, streams_jars
-from tests.postgres_service import postgres
-from tests.services import minio, penstock, spark, spark_jars, spark_session
+from tests.support.cluster.cluster import clusters
+from tests.support.services.etcd import etcd, etcd_oldest
+from tests.support.services.java import compile_java, java, kafka_broker, kafka_jars, streams_jars
+from tests.support.services.local_services import minio, penstock, spark, spark_jars, spark_session
+from tests.support.services.postgres import postgres
 
 __all__ = [
     "clusters",
@@ -59,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
         if not COSTLY.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group("costly"))
-        elif item.path.parent.name == "integration":
+        elif item.path.is_relative_to(Path(__file__).parent / "integration"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 

@@ -69,7 +69,7 @@ def sync(groups: Sequence[str]) -> None:
 def compile_kernels(python: Path) -> None:
     """Compiles the record kernels into numba's cache, so that a broker's first minute is as fast as its second."""
     started = time.monotonic()
-    run("record kernels", [python, "-c", "import iceberg_export.gather_kernel, protocol.record_kernels"])
+    run("record kernels", [python, "-c", "import iceberg_export.rows.gather_kernel, protocol.records.kernels"])
     report("record kernels", f"{time.monotonic() - started:.0f} s", ROOT / "protocol")
 
 

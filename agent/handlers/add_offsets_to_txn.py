@@ -7,10 +7,10 @@ Source: org.apache.kafka.server.KafkaApis.handleAddOffsetsToTxnRequest (Kafka 4.
 
 from collections.abc import Sequence
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.transactions import decided, stamp_of
-from coordinator.transaction_commands import AddToTransaction
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.request.transactional_requests import decided, stamp_of
+from coordinator.commands.transaction import AddToTransaction
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX
 from storage.object_store import Buffer

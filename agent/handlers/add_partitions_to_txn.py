@@ -13,15 +13,15 @@ org.apache.kafka.coordinator.transaction.TransactionCoordinator (Kafka 4.3).
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agent.handlers.entities import Values, answer, request_body
-from agent.services import Request, Services
-from agent.topics import TopicLookup
-from agent.transactions import decided, stamp_of
-from agent.turns import Turns, rows_at_most, work
-from coordinator.log import LedgerUnavailable
-from coordinator.state import TopicState
-from coordinator.topic_names import INTERNAL_TOPICS
-from coordinator.transaction_commands import AddToTransaction, TransactionPartition
+from agent.admin.topics import TopicLookup
+from agent.request.messages import Values, answer, request_body
+from agent.request.services import Request, Services
+from agent.request.transactional_requests import decided, stamp_of
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.commands.transaction import AddToTransaction, TransactionPartition
+from coordinator.configs.topic_names import INTERNAL_TOPICS
+from coordinator.ledger.port import LedgerUnavailable
+from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, ProducerEpoch, ProducerId
 from storage.object_store import Buffer

@@ -9,14 +9,14 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.topics import TopicError, before, deadline_s
-from agent.turns import Turns, rows_at_most, work
-from coordinator.admin_commands import AlterClientQuotas
-from coordinator.client_quotas import IP, InvalidQuota, check_quota, quota_entity_of
-from coordinator.commands import Refused
-from coordinator.config_types import shorten
+from agent.admin.topics import TopicError, before, deadline_s
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.apply.client_quotas import IP, InvalidQuota, check_quota, quota_entity_of
+from coordinator.commands.admin import AlterClientQuotas
+from coordinator.commands.commands import Refused
+from coordinator.configs.config_types import shorten
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 

@@ -6,12 +6,12 @@ Source: kafka.server.ConfigAdminManager.preprocess, org.apache.kafka.controller.
 
 from collections.abc import Sequence
 
-from agent.configs import Alteration
-from agent.handlers.alterations import alter_all
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.turns import rows_at_most, work
-from coordinator.admin_commands import OperationKind
+from agent.admin.configs import Alteration
+from agent.request.config_alterations import alter_all
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import rows_at_most, work
+from coordinator.commands.admin import OperationKind
 from storage.object_store import Buffer
 
 API_KEY = 33

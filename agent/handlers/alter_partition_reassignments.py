@@ -11,12 +11,12 @@ validateManualPartitionAssignment (Kafka 4.3).
 from collections.abc import Sequence
 from typing import Any
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.topics import TopicError, before, deadline_s
-from agent.turns import Turns, rows_at_most, work
-from coordinator.admin_commands import Replicas
-from coordinator.rendezvous import Assignment
+from agent.admin.topics import TopicError, before, deadline_s
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.commands.admin import Replicas
+from coordinator.state.rendezvous import Assignment
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex
 from storage.object_store import Buffer

@@ -9,9 +9,9 @@ transaction.version, by which it chooses how it speaks of transactions (KIP-584,
 import re
 from collections.abc import Sequence
 
-from agent.features import finalized_features, supported_features
-from agent.handlers.entities import answer, entity, request_body
-from agent.services import Request, Services
+from agent.request.features import finalized_features, supported_features
+from agent.request.messages import answer, entity, request_body
+from agent.request.services import Request, Services
 from protocol.api_versions import API_VERSIONS, range_of
 from protocol.errors import ErrorCode
 from protocol.limits import CLIENT_SAID_CHARS_MAX

@@ -11,13 +11,13 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from agent.group_ledger import NotCoordinator
-from agent.handlers.authorized_operations import on_group
-from agent.handlers.entities import Values, answer, request_body
-from agent.services import Request, Services
-from agent.turns import Turns, rows_at_most, work
-from coordinator.consumer_group_values import ConsumerGroup, GroupPhase, Partitions, without_epochs
-from coordinator.log import LedgerUnavailable
+from agent.groups.group_ledger import NotCoordinator
+from agent.request.authorized_operations import on_group
+from agent.request.messages import Values, answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.commands.consumer_group_values import ConsumerGroup, GroupPhase, Partitions, without_epochs
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_MEMBERS_TOLD_MAX

@@ -1,8 +1,8 @@
 """ConsumerGroupHeartbeat 0-1: a member of a consumer group joins, reports, or leaves (KIP-848).
 
-The group's coordinator answers once what it made of it is in the ledger (`agent.consumer_groups`). In version 0 a
-member without an id is given one; from version 1 on it makes its own, and may subscribe by a regular expression.
-Source: org.apache.kafka.server.KafkaApis.handleConsumerGroupHeartbeat, Kafka 4.3.
+The group's coordinator answers once what it made of it is in the ledger (`agent.groups.consumer_coordinator`). In
+version 0 a member without an id is given one; from version 1 on it makes its own, and may subscribe by a regular
+expression. Source: org.apache.kafka.server.KafkaApis.handleConsumerGroupHeartbeat, Kafka 4.3.
 """
 
 import uuid
@@ -12,13 +12,13 @@ from typing import Any
 
 from kio.static.primitive import i32Timedelta
 
-from agent.group_ledger import NotCoordinator
-from agent.handlers.entities import Values, answer, request_body
-from agent.ids import uuid_text
-from agent.services import Request, Services
-from agent.turns import rows_at_most, work
-from coordinator.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
-from coordinator.consumer_group_values import JOIN_EPOCH, Partitions, partitions
+from agent.groups.group_ledger import NotCoordinator
+from agent.request.messages import Values, answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.ids import uuid_text
+from agent.runtime.yielding import rows_at_most, work
+from coordinator.commands.consumer_group_values import JOIN_EPOCH, Partitions, partitions
+from coordinator.groups.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
 from storage.object_store import Buffer

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from agent.handlers.entities import answer, request_body
-from agent.handlers.no_authorizer import SECURITY_DISABLED
-from agent.services import Request, Services
-from agent.turns import rows_at_most, work
+from agent.request.messages import answer, request_body
+from agent.request.no_authorizer import SECURITY_DISABLED
+from agent.request.services import Request, Services
+from agent.runtime.yielding import rows_at_most, work
 from storage.object_store import Buffer
 
 API_KEY = 30

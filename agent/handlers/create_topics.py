@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from agent.handlers.config_entries import created_topic_configs
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.topics import TopicError, before, deadline_s
-from agent.turns import Turns, rows_at_most, work
-from coordinator.topic_configs import broker_value
+from agent.admin.topics import TopicError, before, deadline_s
+from agent.request.config_entries import created_topic_configs
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.configs.topic_configs import broker_value
 from protocol.errors import ErrorCode
 from protocol.limits import CREATIONS_PER_TURN, PARTITIONS_CREATED_PER_REQUEST_MAX
 from storage.object_store import Buffer

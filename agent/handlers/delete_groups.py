@@ -11,14 +11,14 @@ org.apache.kafka.coordinator.group.GroupCoordinatorShard.deleteGroups (Kafka 4.3
 import asyncio
 from collections.abc import Sequence
 
-from agent.group_ledger import NotCoordinator
-from agent.handlers.entities import answer, request_body
-from agent.offset_commits import as_told
-from agent.services import Request, Services
-from agent.topics import TopicError, before, deadline_s
-from agent.turns import Turns, rows_at_most, work
-from coordinator.commands import Refused
-from coordinator.log import LedgerUnavailable
+from agent.admin.topics import TopicError, before, deadline_s
+from agent.groups.group_ledger import NotCoordinator
+from agent.request.messages import answer, request_body
+from agent.request.offset_commits import as_told
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.commands.commands import Refused
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from protocol.limits import GROUPS_PER_TURN
 from storage.object_store import Buffer

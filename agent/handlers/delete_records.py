@@ -11,16 +11,16 @@ org.apache.kafka.cluster.Partition.deleteRecordsOnLeader (Kafka 4.3).
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agent.entry_shares import shares, steps
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.topics import TopicError, before, deadline_s
-from agent.turns import Turns, rows_at_most, work
-from coordinator.commands import AdvanceLogStart, LogStartsAdvanced, Refused
-from coordinator.config_types import split_list
-from coordinator.log import LedgerUnavailable, OutcomeUnknown
-from coordinator.state import PartitionState
-from coordinator.topic_configs import effective
+from agent.admin.topics import TopicError, before, deadline_s
+from agent.ledger.entry_batches import shares, steps
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.commands.commands import AdvanceLogStart, LogStartsAdvanced, Refused
+from coordinator.configs.config_types import split_list
+from coordinator.configs.topic_configs import effective
+from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
+from coordinator.state.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import Offset, TopicId
 from storage.object_store import Buffer

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from agent.handlers.entities import answer, request_body
-from agent.handlers.no_authorizer import SECURITY_DISABLED
-from agent.services import Request, Services
+from agent.request.messages import answer, request_body
+from agent.request.no_authorizer import SECURITY_DISABLED
+from agent.request.services import Request, Services
 from storage.object_store import Buffer
 
 API_KEY = 29

@@ -5,11 +5,11 @@ Source: org.apache.kafka.image.ClientQuotasImage.describe (Kafka 4.3).
 
 from collections.abc import Sequence
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.topics import catch_up, deadline_s
-from agent.turns import rows_at_most, work
-from coordinator.client_quotas import InvalidQuota, UnknownEntityType, described, entity_filter
+from agent.admin.topics import catch_up, deadline_s
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import rows_at_most, work
+from coordinator.apply.client_quotas import InvalidQuota, UnknownEntityType, described, entity_filter
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 

@@ -10,10 +10,10 @@ KIP-1073 (fenced brokers).
 from collections.abc import Sequence
 from typing import Any
 
-from agent.cluster_view import BrokerView, leaving_brokers
-from agent.handlers.authorized_operations import on_cluster
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
+from agent.admin.cluster_view import BrokerView, leaving_brokers
+from agent.request.authorized_operations import on_cluster
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 

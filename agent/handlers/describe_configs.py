@@ -8,18 +8,18 @@ Source: org.apache.kafka.server.ConfigHelper.describeConfigs (Kafka 4.3).
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from agent.configs import ConfigError
-from agent.handlers.config_entries import config_rows, logger_rows
-from agent.handlers.entities import answer, request_body
-from agent.log_levels import loggers
-from agent.services import Request, Services
-from agent.topics import catch_up, deadline_s
-from agent.turns import Turns, rows_at_most, work
-from coordinator.admin_commands import ResourceType
-from coordinator.agent_configs import agent_entries
-from coordinator.broker_configs import BROKER_CONFIGS
-from coordinator.client_metrics_configs import CLIENT_METRICS_CONFIGS
-from coordinator.config_entries import (
+from agent.admin.agent_configs import agent_entries
+from agent.admin.configs import ConfigError
+from agent.admin.log_levels import loggers
+from agent.admin.topics import catch_up, deadline_s
+from agent.request.config_entries import config_rows, logger_rows
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.commands.admin import ResourceType
+from coordinator.configs.broker_configs import BROKER_CONFIGS
+from coordinator.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
+from coordinator.configs.config_entries import (
     ConfigEntry,
     broker_entry,
     client_metrics_entry,
@@ -27,10 +27,10 @@ from coordinator.config_entries import (
     group_entry,
     topic_entry,
 )
-from coordinator.group_configs import GROUP_CONFIGS
-from coordinator.state import EVERY_BROKER
-from coordinator.topic_configs import TOPIC_CONFIGS
-from coordinator.topic_names import InvalidTopicName, validate_topic_name
+from coordinator.configs.group_configs import GROUP_CONFIGS
+from coordinator.configs.topic_configs import TOPIC_CONFIGS
+from coordinator.configs.topic_names import InvalidTopicName, validate_topic_name
+from coordinator.state.state import EVERY_BROKER
 from protocol.errors import ErrorCode
 from protocol.limits import CONFIG_RESOURCES_DESCRIBED_MAX, CREATIONS_PER_TURN
 from storage.object_store import Buffer

@@ -11,13 +11,13 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager.describeGroups (
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.group_ledger import NotCoordinator
-from agent.handlers.authorized_operations import NOT_ASKED, on_group
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.turns import Turns, rows_at_most, work
-from coordinator.classic_messages import DescribedMember, Description
-from coordinator.log import LedgerUnavailable
+from agent.groups.group_ledger import NotCoordinator
+from agent.request.authorized_operations import NOT_ASKED, on_group
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.groups.classic_messages import DescribedMember, Description
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_MEMBERS_TOLD_MAX

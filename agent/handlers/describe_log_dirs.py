@@ -10,10 +10,10 @@ Source: org.apache.kafka.server.KafkaApis.handleDescribeLogDirsRequest, ReplicaM
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.turns import Turns, rows_at_most, work
-from coordinator.state import TopicState
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 

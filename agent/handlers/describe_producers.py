@@ -10,12 +10,12 @@ Source: org.apache.kafka.server.KafkaApis.handleDescribeProducersRequest, Replic
 from collections.abc import Sequence
 from typing import Any
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.turns import Turns, rows_at_most, work
-from coordinator.state import PartitionState
-from protocol.control_records import COORDINATOR_EPOCH
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.state.state import PartitionState
 from protocol.errors import ErrorCode
+from protocol.records.control_batches import COORDINATOR_EPOCH
 from protocol.types import NO_TIMESTAMP, SEQUENCE_END, PartitionIndex
 from storage.object_store import Buffer
 from txn.producer_state import NOT_TOLD

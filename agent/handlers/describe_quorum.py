@@ -11,10 +11,10 @@ Source: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest (Kafka
 from collections.abc import Sequence
 from typing import Any
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from coordinator.log import LedgerUnavailable
-from coordinator.state import SessionState
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from coordinator.ledger.port import LedgerUnavailable
+from coordinator.state.state import SessionState
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 

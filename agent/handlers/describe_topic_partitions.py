@@ -8,10 +8,10 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from agent.handlers.authorized_operations import NOT_ASKED, ON_TOPIC
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from coordinator.topic_names import InvalidTopicName, validate_topic_name
+from agent.request.authorized_operations import NOT_ASKED, ON_TOPIC
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from coordinator.configs.topic_names import InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
 from protocol.limits import DESCRIBED_PARTITIONS_MAX
 from protocol.types import LEADER_EPOCH

@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.turns import Turns, rows_at_most, work
-from coordinator.broker_configs import broker_value
-from coordinator.log import LedgerUnavailable
-from coordinator.state import ClusterState
-from coordinator.transactions import TransactionalId
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.configs.broker_configs import broker_value
+from coordinator.ledger.port import LedgerUnavailable
+from coordinator.state.state import ClusterState
+from coordinator.state.transactions import TransactionalId
 from protocol.errors import ErrorCode
 from protocol.limits import TRANSACTION_MEMBERS_TOLD_MAX
 from protocol.types import PartitionIndex, TopicId

@@ -7,10 +7,10 @@ Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleEn
 
 from collections.abc import Sequence
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.transactions import decided, stamp_of
-from coordinator.transaction_commands import EndTransaction, TransactionDecided
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.request.transactional_requests import decided, stamp_of
+from coordinator.commands.transaction import EndTransaction, TransactionDecided
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 from txn.transaction import TransactionVersion

@@ -14,11 +14,11 @@ Source: org.apache.kafka.server.KafkaApis.handleFetchRequest (Kafka 4.3).
 
 from collections.abc import Sequence
 
-from agent.fetch_path import NO_REPLICA, PartitionRead
-from agent.fetch_sessions import FetchPlan, FetchSessions, PartitionName, TopicKey, WantedPartition
-from agent.services import Request, Services
-from agent.turns import rows_at_most, work
-from coordinator.rendezvous import Assignment
+from agent.fetch.fetch_path import NO_REPLICA, PartitionRead
+from agent.fetch.sessions import FetchPlan, FetchSessions, PartitionName, TopicKey, WantedPartition
+from agent.request.services import Request, Services
+from agent.runtime.yielding import rows_at_most, work
+from coordinator.state.rendezvous import Assignment
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, MalformedRequest
 from protocol.fetch import (

@@ -9,11 +9,11 @@ Source: org.apache.kafka.server.KafkaApis.handleFindCoordinatorRequest (Kafka 4.
 
 from collections.abc import Sequence
 
-from agent.cluster_view import agent_of
-from agent.handlers.entities import Values, answer, request_body
-from agent.services import Request, Services
-from agent.turns import Turns, rows_at_most, work
-from coordinator.rendezvous import owner_of, transaction_key
+from agent.admin.cluster_view import agent_of
+from agent.request.messages import Values, answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.state.rendezvous import owner_of, transaction_key
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX, GROUPS_ASKED_MAX, GROUPS_PER_TURN

@@ -8,9 +8,9 @@ import datetime
 from collections.abc import Sequence
 from typing import Any
 
-from agent.client_telemetry import ACCEPTED_COMPRESSION, TelemetryRefused
-from agent.handlers.entities import NO_TIME, answer, request_body
-from agent.services import Request, Services
+from agent.request.messages import NO_TIME, answer, request_body
+from agent.request.services import Request, Services
+from agent.telemetry.subscriptions import ACCEPTED_COMPRESSION, TelemetryRefused
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 

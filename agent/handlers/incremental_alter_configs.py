@@ -7,11 +7,11 @@ Differs from Kafka: an operation that does not exist is an invalid request for e
 
 from collections.abc import Sequence
 
-from agent.configs import Alteration
-from agent.handlers.alterations import alter_all
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.turns import rows_at_most, work
+from agent.admin.configs import Alteration
+from agent.request.config_alterations import alter_all
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import rows_at_most, work
 from storage.object_store import Buffer
 
 API_KEY = 44

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from agent.handlers.entities import answer, request_body
-from agent.producer_ids import AllocationRefused
-from agent.services import Request, Services
-from agent.transactions import NOT_KNOWN, decided
-from coordinator.broker_configs import broker_value
-from coordinator.log import OutcomeUnknown
-from coordinator.transaction_commands import InitTransactionalProducer, TransactionDecided
+from agent.ledger.producer_ids import AllocationRefused
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.request.transactional_requests import NOT_KNOWN, decided
+from coordinator.commands.transaction import InitTransactionalProducer, TransactionDecided
+from coordinator.configs.broker_configs import broker_value
+from coordinator.ledger.port import OutcomeUnknown
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX, TRANSACTIONAL_ID_CHARS_MAX
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId

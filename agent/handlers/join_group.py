@@ -11,12 +11,12 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupJoin
 from datetime import timedelta
 from typing import Any
 
-from agent.handlers.entities import answer, request_body
-from agent.handlers.later import later
-from agent.live_group import next_ticket
-from agent.services import Answer, Request, Services
-from agent.turns import rows_at_most, work
-from coordinator.classic_messages import Join, JoinAnswer
+from agent.groups.classic_group import next_ticket
+from agent.request.deferred import later
+from agent.request.messages import answer, request_body
+from agent.request.services import Answer, Request, Services
+from agent.runtime.yielding import rows_at_most, work
+from coordinator.groups.classic_messages import Join, JoinAnswer
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_PROTOCOLS_MAX

@@ -7,10 +7,10 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupLeav
 
 from collections.abc import Sequence
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.turns import rows_at_most, work
-from coordinator.classic_messages import Leaver
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import rows_at_most, work
+from coordinator.groups.classic_messages import Leaver
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_MEMBERS_MAX
 from storage.object_store import Buffer

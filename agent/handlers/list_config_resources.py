@@ -5,12 +5,12 @@ Source: kafka.server.KafkaApis.handleListConfigResources (Kafka 4.3).
 
 from collections.abc import Iterator, Sequence
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.topics import catch_up, deadline_s
-from agent.turns import work
-from coordinator.admin_commands import ResourceType
-from coordinator.state import ClusterState
+from agent.admin.topics import catch_up, deadline_s
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import work
+from coordinator.commands.admin import ResourceType
+from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 

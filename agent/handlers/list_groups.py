@@ -8,12 +8,12 @@ classic one that is empty. Source: org.apache.kafka.coordinator.group.GroupMetad
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agent.group_ledger import NotCoordinator
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.turns import Turns, rows_at_most, work
-from coordinator.consumer_group_values import ConsumerGroup
-from coordinator.log import LedgerUnavailable
+from agent.groups.group_ledger import NotCoordinator
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.commands.consumer_group_values import ConsumerGroup
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 

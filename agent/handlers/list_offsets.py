@@ -13,14 +13,14 @@ org.apache.kafka.cluster.Partition.fetchOffsetForTimestamp (Kafka 4.3).
 from collections import Counter
 from collections.abc import Sequence
 
-from agent.cluster_view import leader_epoch_error
-from agent.fetch_isolation import visible_end
-from agent.metadata_loop import PartitionKey
-from agent.services import Request, Services
-from agent.timestamp_search import TimestampSearch
-from agent.turns import Turns, rows_at_most, work
-from coordinator.log import LedgerUnavailable
-from coordinator.state import PartitionState, TopicState
+from agent.admin.cluster_view import leader_epoch_error
+from agent.fetch.isolation import visible_end
+from agent.fetch.timestamp_search import TimestampSearch
+from agent.ledger.apply_loop import PartitionKey
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.ledger.port import LedgerUnavailable
+from coordinator.state.state import PartitionState, TopicState
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.list_offsets import (

@@ -6,9 +6,9 @@ Source: org.apache.kafka.controller.ReplicationControlManager.listPartitionReass
 
 from collections.abc import Sequence
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.turns import rows_at_most, work
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import rows_at_most, work
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 

@@ -12,14 +12,14 @@ Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.listTra
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from agent.cpu import run_in_thread
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.topic_regexes import matcher, regex_problem
-from agent.turns import Turns, rows_at_most, work
-from coordinator.log import LedgerUnavailable
-from coordinator.rendezvous import owners_of, transaction_key
-from coordinator.transactions import TransactionalId
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.regexes import matcher, regex_problem
+from agent.runtime.threads import run_in_thread
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.ledger.port import LedgerUnavailable
+from coordinator.state.rendezvous import owners_of, transaction_key
+from coordinator.state.transactions import TransactionalId
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 from txn.transaction import TransactionStatus

@@ -5,7 +5,7 @@ the request (version 4 and later) and `auto.create.topics.enable` allow it, and 
 LEADER_NOT_AVAILABLE, which kafka-go takes as final. While the ledger does not answer, what is known is told all the
 same: of a topic that may be new the client is told to ask again, REQUEST_TIMED_OUT, never that it is unknown (safety
 rule S4); a list of all topics may lack the newest. Topic ids: version 10 and later (KIP-516). Leaders and replicas are
-rendezvous agents (`coordinator.rendezvous`), in the client's zone where that is known; all replicas are in sync.
+rendezvous agents (`coordinator.state.rendezvous`), in the client's zone where that is known; all replicas are in sync.
 Source: org.apache.kafka.server.KafkaApis.handleTopicMetadataRequest (Kafka 4.3).
 """
 
@@ -15,15 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from agent.handlers.authorized_operations import on_cluster, on_topic
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.topics import TopicError, TopicLookup, before, deadline_s
-from agent.turns import Turns, rows_at_most, work
-from coordinator.log import LedgerUnavailable, OutcomeUnknown
-from coordinator.rendezvous import Assignment
-from coordinator.state import TopicState
-from coordinator.topic_names import InvalidTopicName, validate_topic_name
+from agent.admin.topics import TopicError, TopicLookup, before, deadline_s
+from agent.request.authorized_operations import on_cluster, on_topic
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.configs.topic_names import InvalidTopicName, validate_topic_name
+from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
+from coordinator.state.rendezvous import Assignment
+from coordinator.state.state import TopicState
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH, TopicId

@@ -15,13 +15,13 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from agent.group_ledger import NO_RETENTION, NotCoordinator, OffsetRow
-from agent.handlers.entities import answer, request_body
-from agent.handlers.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
-from agent.offset_commits import commit_error, commit_offsets, refusal
-from agent.services import Request, Services
-from agent.turns import rows_at_most, work
-from coordinator.state import TopicState
+from agent.groups.group_ledger import NO_RETENTION, NotCoordinator, OffsetRow
+from agent.request.messages import answer, request_body
+from agent.request.offset_commits import commit_error, commit_offsets, refusal
+from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
+from agent.request.services import Request, Services
+from agent.runtime.yielding import rows_at_most, work
+from coordinator.state.state import TopicState
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.types import Offset, PartitionIndex, TopicId

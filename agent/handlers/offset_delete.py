@@ -16,16 +16,16 @@ org.apache.kafka.coordinator.group.OffsetMetadataManager.deleteOffsets (Kafka 4.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from agent.group_ledger import NotCoordinator
-from agent.handlers.entities import answer, request_body
-from agent.offset_commits import as_told
-from agent.services import Request, Services
-from agent.topics import TopicError, before, deadline_s
-from agent.turns import Turns, rows_at_most, work
-from coordinator.commands import Refused
-from coordinator.consumer_group_values import ConsumerGroup
-from coordinator.groups import ClassicGroup, GroupState
-from coordinator.offset_expiry import subscribed_topics
+from agent.admin.topics import TopicError, before, deadline_s
+from agent.groups.group_ledger import NotCoordinator
+from agent.request.messages import answer, request_body
+from agent.request.offset_commits import as_told
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.commands.commands import Refused
+from coordinator.commands.consumer_group_values import ConsumerGroup
+from coordinator.commands.group_values import ClassicGroup, GroupState
+from coordinator.groups.offset_expiry import subscribed_topics
 from protocol.consumer_protocol import PROTOCOL_TYPE
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSETS_PER_COMMIT_ENTRY_MAX

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.group_ledger import NotCoordinator
-from agent.handlers.entities import Values, answer, request_body
-from agent.services import Request, Services
-from agent.turns import Turns, rows_at_most, work
-from coordinator.consumer_group_values import ConsumerGroup
-from coordinator.groups import CommittedOffset, GroupState, count_offsets
-from coordinator.log import LedgerUnavailable
+from agent.groups.group_ledger import NotCoordinator
+from agent.request.messages import Values, answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.commands.consumer_group_values import ConsumerGroup
+from coordinator.commands.group_values import CommittedOffset, GroupState, count_offsets
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from protocol.limits import GROUPS_PER_TURN, OFFSETS_TOLD_MAX
 from protocol.types import PartitionIndex, TopicId

@@ -8,11 +8,11 @@ Source: org.apache.kafka.cluster.Partition.lastOffsetForLeaderEpoch (Kafka 4.3).
 from collections.abc import Sequence
 from typing import Any
 
-from agent.cluster_view import leader_epoch_error
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.turns import Turns, rows_at_most, work
-from coordinator.state import PartitionState
+from agent.admin.cluster_view import leader_epoch_error
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.state.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH
 from storage.object_store import Buffer

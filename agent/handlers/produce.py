@@ -13,16 +13,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import cast
 
-from agent.cpu import run_in_thread
-from agent.produce_path import NO_OFFSET, Acknowledgement
-from agent.record_checks import Arrival, arrival_now, check_records
-from agent.services import Answer, NoAnswer, Request, Services
-from agent.topics import TopicLookup
-from agent.transactions import BatchesOfTransaction
-from agent.turns import Turns
-from coordinator.log import LedgerUnavailable
-from coordinator.state import TopicState
-from coordinator.topic_names import INTERNAL_TOPICS
+from agent.admin.topics import TopicLookup
+from agent.produce.produce_path import NO_OFFSET, Acknowledgement
+from agent.produce.record_validator import Arrival, arrival_now, check_records
+from agent.request.services import Answer, NoAnswer, Request, Services
+from agent.request.transactional_requests import BatchesOfTransaction
+from agent.runtime.threads import run_in_thread
+from agent.runtime.yielding import Turns
+from coordinator.configs.topic_names import INTERNAL_TOPICS
+from coordinator.ledger.port import LedgerUnavailable
+from coordinator.state.state import TopicState
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import INLINE_ROWS_MAX, INTAKE_SHARE_OF_RECEIVED_MIN, RECEIVE_BUFFER_BYTES
@@ -37,7 +37,7 @@ from protocol.produce import (
     read_produce_request,
     write_produce_response,
 )
-from protocol.record_batch import is_transactional_at_sight
+from protocol.records.batch import is_transactional_at_sight
 from protocol.types import PartitionIndex, TopicId
 from storage.batcher import BatchGroup
 from storage.object_store import Buffer

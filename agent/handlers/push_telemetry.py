@@ -5,9 +5,9 @@ Source: org.apache.kafka.server.ClientMetricsManager.processPushTelemetryRequest
 
 from collections.abc import Sequence
 
-from agent.client_telemetry import Push, TelemetryRefused
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.telemetry.subscriptions import Push, TelemetryRefused
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 

@@ -5,9 +5,9 @@ Source: org.apache.kafka.server.KafkaApis.allowTokenRequests (Kafka 4.3), KIP-48
 
 from collections.abc import Sequence
 
-from agent.handlers.entities import answer, request_body
-from agent.handlers.no_tokens import NO_TIMESTAMP, NOT_ALLOWED
-from agent.services import Request, Services
+from agent.request.messages import answer, request_body
+from agent.request.no_delegation_tokens import NO_TIMESTAMP, NOT_ALLOWED
+from agent.request.services import Request, Services
 from storage.object_store import Buffer
 
 API_KEY = 39

@@ -6,8 +6,8 @@ Source: org.apache.kafka.server.KafkaApis.handleSaslHandshakeRequest (Kafka 4.3)
 
 from collections.abc import Sequence
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 

@@ -17,17 +17,17 @@ org.apache.kafka.coordinator.group.OffsetMetadataManager.commitTransactionalOffs
 from collections.abc import Sequence
 from typing import Any
 
-from agent.group_ledger import NotCoordinator, OffsetRow, TransactionalProducer
-from agent.handlers.entities import answer, request_body
-from agent.handlers.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
-from agent.offset_commits import as_told, commit_error, commit_timeout_s, refusal
-from agent.services import Request, Services
-from agent.transactions import stale, stamp_of
-from agent.turns import rows_at_most, work
-from coordinator.commands import Refused
-from coordinator.log import OutcomeUnknown
-from coordinator.state import TopicState
-from coordinator.transaction_commands import TransactionalOffsetsPending
+from agent.groups.group_ledger import NotCoordinator, OffsetRow, TransactionalProducer
+from agent.request.messages import answer, request_body
+from agent.request.offset_commits import as_told, commit_error, commit_timeout_s, refusal
+from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
+from agent.request.services import Request, Services
+from agent.request.transactional_requests import stale, stamp_of
+from agent.runtime.yielding import rows_at_most, work
+from coordinator.commands.commands import Refused
+from coordinator.commands.transaction import TransactionalOffsetsPending
+from coordinator.ledger.port import OutcomeUnknown
+from coordinator.state.state import TopicState
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSETS_PER_ENTRY_MAX, TRANSACTIONAL_METADATA_BYTES_MAX

@@ -10,14 +10,14 @@ Source: org.apache.kafka.controller.FeatureControlManager.updateFeatures, Quorum
 from collections.abc import Sequence
 from typing import Any
 
-from agent.features import LEVEL_MIN, TRANSACTION_VERSION
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.topics import TopicError, before, catch_up, deadline_s
-from agent.turns import rows_at_most, work
-from coordinator.commands import Refused
-from coordinator.state import TRANSACTION_VERSION_NEWEST
-from coordinator.transaction_commands import SetTransactionVersion
+from agent.admin.topics import TopicError, before, catch_up, deadline_s
+from agent.request.features import LEVEL_MIN, TRANSACTION_VERSION
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import rows_at_most, work
+from coordinator.commands.commands import Refused
+from coordinator.commands.transaction import SetTransactionVersion
+from coordinator.state.state import TRANSACTION_VERSION_NEWEST
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer

@@ -17,13 +17,13 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from agent.handlers.entities import answer, request_body
-from agent.services import Request, Services
-from agent.turns import Turns, rows_at_most, work
-from coordinator.commands import Refused
-from coordinator.log import LedgerUnavailable, OutcomeUnknown
-from coordinator.state import ClusterState
-from coordinator.transaction_commands import TerminateTransaction, TransactionDecided, TransactionPartition
+from agent.request.messages import answer, request_body
+from agent.request.services import Request, Services
+from agent.runtime.yielding import Turns, rows_at_most, work
+from coordinator.commands.commands import Refused
+from coordinator.commands.transaction import TerminateTransaction, TransactionDecided, TransactionPartition
+from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
+from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX
 from protocol.types import PartitionIndex, ProducerId

@@ -13,7 +13,7 @@ from agent.schemas.avro_reading import faults_reading
 from agent.schemas.avro_types import AvroField, AvroType
 from agent.schemas.json_text import Json, read_json, write_json, write_sorted_json
 from agent.schemas.parsed import InvalidSchema, NamedText, Parsed
-from coordinator.registry_commands import SchemaType
+from coordinator.commands.registry import SchemaType
 
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 NAMED = frozenset({"record", "error", "enum", "fixed"})

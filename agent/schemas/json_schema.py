@@ -19,7 +19,7 @@ from agent.schemas.json_schema_nodes import ALONE_IN, SchemaNode, resource_of
 from agent.schemas.json_schema_reading import faults_reading
 from agent.schemas.json_text import Json, read_json, write_json, write_sorted_json
 from agent.schemas.parsed import InvalidSchema, NamedText, Parsed
-from coordinator.registry_commands import SchemaType
+from coordinator.commands.registry import SchemaType
 
 VALUES = frozenset({"enum", "const", "default", "examples"})
 """Under these stand values, not schemas."""

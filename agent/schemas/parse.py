@@ -7,7 +7,7 @@ not load protoc, jsonschema and what they need.
 from collections.abc import Sequence
 
 from agent.schemas.parsed import NamedText, Parsed
-from coordinator.registry_commands import SchemaType
+from coordinator.commands.registry import SchemaType
 
 
 def parse(schema_type: SchemaType, text: str, references: Sequence[NamedText] = ()) -> Parsed:

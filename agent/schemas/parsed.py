@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from coordinator.registry_commands import SchemaType
+from coordinator.commands.registry import SchemaType
 from protocol.limits import SCHEMA_COMPARISONS_MAX
 
 

@@ -28,7 +28,7 @@ from grpc_tools import _protoc_compiler
 from agent.schemas.parsed import InvalidSchema, NamedText, Parsed
 from agent.schemas.protobuf_builtin import BUILTIN_FILES
 from agent.schemas.protobuf_reading import faults_reading
-from coordinator.registry_commands import SchemaType
+from coordinator.commands.registry import SchemaType
 
 SERIALIZED = "serialized"
 """The format of the API that asks for a descriptor."""

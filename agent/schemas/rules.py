@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from agent.schemas.parsed import Parsed
-from coordinator.registry_commands import Compatibility
+from coordinator.commands.registry import Compatibility
 
 READS_EARLIER = frozenset(
     {

@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from iceberg_export.checksums import check_whole
-from iceberg_export.files import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained, footer_bytes
-from iceberg_export.footer_text import read_footer_text
 from iceberg_export.jobs.findings import DAMAGED_SECTION, Finding, some
-from iceberg_export.schema import COLUMNS, FILE_METADATA_KEY, KEPT_VALUE, OFFSET, PARTITION, TIMESTAMP
+from iceberg_export.rows.checksums import check_whole
+from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained, footer_bytes
+from iceberg_export.rows.footer_text import read_footer_text
+from iceberg_export.rows.schema import COLUMNS, FILE_METADATA_KEY, KEPT_VALUE, OFFSET, PARTITION, TIMESTAMP
+from iceberg_export.rows.thrift_footer import check_footer
 from iceberg_export.tables.data_file import DataFile, RowBounds
-from iceberg_export.thrift_footer import check_footer
 
 Numbers: TypeAlias = NDArray[np.int64]
 PLACES = (PARTITION, OFFSET, TIMESTAMP)
@@ -182,7 +182,7 @@ def _read(data: bytes) -> _Rows:
 
 def _give_back(data: bytes, table: pa.Table) -> None:
     """Make the values that a row group leaves out. Raises `ValueError` where one cannot be made."""
-    from iceberg_export.arrow_files import read_footer, with_values
+    from iceberg_export.parquet.arrow_files import read_footer, with_values
 
     try:
         footer = read_footer(data)

@@ -22,7 +22,7 @@ from iceberg_export.tables.manifests import (
 )
 from iceberg_export.tables.metadata import Snapshot, TableUnreadable, decode
 from iceberg_export.tables.snapshots import FileTotals
-from iceberg_export.tail_format import NO_KEY
+from iceberg_export.tail.manifest import NO_KEY
 from protocol.limits import SPARK_FOOTERS_IN_FLIGHT_MAX
 from storage.object_store import ObjectMissing
 

@@ -22,9 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from iceberg_export.jobs.agents import AgentAddress, NoAnswer, Refused, read_token
-from iceberg_export.jobs.session import StartSpark, spark_when_needed
-from iceberg_export.rewrites import (
+from iceberg_export.compaction.rewrites import (
     ColumnsPlan,
     Purpose,
     RewritePlan,
@@ -33,17 +31,19 @@ from iceberg_export.rewrites import (
     decode_plan,
     encode_rewritten,
 )
+from iceberg_export.jobs.agents import AgentAddress, NoAnswer, Refused, read_token
+from iceberg_export.jobs.session import StartSpark, spark_when_needed
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.options import OptionError
 from protocol.limits import REWRITE_PLANS_IN_VAIN_MAX
-from storage.local_store import LocalStore
+from storage.embedded.local_store import LocalStore
 from storage.object_store import ObjectExists, ObjectMissing, ObjectStore, StoreError
 
 if TYPE_CHECKING:
     from pyspark import Broadcast, SparkContext
 
-    from iceberg_export.columns import RecordRows
-    from iceberg_export.kafka_rows import BatchRows
+    from iceberg_export.rows.columns import RecordRows
+    from iceberg_export.rows.kafka_rows import BatchRows
     from iceberg_export.typed.file_columns import FileColumns
 
 CONFLICT = 409
@@ -162,7 +162,7 @@ def _make_true(agent: AgentAddress, path: str, done: Done) -> bool:
 
 
 def _rewrite_one(store_url: str, columns: "Broadcast[ColumnsPlan | None]", task: RewriteTask) -> Done:
-    from iceberg_export.merge import merge
+    from iceberg_export.compaction.merge import merge
 
     told = partial(Done, keys=task.merge.keys, byte_count=task.merge.file_bytes)
     bucket = open_bucket(store_url, {})

@@ -33,7 +33,7 @@ from iceberg_export.jobs.summaries import brought, wrong_counts
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.lake import Lake
 from iceberg_export.spark.options import OptionError
-from iceberg_export.tail_format import NO_KEY, NO_ROWS
+from iceberg_export.tail.manifest import NO_KEY, NO_ROWS
 from protocol.limits import VERIFY_LOOKS_MAX, VERIFY_TASK_BYTES_TARGET, VERIFY_TASK_FILES_MAX
 from storage.object_store import ObjectMissing, StoreError
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
-from iceberg_export.schema import MICROSECONDS_PER_MILLISECOND
+from iceberg_export.rows.schema import MICROSECONDS_PER_MILLISECOND
 from iceberg_export.spark.columns import TIME_US_FIRST, TIME_US_LAST
 from iceberg_export.spark.lake import Lake
 from iceberg_export.spark.options import (
@@ -28,7 +28,7 @@ from iceberg_export.spark.options import (
 )
 from iceberg_export.spark.planning import OffsetRange, Piece, Split, plan_pieces
 from iceberg_export.spark.rows import Wanted, read_split
-from iceberg_export.tail_format import TailManifest, TailTopic
+from iceberg_export.tail.manifest import TailManifest, TailTopic
 from protocol.limits import SPARK_PAUSES_MAX, SPARK_PLANS_IN_VAIN_MAX
 from protocol.types import Offset, PartitionIndex
 from storage.object_store import ObjectMissing

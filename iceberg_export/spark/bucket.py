@@ -14,14 +14,14 @@ from threading import Lock, Thread
 from typing import TypeVar
 
 from iceberg_export.spark.options import OptionError
-from storage.local_store import PACKS_FOLDER, LocalStore
+from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
+from storage.decorators.routed import RoutedStore
+from storage.embedded.local_store import PACKS_FOLDER, LocalStore
+from storage.embedded.pack_reader import PackReader
 from storage.object_store import ObjectStore
-from storage.pack_reader import PackReader
 from storage.refs import INTAKE_PREFIX
-from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
-from storage.routed_store import RoutedStore
-from storage.s3_settings import S3Settings
-from storage.s3_store import S3Store
+from storage.s3.settings import S3Settings
+from storage.s3.store import S3Store
 
 T = TypeVar("T")
 

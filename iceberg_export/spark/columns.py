@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_export import schema
+from iceberg_export.rows import schema
 from protocol.limits import SPARK_GATHERED_BYTES
 
 Arrow: TypeAlias = Any

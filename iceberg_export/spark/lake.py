@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from iceberg_export.files import FileUnreadable
-from iceberg_export.footer_text import read_footer_text
-from iceberg_export.schema import FILE_METADATA_KEY
+from iceberg_export.rows.footer import FileUnreadable
+from iceberg_export.rows.footer_text import read_footer_text
+from iceberg_export.rows.schema import FILE_METADATA_KEY
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.options import OptionError
 from iceberg_export.spark.row_groups import footer_of
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
-from iceberg_export.tail_format import (
+from iceberg_export.tail.manifest import (
     NO_KEY,
     NO_ROWS,
     TailManifest,

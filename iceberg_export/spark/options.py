@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Final, TypeAlias
 
 from protocol.decoding import Undecodable, decode_json
-from protocol.near_words import nearest
+from protocol.suggestions import nearest
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """Those of the Kafka source, in its order."""

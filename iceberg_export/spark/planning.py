@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Protocol, TypeAlias
 
 from iceberg_export.tables.data_file import DataFile
-from iceberg_export.tail_format import TailChunk, TailPartition, TailTopic
+from iceberg_export.tail.manifest import TailChunk, TailPartition, TailTopic
 from protocol.limits import SPARK_SPLIT_BYTES_MAX, SPARK_SPLIT_BYTES_MIN
 from protocol.types import Offset, PartitionIndex, TopicId
 from txn.isolation import AbortedExtent

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from iceberg_export import schema
-from iceberg_export.arrow_files import columns_in_file, read_footer, with_values
-from iceberg_export.checksums import tail_bytes
-from iceberg_export.files import FileUnreadable, Footer, damage_contained
+from iceberg_export.parquet.arrow_files import columns_in_file, read_footer, with_values
+from iceberg_export.rows import schema
+from iceberg_export.rows.checksums import tail_bytes
+from iceberg_export.rows.footer import FileUnreadable, Footer, damage_contained
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import TIME_US_FIRST, Arrow
 from iceberg_export.spark.planning import FilePiece, OffsetRange

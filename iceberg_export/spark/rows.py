@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from itertools import islice
 
-from iceberg_export import schema
+from iceberg_export.rows import schema
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import Arrow, Wanted, joined, to_spark
 from iceberg_export.spark.planning import FilePiece, OffsetRange, Piece, Split

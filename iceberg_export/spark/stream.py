@@ -17,7 +17,7 @@ from iceberg_export.spark.lake import ForeignBucket, Lake
 from iceberg_export.spark.options import ReadOptions, TopicPartition
 from iceberg_export.spark.planning import OffsetRange, Split, divide
 from iceberg_export.spark.positions import StreamPosition, share_out
-from iceberg_export.tail_format import TailManifest
+from iceberg_export.tail.manifest import TailManifest
 from protocol.limits import SPARK_LOOKS_APART_SECONDS
 from protocol.types import Offset, PartitionIndex, TopicId
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from iceberg_export import schema
-from iceberg_export.arrow_files import to_arrow
-from iceberg_export.kafka_rows import BatchRows, gather_rows
-from iceberg_export.kernels import KERNELS
-from iceberg_export.source_chunks import ChunkMismatch, SourceChunk, decode_chunk
+from iceberg_export.parquet.arrow_files import to_arrow
+from iceberg_export.parquet.source_chunks import ChunkMismatch, SourceChunk, decode_chunk
+from iceberg_export.rows import schema
+from iceberg_export.rows.kafka_rows import BatchRows, gather_rows
+from iceberg_export.rows.kernels import KERNELS
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import TIME_US_FIRST, Arrow, Wanted, to_spark
 from iceberg_export.spark.planning import TailPart, TailPiece, rest_of
-from iceberg_export.tail_format import TailChunk
+from iceberg_export.tail.manifest import TailChunk
 from protocol.errors import InvalidBatch
 from protocol.limits import SPARK_GATHERED_BYTES, TAIL_READ_BYTES_MAX
 from storage.object_store import ObjectDamaged

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from coordinator.commands import NewObject, TableCommit
-from iceberg_export.cpu import RunInThread
+from coordinator.commands.commands import NewObject, TableCommit
+from iceberg_export.rows.executor import RunInThread
 from iceberg_export.tables.columns import ColumnsChange, columns_of, with_columns
 from iceberg_export.tables.count_filling import filled
 from iceberg_export.tables.data_file import DataFile

@@ -6,7 +6,7 @@ Rule: only of files whose own columns were all counted; of an older one nobody k
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from iceberg_export.schema import ERROR_FIELD_ID, SCHEMA_ID_FIELD_ID, FieldId
+from iceberg_export.rows.schema import ERROR_FIELD_ID, SCHEMA_ID_FIELD_ID, FieldId
 from iceberg_export.tables.column_counts import NOT_COUNTED, ColumnCount, ColumnCounts
 from iceberg_export.tables.manifests import Entry
 from iceberg_export.typed.shapes import Kind

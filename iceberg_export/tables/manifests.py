@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-from iceberg_export.schema import FieldId
+from iceberg_export.rows.schema import FieldId
 from iceberg_export.tables.avro_files import decode_rows, encode_rows
 from iceberg_export.tables.avro_schemas import ENTRY_SCHEMA, MANIFEST_FILE_SCHEMA
 from iceberg_export.tables.column_counts import NOT_COUNTED, ColumnCount, ColumnCounts

@@ -14,8 +14,8 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from iceberg_export import schema
-from iceberg_export.schema import FieldId
+from iceberg_export.rows import schema
+from iceberg_export.rows.schema import FieldId
 from protocol.decoding import JsonDecoder, Undecodable, decode_json
 from protocol.types import TopicId
 from storage.object_store import StoreError

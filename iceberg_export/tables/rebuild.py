@@ -6,8 +6,8 @@ numbers begin at 1 again, and the schema is that of the newest file: as of a tab
 
 from collections.abc import Callable, Sequence
 
-from coordinator.commands import NewObject, TableCommit
-from iceberg_export.cpu import RunInThread
+from coordinator.commands.commands import NewObject, TableCommit
+from iceberg_export.rows.executor import RunInThread
 from iceberg_export.tables.columns import ColumnsChange, with_columns
 from iceberg_export.tables.commit import Change, MadeObject, TableBefore, empty_of, put_objects, with_snapshot
 from iceberg_export.tables.data_file import DataFile

@@ -13,8 +13,8 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from coordinator.commands import NewObject, TableCommit
-from iceberg_export.cpu import RunInThread
+from coordinator.commands.commands import NewObject, TableCommit
+from iceberg_export.rows.executor import RunInThread
 from iceberg_export.tables.commit import MadeObject, TableBefore, empty_of, put_objects
 from iceberg_export.tables.manifests import (
     ManifestFile,

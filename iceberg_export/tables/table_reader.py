@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar, cast
 
-from iceberg_export.cpu import RunInThread
+from iceberg_export.rows.executor import RunInThread
 from iceberg_export.tables.data_file import LiveFile
 from iceberg_export.tables.manifests import Entry, ManifestFile, decode_manifest, decode_manifest_list, key_of_uri
 from iceberg_export.tables.metadata import Snapshot, TableMetadata, TableUnreadable, decode

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from iceberg_export.columns import BinaryColumn
+from iceberg_export.rows.columns import BinaryColumn
 from iceberg_export.typed.arrays import Arrow, arrow_type, field_arrays
 from iceberg_export.typed.framing import (
     FRAME_BYTES,

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from iceberg_export.columns import BinaryColumn, RecordRows
-from iceberg_export.schema import (
+from iceberg_export.rows.columns import BinaryColumn, RecordRows
+from iceberg_export.rows.schema import (
     COLUMNS,
     ERROR,
     ERROR_FIELD_ID,

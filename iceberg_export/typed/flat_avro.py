@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from iceberg_export.gather import gather
+from iceberg_export.rows.gather import gather
 from iceberg_export.typed.arrays import COLUMN_MOVED, Arrow, arrow_type
 from iceberg_export.typed.flat_avro_kernel import Op, read_rows
 from iceberg_export.typed.shapes import Form, Kind, Scalar, Struct

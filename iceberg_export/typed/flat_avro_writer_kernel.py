@@ -13,7 +13,7 @@ from numba import njit, types
 
 from iceberg_export.typed.flat_avro_kernel import Op
 from iceberg_export.typed.framing import FRAME_BYTES
-from protocol.copy_kernel import copy_bytes
+from protocol.records.copy_kernel import copy_bytes
 
 Numbers = MutableSequence[int]
 Table = Any

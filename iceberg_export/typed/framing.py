@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from iceberg_export.columns import BinaryColumn
+from iceberg_export.rows.columns import BinaryColumn
 from protocol.limits import TYPED_INDEXES_MAX
 
 FRAME_BYTES = 5

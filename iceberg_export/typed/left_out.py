@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from iceberg_export.columns import BinaryColumn
+from iceberg_export.rows.columns import BinaryColumn
 from iceberg_export.typed.decode import Reader
 from iceberg_export.typed.flat_avro import FlatAvro
 from iceberg_export.typed.flat_avro_kernel import Op

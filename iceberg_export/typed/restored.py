@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from iceberg_export.columns import BinaryColumn
-from iceberg_export.files import FileUnreadable
-from iceberg_export.gather import gather
+from iceberg_export.rows.columns import BinaryColumn
+from iceberg_export.rows.footer import FileUnreadable
+from iceberg_export.rows.gather import gather
 from iceberg_export.typed.flat_avro_writer import Arrow, Bytes, PlanUnusable, parts_of, write_values
 from iceberg_export.typed.value_plans import ValuePlans
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from iceberg_export.columns import RecordRows
-from iceberg_export.kafka_rows import BatchRows
+from iceberg_export.rows.columns import RecordRows
+from iceberg_export.rows.kafka_rows import BatchRows
 from iceberg_export.typed.framing import FRAME_BYTES, Writer, message_indexes, schema_ids
 
 

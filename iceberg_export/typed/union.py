@@ -15,7 +15,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from iceberg_export.schema import FIELD_ID_NEXT
+from iceberg_export.rows.schema import FIELD_ID_NEXT
 from iceberg_export.typed.shapes import Field, Items, Kind, Pairs, Scalar, SchemaUnusable, Shape, Struct
 from protocol.decoding import JsonDecoder
 from protocol.limits import TYPED_COLUMNS_MAX

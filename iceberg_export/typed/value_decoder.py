@@ -1,13 +1,13 @@
 """The decoder that a file's footer holds for values whose bytes the file leaves out.
 
-Input: the plans in the footer's text. Output: an `iceberg_export.files.ValueDecoder`.
+Input: the plans in the footer's text. Output: an `iceberg_export.rows.footer.ValueDecoder`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from iceberg_export.columns import BinaryColumn
+from iceberg_export.rows.columns import BinaryColumn
 from iceberg_export.typed.value_plans import ValuePlans, decode_plans
 
 Arrow: TypeAlias = Any
@@ -16,7 +16,7 @@ Arrow: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedValueDecoder:
-    """Decodes left-out values by a file's plans. Implements `iceberg_export.files.ValueDecoder`."""
+    """Decodes left-out values by a file's plans. Implements `iceberg_export.rows.footer.ValueDecoder`."""
 
     plans: ValuePlans
 

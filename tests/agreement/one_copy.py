@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from protocol.record_batch import check_crc, walk_batches
+from protocol.records.batch import check_crc, walk_batches
 from storage.chunk_format import check_chunk, check_header, describe_object
 from tests.agreement.compare import Finding, Findings, View, compare, is_first, text_of
 from tests.agreement.records import VIEW, Numbers, heads, identities, name_of
-from tests.bucket_listing import INTAKE, METADATA, PARQUET, Bucket
-from tests.made_records import read_batches
+from tests.support.lake.bucket_listing import INTAKE, METADATA, PARQUET, Bucket
+from tests.support.records.plain_records import read_batches
 
 FILES, TAIL, BUCKET = "archived files", "tail", "bucket"
 

@@ -26,7 +26,7 @@ from tests.agreement.one_copy import Copies, list_copies, one_copy
 from tests.agreement.producer import Load
 from tests.agreement.views import SparkViews, Stream, kafka_view
 from tests.agreement.world import LOAD_OPTIONS, QUIET_OPTIONS, Ends, Producers, World
-from tests.bucket_listing import INTAKE, PARQUET, Bucket
+from tests.support.lake.bucket_listing import INTAKE, PARQUET, Bucket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.processes import provided
-from tests.spark_python import worker_python
+from tests.support.processes import provided
+from tests.support.services.spark_python import worker_python
 from tools import jars, java_runtime
 
 if TYPE_CHECKING:

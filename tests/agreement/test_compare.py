@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.agreement.compare import Finding, audit, compare
-from tests.agreement.made_log import (
+from tests.agreement.log_fixtures import (
     NOON,
     RECORDS,
     Made,

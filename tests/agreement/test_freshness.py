@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.agreement.freshness import NEVER_MS, Seen, ages, of_topics, stream_times, table_times
-from tests.agreement.made_log import NOON, Row, make_log, table, transaction_of, view
+from tests.agreement.log_fixtures import NOON, Row, make_log, table, transaction_of, view
 from tests.agreement.records import topic_name
 from tests.agreement.report import verdict
 from tests.agreement.world import noted

@@ -8,15 +8,15 @@ import pyarrow as pa
 
 from protocol.types import ObjectNumber, PartitionIndex, SessionId, TopicId
 from storage.chunk_format import ChunkParts, encode_object
-from storage.local_store import LocalStore
+from storage.embedded.local_store import LocalStore
 from storage.refs import intake_key
 from tests.agreement.compare import Finding
-from tests.agreement.made_log import Row, make_log, outcome_of, place, table, transaction_of, view
+from tests.agreement.log_fixtures import Row, make_log, outcome_of, place, table, transaction_of, view
 from tests.agreement.one_copy import Copies, list_copies, one_copy
 from tests.agreement.records import ABORTED, heads, identities
-from tests.bucket_listing import INTAKE, local_bucket
-from tests.made_lake import MadeLake
-from tests.made_records import Record, make_batch
+from tests.support.lake.bucket_fixtures import MadeLake
+from tests.support.lake.bucket_listing import INTAKE, local_bucket
+from tests.support.records.plain_records import Record, make_batch
 
 MADE = make_log()
 ABORTED_ROWS = [row for row in MADE.aborted if outcome_of(transaction_of(row)) == ABORTED]

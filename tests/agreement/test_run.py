@@ -7,8 +7,8 @@ import pytest
 
 from tests.agreement.report import VIEWS, as_text
 from tests.agreement.run import Run, Settings
-from tests.processes import provided
-from tests.services import PENSTOCK
+from tests.support.processes import provided
+from tests.support.services.local_services import PENSTOCK
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

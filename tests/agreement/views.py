@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from tests.agreement.compare import View
 from tests.agreement.records import PREFIX, VIEW
 from tests.agreement.world import STORE, World
-from tests.services import Minio
+from tests.support.services.local_services import Minio
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

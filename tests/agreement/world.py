@@ -23,11 +23,11 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.agreement.producer import Load
 from tests.agreement.records import TRANSACTIONS, UNKNOWN, topic_name
-from tests.bucket_listing import Bucket, minio_bucket
-from tests.cluster import Cluster, ClusterAgent
-from tests.etcd_service import Etcd
-from tests.processes import Process, free_port
-from tests.services import Minio, MinioProcess
+from tests.support.cluster.cluster import Cluster, ClusterAgent
+from tests.support.lake.bucket_listing import Bucket, minio_bucket
+from tests.support.processes import Process, free_port
+from tests.support.services.etcd import Etcd
+from tests.support.services.local_services import Minio, MinioProcess
 
 AGENTS = ("a", "b", "c")
 BUCKET, PREFIX = "agreement", "data"

@@ -1,7 +1,7 @@
-"""The core is pure: what import-linter cannot say in one contract is said here.
+"""The core is pure, and each library has its modules. Layers and circles: import-linter's contracts in pyproject.toml.
 
-Rule: of `protocol`, `txn`, `coordinator` and `storage` every module is core unless it is listed as an adapter. The list
-stands twice in pyproject.toml (what coverage leaves out, what the purity contract leaves out); here they are compared.
+Every module of `protocol`, `txn`, `coordinator` and `storage` is core unless it is an adapter: coverage's `omit` in
+pyproject.toml is the one list of adapters.
 """
 
 import tomllib
@@ -10,21 +10,48 @@ from tests.architecture.source import CORE_PACKAGES, PACKAGES, ROOT, dotted, imp
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 ADAPTERS = {path.removesuffix(".py").replace("/", ".") for path in PYPROJECT["tool"]["coverage"]["run"]["omit"]}
+INPUT_AND_OUTPUT = {
+    "asyncio", "logging", "os", "random", "secrets", "socket", "sqlite3", "threading", "time", "uuid",
+    "aetcd", "boto3", "botocore", "grpc", "obstore", "pyarrow", "pyiceberg", "pyspark", "starlette", "uvloop",
+}  # fmt: skip
+"""Modules and libraries that the core does not import: a simulation could not stand in for them."""
+LIBRARIES = {
+    "aetcd": {"coordinator.ledger.etcd"},
+    "boto3": set[str](),
+    "botocore": {"storage.s3.aws_credentials", "storage.s3.session_credentials"},
+    "grpc": {"coordinator.ledger.etcd"},
+    "obstore": {"storage.s3.aws_credentials", "storage.s3.store"},
+    "opentelemetry": {"agent.telemetry.series"},
+    "pyiceberg": {"iceberg_export.external_catalogs"},
+    "pyspark": {"iceberg_export.jobs", "iceberg_export.spark"},
+    "sqlalchemy": {"iceberg_export.external_catalogs"},
+    "uvloop": {"agent.cli"},
+}
+"""The rooms or modules that may import each library, so that it can be replaced there."""
 
 
-def test_coverage_and_purity_leave_out_the_same_adapters() -> None:
-    contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
-    (purity,) = (contract for contract in contracts if contract["name"] == "the core is pure")
-    assert {line.removesuffix(" -> **") for line in purity["ignore_imports"]} == ADAPTERS
+def test_every_adapter_exists() -> None:
+    assert {dotted(module) for module in modules(*CORE_PACKAGES)} >= ADAPTERS
 
 
-def test_no_module_of_the_core_imports_an_adapter() -> None:
+def test_no_module_of_the_core_imports_an_adapter_or_does_input_and_output() -> None:
     wrong = [
         f"{place(module, statement)} imports {name}"
         for module in modules(*CORE_PACKAGES)
         if dotted(module) not in ADAPTERS
         for name, statement in imports(module)
-        if name in ADAPTERS
+        if name in ADAPTERS or name.partition(".")[0] in INPUT_AND_OUTPUT
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_library_is_imported_in_its_own_rooms_alone() -> None:
+    wrong = [
+        f"{place(module, statement)} imports {name}"
+        for module in modules(*PACKAGES)
+        for name, statement in imports(module)
+        if (rooms := LIBRARIES.get(name.partition(".")[0])) is not None
+        if not any(f"{dotted(module)}.".startswith(f"{room}.") for room in rooms)
     ]
     assert not wrong, "\n".join(wrong)
 

@@ -2,7 +2,7 @@
 
 import ast
 
-from agent.record_checks import (
+from agent.produce.record_validator import (
     INLINE_BYTES_MAX,
     INLINE_PLAIN_BYTES_MAX,
     INLINE_PLAIN_RECORDS_MAX,

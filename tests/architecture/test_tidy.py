@@ -8,32 +8,32 @@ from pathlib import Path
 import pytest
 
 from protocol.api_versions import API_VERSIONS, ApiRange
-from tests.architecture.source import PACKAGES, ROOT, modules, place, texts, tree
+from tests.architecture.source import PACKAGES, dotted, modules, place, texts, tree
 
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 70
 CATCHES_ALL = {
-    ROOT / "agent" / "supervisor.py",
-    ROOT / "agent" / "topic_work.py",
-    ROOT / "agent" / "typed_columns.py",
-    ROOT / "iceberg_export" / "files.py",
-    ROOT / "iceberg_export" / "followers" / "entries.py",
-    ROOT / "iceberg_export" / "jobs" / "rewrite.py",
-    ROOT / "iceberg_export" / "jobs" / "verify.py",
-    ROOT / "iceberg_export" / "kernels.py",
-    ROOT / "iceberg_export" / "tables" / "avro_files.py",
-    ROOT / "iceberg_export" / "typed" / "decode.py",
-    ROOT / "iceberg_export" / "typed" / "file_columns.py",
-    ROOT / "storage" / "one_thread.py",
+    "agent.lake.topic_work",
+    "agent.lake.typed_columns",
+    "agent.runtime.supervisor",
+    "iceberg_export.external_catalogs.entries",
+    "iceberg_export.jobs.rewrite",
+    "iceberg_export.jobs.verify",
+    "iceberg_export.rows.footer",
+    "iceberg_export.rows.kernels",
+    "iceberg_export.tables.avro_files",
+    "iceberg_export.typed.decode",
+    "iceberg_export.typed.file_columns",
+    "storage.embedded.one_thread",
 }
 """One ends what failed, one hands it to whoever waits for the result; clients of catalogs raise what they like, and so
 do a compiler and libraries of what producers send, schemas say and damaged files hold; the exit status of a job that
 failed is not that of one that found something."""
 DECODERS = {
-    ROOT / "protocol" / "decoding.py",
-    ROOT / "agent" / "schemas" / "json_text.py",
-    ROOT / "iceberg_export" / "tables" / "avro_files.py",
-    ROOT / "iceberg_export" / "typed" / "avro_shapes.py",
+    "agent.schemas.json_text",
+    "iceberg_export.tables.avro_files",
+    "iceberg_export.typed.avro_shapes",
+    "protocol.decoding",
 }
 """The modules that decode what was stored or sent: each turns whatever its library raises into one error (safety rule
 S20). JSON of schemas has rules of its own, and records are decoded by their schemas."""
@@ -48,7 +48,10 @@ DECODING = {
     "pickle": {"load", "loads", "Unpickler"},
 }
 """Names in modules that decode."""
-WAITS = {ROOT / "tests" / "processes.py", ROOT / "tests" / "compat" / "protocol_diff" / "engine.py"}
+WAITS = {
+    "tests.compat.protocol_diff.engine",
+    "tests.support.processes",
+}
 NOTE_TO_SELF = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:ro" + r"ot|wo" + r"rk|ho" + r"me|Us" + r"ers|tmp/lab)/")
 
@@ -127,7 +130,7 @@ def test_nobody_else_catches_every_exception() -> None:
     broad = [
         place(module, node)
         for module in modules(*PACKAGES)
-        if module not in CATCHES_ALL
+        if dotted(module) not in CATCHES_ALL
         for node in ast.walk(tree(module))
         if isinstance(node, ast.ExceptHandler) and _is_broad(node.type) and not _raises_again(node)
     ]
@@ -138,7 +141,7 @@ def test_bytes_are_decoded_in_the_modules_for_it_alone() -> None:
     elsewhere = [
         f"{place(module, node)} {name}: use protocol.decoding"
         for module in modules(*PACKAGES)
-        if module not in DECODERS
+        if dotted(module) not in DECODERS
         for name, node in _names_used(module)
         if name.rpartition(".")[2] in DECODING.get(name.rpartition(".")[0], ())
     ]
@@ -168,7 +171,7 @@ def test_no_test_sleeps() -> None:
     sleeps = [
         place(module, node)
         for module in modules("tests")
-        if module not in WAITS
+        if dotted(module) not in WAITS
         for node in ast.walk(tree(module))
         if isinstance(node, ast.Call) and ast.unparse(node.func) in {"time.sleep", "asyncio.sleep"}
         if not (isinstance(node.args[0], ast.Constant) and node.args[0].value == 0)

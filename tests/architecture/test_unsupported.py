@@ -2,7 +2,7 @@
 
 import re
 
-from coordinator.topic_configs import TOPIC_CONFIGS, Effect
+from coordinator.configs.topic_configs import TOPIC_CONFIGS, Effect
 from protocol.api_versions import API_VERSIONS
 from tests.architecture.source import ROOT
 

@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.compat.target import SETTINGS, JavaHome, Target, provided_java
-from tests.java_services import KAFKA_LOGGING
-from tests.processes import Process, free_port, is_listening
+from tests.support.processes import Process, free_port, is_listening
+from tests.support.services.java import KAFKA_LOGGING
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 COMMON: Mapping[str, str] = {

@@ -10,11 +10,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.node_ids import DEFAULT_NAME, node_id_of
-from tests.cluster import ClusterFactory
-from tests.etcd_service import Etcd
-from tests.processes import provided
-from tests.services import MinioProcess, PenstockFactory
+from agent.ledger.node_ids import DEFAULT_NAME, node_id_of
+from tests.support.cluster.cluster import ClusterFactory
+from tests.support.processes import provided
+from tests.support.services.etcd import Etcd
+from tests.support.services.local_services import MinioProcess, PenstockFactory
 from tools import jars, java_runtime
 
 SETTINGS = {

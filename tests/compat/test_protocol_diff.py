@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.node_ids import DEFAULT_NAME
+from agent.ledger.node_ids import DEFAULT_NAME
 from protocol.api_versions import API_VERSIONS
-from tests.cluster import ClusterFactory
 from tests.compat.protocol_diff.cases import CASES
 from tests.compat.protocol_diff.comparison import (
     TABLE_HEADER,
@@ -19,7 +18,8 @@ from tests.compat.protocol_diff.comparison import (
 from tests.compat.protocol_diff.messages import kafka_definitions
 from tests.compat.protocol_diff.plain import differences
 from tests.compat.protocol_diff.steps import Case, Step
-from tests.services import PenstockFactory
+from tests.support.cluster.cluster import ClusterFactory
+from tests.support.services.local_services import PenstockFactory
 
 KAFKA_SETTINGS = {"num.partitions": "4", "group.initial.rebalance.delay.ms": "0"}
 """Those of the broker whose answers were recorded."""

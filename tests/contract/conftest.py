@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log import Ledger
-from tests.contract.ledger_backends import BACKENDS, Backend
+from coordinator.ledger.port import Ledger
+from tests.support.ledger.backends import BACKENDS, Backend
 
 
 @pytest.fixture(params=sorted(BACKENDS))

@@ -1,4 +1,4 @@
-"""What every ledger backend promises: `coordinator.log.Ledger`, one test class for all of them.
+"""What every ledger backend promises: `coordinator.ledger.port.Ledger`, one test class for all of them.
 
 A backend joins by a `Backend` of its own in `ledger_backends.BACKENDS`.
 """
@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from coordinator.log import (
+from coordinator.ledger.port import (
     Entry,
     Fenced,
     Head,
@@ -26,8 +26,8 @@ from protocol.limits import (
     LEDGER_TRIM_RECORDS_STEP,
 )
 from protocol.types import Position, SessionId
-from tests.contract.ledger_backends import CLUSTER_ID, Backend, Loss
-from tests.contract.ledger_use import START, append_singly, entries, numbers, pointer_at, revisions, tailing, take
+from tests.support.ledger.backends import CLUSTER_ID, Backend, Loss
+from tests.support.ledger.operations import START, append_singly, entries, numbers, pointer_at, revisions, tailing, take
 
 
 class TestAppending:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.log import (
+from coordinator.ledger.port import (
     Fenced,
     Head,
     Ledger,
@@ -13,8 +13,8 @@ from coordinator.log import (
     position_first,
 )
 from protocol.types import SessionId
-from tests.contract.ledger_backends import Backend
-from tests.contract.ledger_use import START, append_singly, entries, numbers, pointer_at, revisions, take
+from tests.support.ledger.backends import Backend
+from tests.support.ledger.operations import START, append_singly, entries, numbers, pointer_at, revisions, take
 
 IDENTITY = LedgerIdentity(cluster_id="recovered", incarnation=3, bucket_id="its bucket")
 FIRST = position_first(3)

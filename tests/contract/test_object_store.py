@@ -12,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.failing import FailingStore
-from storage.hedging import HedgingStore
-from storage.local_store import PACKS_FOLDER, LocalStore
+from storage.decorators.failing import FailingStore
+from storage.decorators.hedging import HedgingStore
+from storage.decorators.metered import MeteredStore
+from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
+from storage.decorators.routed import RoutedStore
+from storage.embedded.local_store import PACKS_FOLDER, LocalStore
+from storage.embedded.pack_store import PackStore
 from storage.memory_store import MemoryStore
-from storage.metered import MeteredStore
 from storage.object_store import (
     Buffer,
     ObjectDamaged,
@@ -26,13 +29,10 @@ from storage.object_store import (
     StoreMisconfigured,
     StoreUnavailable,
 )
-from storage.pack_store import PackStore
 from storage.refs import INTAKE_PREFIX
-from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
-from storage.routed_store import RoutedStore
-from storage.s3_settings import S3Settings
-from storage.s3_store import S3Store
-from tests.services import Minio
+from storage.s3.settings import S3Settings
+from storage.s3.store import S3Store
+from tests.support.services.local_services import Minio
 
 MIB = 1024 * 1024
 ODD_KEYS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract.ledger_backends import BACKENDS, Backend
+from tests.support.ledger.backends import BACKENDS, Backend
 
 
 @pytest.fixture(params=["etcd-3.6", "memory"])

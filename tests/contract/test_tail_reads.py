@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_export.bucket_reader import BucketReader, StoreReader, open_bucket
+from iceberg_export.tail.bucket_reader import BucketReader, StoreReader, open_bucket
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMissing, ObjectStore
 from storage.refs import TAIL_KEY
-from storage.s3_settings import S3Settings
-from storage.s3_store import S3Store
+from storage.s3.settings import S3Settings
+from storage.s3.store import S3Store
 from tests.contract.test_object_store import bucket_numbers, with_packs
-from tests.services import Minio
+from tests.support.services.local_services import Minio
 
 Place = tuple[ObjectStore, Callable[[], BucketReader]]
 

@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from storage.failing import FailingStore
-from storage.hedging import HedgingStore
-from storage.local_files import Files
-from storage.local_store import LocalStore
+from storage.decorators.failing import FailingStore
+from storage.decorators.hedging import HedgingStore
+from storage.decorators.metered import MeteredStore
+from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
+from storage.decorators.routed import RoutedStore
+from storage.embedded.local_files import Files
+from storage.embedded.local_store import LocalStore
+from storage.embedded.pack_store import PackStore
 from storage.memory_store import MemoryStore
-from storage.metered import MeteredStore
 from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreDenied, StoreError
-from storage.pack_store import PackStore
-from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
-from storage.routed_store import RoutedStore
-from storage.s3_settings import S3Settings
-from storage.s3_store import S3Store
+from storage.s3.settings import S3Settings
+from storage.s3.store import S3Store
 from tests.contract.test_object_store import NoObserver
-from tests.limited_keys import limited_keys
-from tests.services import Minio
+from tests.support.services.local_services import Minio
+from tests.support.services.minio_credentials import limited_keys
 
 PROTECTED = "intake/kept/1"
 OTHERS = ("intake/a/1", "intake/z/1", "lake/a", "lake/z")

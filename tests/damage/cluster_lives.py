@@ -14,18 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from storage.s3_settings import S3Settings
-from storage.s3_store import S3Store
-from tests.cluster import Cluster, ClusterFactory
+from storage.s3.settings import S3Settings
+from storage.s3.store import S3Store
 from tests.damage import world
 from tests.damage.damages import Damage, Kind, Mode, Target
 from tests.damage.lives import WHOLE, Plan, Tally, judge, judge_end, judge_start, serve_whole
 from tests.damage.world import Agent
-from tests.etcd_service import Etcd
-from tests.etcd_values import as_text, ask, flip_in_file, is_in_file, pairs_of, rows_of
-from tests.processes import Process
-from tests.raw_client import connected
-from tests.services import PENSTOCK, MinioProcess
+from tests.support.clients.raw_client import connected
+from tests.support.cluster.cluster import Cluster, ClusterFactory
+from tests.support.processes import Process
+from tests.support.services.etcd import Etcd
+from tests.support.services.etcd_values import as_text, ask, flip_in_file, is_in_file, pairs_of, rows_of
+from tests.support.services.local_services import PENSTOCK, MinioProcess
 
 AHEAD_SECONDS_MAX = 3600.0
 _BYTES_MAX = 1 << 20

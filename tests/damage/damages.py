@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pyarrow import fs
 
-from tests.pack_files import live_objects
+from tests.support.packs.pack_files import live_objects
 
 FOOTER_TAIL_BYTES = 8
 

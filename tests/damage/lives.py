@@ -33,7 +33,7 @@ from tests.damage.damages import (
     targets_of_topic,
 )
 from tests.damage.world import Agent, Read
-from tests.raw_client import connected
+from tests.support.clients.raw_client import connected
 
 WHOLE = ("whole-archived", "whole-waiting")
 """Topics of which nothing is damaged."""

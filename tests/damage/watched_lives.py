@@ -17,8 +17,8 @@ from tests.damage import world
 from tests.damage.damages import Damage, Kind, Mode
 from tests.damage.lives import WHOLE, Plan, Tally, damage_cluster, judge, judge_audit, serve_whole
 from tests.damage.world import Agent
-from tests.made_records import make_batch
-from tests.raw_client import RawClient, connected
+from tests.support.clients.raw_client import RawClient, connected
+from tests.support.records.plain_records import make_batch
 
 IDENTITY = Path("store", "cluster.json")
 WATCHED = (Kind.IDENTITY, Kind.SNAPSHOT, Kind.TAIL)

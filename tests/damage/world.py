@@ -21,10 +21,10 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.cimpl import NewTopic
 
 from protocol.errors import ErrorCode, InvalidBatch
-from tests.made_records import Record, make_batch, read_batches
-from tests.processes import Process
-from tests.raw_client import RawClient, connected
-from tests.services import PENSTOCK, READY
+from tests.support.clients.raw_client import RawClient, connected
+from tests.support.processes import Process
+from tests.support.records.plain_records import Record, make_batch, read_batches
+from tests.support.services.local_services import PENSTOCK, READY
 
 RECORDS = 30
 LATER_RECORDS = 2

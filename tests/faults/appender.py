@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 
-from coordinator.log import Entry
-from coordinator.sqlite_log import SqliteLedger
+from coordinator.ledger.port import Entry
+from coordinator.ledger.sqlite import SqliteLedger
 
 
 def payload(number: int) -> bytes:

@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from protocol.errors import ErrorCode
-from tests.cluster import Cluster
-from tests.faults.consumers.told import value_of
-from tests.processes import Process, free_port
+from tests.faults.consumers.line_protocol import value_of
+from tests.support.cluster.cluster import Cluster
+from tests.support.processes import Process, free_port
 from tests.torture.direct_reader import direct_reader
 from tests.torture.schedule import Act
 

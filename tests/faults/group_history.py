@@ -1,7 +1,7 @@
 """What consumers told while they ran, by group: who held which partition when, what was processed, what was committed.
 
-Rule: pure. The lines are those of `tests.faults.consumers.told`; times are microseconds of one machine's clock. Lines
-of one consumer come in their order, those of several in any.
+Rule: pure. The lines are those of `tests.faults.consumers.line_protocol`; times are microseconds of one machine's
+clock. Lines of one consumer come in their order, those of several in any.
 """
 
 from collections import Counter, defaultdict

@@ -18,13 +18,13 @@ from pathlib import Path
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from tests.cluster import Cluster
-from tests.faults.consumers.told import Member, Protocol
+from tests.faults.consumers.line_protocol import Member, Protocol
 from tests.faults.group_agents import TOPIC, Agents, produce
 from tests.faults.group_checker import check_group, processed_again
 from tests.faults.group_history import GroupHistory, add_lines
-from tests.java_services import KAFKA_LOGGING, JavaProgram
-from tests.processes import Process
+from tests.support.cluster.cluster import Cluster
+from tests.support.processes import Process
+from tests.support.services.java import KAFKA_LOGGING, JavaProgram
 from tests.torture.checker import Anomaly
 from tests.torture.history import GrowingLog
 from tests.torture.schedule import LEASE_SECONDS, Act

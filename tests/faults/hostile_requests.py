@@ -17,9 +17,9 @@ from kio.index import load_request_schema
 from kio.static.primitive import Records
 
 from protocol.api_versions import API_VERSIONS, ApiRange
-from protocol.compression import Compression
-from tests.made_records import Record, make_batch
-from tests.property.kio_bytes import KioEntity, kio_write
+from protocol.records.compression import Compression
+from tests.support.records.kio_messages import KioEntity, kio_write
+from tests.support.records.plain_records import Record, make_batch
 
 SERVED = [(row, version) for row in API_VERSIONS for version in range(row.version_served_min, row.version_max + 1)]
 TOPICS = ("hostile", "rough", "missing", "", "." * 250, "a/b", "__consumer_offsets")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import ClusterFactory
 from tests.faults.group_run import LIBRARIES, GroupRun
-from tests.java_services import JavaProgram
+from tests.support.cluster.cluster import ClusterFactory
+from tests.support.services.java import JavaProgram
 from tests.torture.schedule import Act
 
 CLIENT = Path(__file__).parent / "consumers" / "GroupClient.java"

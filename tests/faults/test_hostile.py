@@ -24,9 +24,9 @@ from confluent_kafka.cimpl import NewTopic
 from kio.index import load_response_schema
 
 from tests.faults.hostile_requests import RequestMaker
-from tests.made_records import Record, make_batch
-from tests.property.kio_bytes import KioEntity, kio_read
-from tests.services import Penstock, PenstockFactory
+from tests.support.records.kio_messages import KioEntity, kio_read
+from tests.support.records.plain_records import Record, make_batch
+from tests.support.services.local_services import Penstock, PenstockFactory
 
 STRINGS = [12_000, pytest.param(int(os.environ.get("HOSTILE_STRINGS", "100000")), marks=pytest.mark.slow)]
 SEED = int(os.environ.get("HOSTILE_SEED", "3"))

@@ -16,8 +16,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from protocol.limits import MIB, REQUEST_BYTES_QUEUED_MAX
 from tests.faults.test_hostile import FETCH, MEMORY_BYTES_MAX, PRODUCE, Calm, resident_bytes_max
-from tests.made_records import Record, make_batch
-from tests.services import Penstock, PenstockFactory
+from tests.support.records.plain_records import Record, make_batch
+from tests.support.services.local_services import Penstock, PenstockFactory
 
 METADATA, LIST_OFFSETS = 3, 2
 ALL_SECONDS_MAX = 100.0

@@ -12,8 +12,8 @@ from confluent_kafka.cimpl import NewTopic
 from protocol.limits import ANSWER_BYTES_UNREAD_MAX, MIB
 from tests.faults.test_hostile import Calm, resident_bytes_max
 from tests.faults.test_hostile_queues import ANSWER_SECONDS_MAX, LARGE_BATCH, Peer, connected, fetch, produce
-from tests.processes import Process
-from tests.services import PenstockFactory
+from tests.support.processes import Process
+from tests.support.services.local_services import PenstockFactory
 
 PEERS = 100
 """Each is owed 24 MiB: nine times what all together may leave unread."""

@@ -19,10 +19,10 @@ from obstore.store import S3Store
 
 from protocol.limits import TABLE_COPIES_KEPT
 from storage.refs import TAIL_KEY, version_of_copy
-from tests.bucket_listing import local_bucket
 from tests.faults.load import Load, consume_all
-from tests.processes import free_port
-from tests.services import Minio, Penstock, PenstockFactory
+from tests.support.lake.bucket_listing import local_bucket
+from tests.support.processes import free_port
+from tests.support.services.local_services import Minio, Penstock, PenstockFactory
 
 ROUNDS = [8, pytest.param(int(os.environ.get("KILL_ROUNDS", "25")), marks=pytest.mark.slow)]
 START_SECONDS_MAX = 3.0

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log import SessionHeld
-from coordinator.sqlite_log import SqliteLedger
-from tests.processes import Process
+from coordinator.ledger.port import SessionHeld
+from coordinator.ledger.sqlite import SqliteLedger
+from tests.support.processes import Process
 from tools.steps import ROOT
 
 

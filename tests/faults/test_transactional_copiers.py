@@ -15,10 +15,10 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.cluster import Cluster, ClusterFactory
-from tests.committed_output import CommittedOutput
-from tests.java_services import KAFKA_LOGGING
-from tests.processes import Process
+from tests.support.clients.committed_output import CommittedOutput
+from tests.support.cluster.cluster import Cluster, ClusterFactory
+from tests.support.processes import Process
+from tests.support.services.java import KAFKA_LOGGING
 
 AGENTS: Final = ("a", "b", "c")
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tests.agreement.spark import spark_session
 from tests.frames.playing import OPTIONS, Differs, World, tiny_queries
-from tests.java_services import SHORT_LIVED
-from tests.services import PenstockFactory
+from tests.support.services.java import SHORT_LIVED
+from tests.support.services.local_services import PenstockFactory
 
 PRINTED_EACH = 10
 JAVA_OPTIONS = (*SHORT_LIVED, "-XX:ReservedCodeCacheSize=256m")

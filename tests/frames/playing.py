@@ -17,7 +17,6 @@ from pyspark.errors import PySparkException
 
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.lake import Lake
-from tests.archiving import archive_by_http
 from tests.frames.drawing import (
     ABORTED,
     HEADERS,
@@ -37,8 +36,9 @@ from tests.frames.drawing import (
     Where,
     draw_steps,
 )
-from tests.services import Penstock
-from tests.tail_manifest import topic_in_manifest
+from tests.support.lake.archiving import archive_by_http
+from tests.support.lake.tail_manifest import topic_in_manifest
+from tests.support.services.local_services import Penstock
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

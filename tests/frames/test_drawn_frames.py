@@ -11,9 +11,9 @@ from iceberg_export.spark.lake import Lake
 from storage.memory_store import MemoryStore
 from tests.frames.drawing import Ask, Load, Query, Stream, draw_steps
 from tests.frames.playing import OPTIONS, World, tiny_queries
-from tests.made_lake import MadeLake
-from tests.services import PenstockFactory
-from tests.tail_manifest import topic_in_manifest
+from tests.support.lake.bucket_fixtures import MadeLake
+from tests.support.lake.tail_manifest import topic_in_manifest
+from tests.support.services.local_services import PenstockFactory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

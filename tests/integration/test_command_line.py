@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.local_store import PACKS_FOLDER
-from tests.processes import Process, free_port
-from tests.services import PENSTOCK, Minio, PenstockFactory
+from storage.embedded.local_store import PACKS_FOLDER
+from tests.support.processes import Process, free_port
+from tests.support.services.local_services import PENSTOCK, Minio, PenstockFactory
 
 SECONDS_MAX = 60
 

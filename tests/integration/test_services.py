@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import obstore
 from obstore.store import S3Store
 
-from tests.java_services import JavaProgram, KafkaBroker
-from tests.services import Minio, PenstockFactory
+from tests.support.services.java import JavaProgram, KafkaBroker
+from tests.support.services.local_services import Minio, PenstockFactory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
-from coordinator.topic_configs import AT_COMMIT, AT_PRODUCE, PLACEMENT
-from tests.jepsen.checker import Options, Verdict, check
-from tests.jepsen.clients import CLIENTS
-from tests.jepsen.history import Function, History
-from tests.jepsen.report import render
+from coordinator.configs.topic_configs import AT_COMMIT, AT_PRODUCE, PLACEMENT
+from tests.jepsen.checks.checker import Options, Verdict, check
+from tests.jepsen.history.history import Function, History
+from tests.jepsen.report.report import render
 from tests.jepsen.run import Run, Settings
 from tests.jepsen.targets import TARGETS
+from tests.jepsen.workload.libraries import CLIENTS
 
 FUNCTIONS: tuple[Function, ...] = ("txn", "send", "poll")
 PLACINGS: tuple[Function, ...] = ("assign", "subscribe")

@@ -6,9 +6,9 @@ from contextlib import ExitStack
 import pytest
 
 from tests.jepsen.kafka import KafkaServer
-from tests.jepsen.proxy import KafkaProxy
-from tests.processes import free_port
-from tests.services import PenstockFactory
+from tests.jepsen.proxy.proxy import KafkaProxy
+from tests.support.processes import free_port
+from tests.support.services.local_services import PenstockFactory
 
 
 @pytest.fixture(scope="session")

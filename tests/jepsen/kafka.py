@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
-from tests.java_services import KAFKA_LOGGING, KAFKA_PROPERTIES
-from tests.processes import Process, free_port, is_listening, provided
+from tests.support.processes import Process, free_port, is_listening, provided
+from tests.support.services.java import KAFKA_LOGGING, KAFKA_PROPERTIES
 from tools import jars, java_runtime
 
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

@@ -22,16 +22,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from tests.jepsen.clients import ENVIRONMENT
-from tests.jepsen.generator import Call
-from tests.jepsen.history import History, Micro, MicroPoll, MicroSend, Op
-from tests.jepsen.proxy import KafkaProxy
-from tests.jepsen.proxy_connection import Strike
-from tests.jepsen.proxy_frames import Api, Request, end_txn_error, first_partition
-from tests.jepsen.proxy_rules import Act, Rule
-from tests.jepsen.recorder import Recorder
-from tests.jepsen.seat import line_of
-from tests.jepsen.worker import WorkerProcess
+from tests.jepsen.history.history import History, Micro, MicroPoll, MicroSend, Op
+from tests.jepsen.history.recorder import Recorder
+from tests.jepsen.proxy.connection import Strike
+from tests.jepsen.proxy.frames import Api, Request, end_txn_error, first_partition
+from tests.jepsen.proxy.proxy import KafkaProxy
+from tests.jepsen.proxy.rules import Act, Rule
+from tests.jepsen.workload.client_slot import line_of
+from tests.jepsen.workload.generator import Call
+from tests.jepsen.workload.libraries import ENVIRONMENT
+from tests.jepsen.workload.worker import WorkerProcess
 
 TRANSACTION_TIMEOUT_MS = 60_000
 """So long that no time-out of the broker's plays a part."""

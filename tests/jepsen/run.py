@@ -1,7 +1,7 @@
 """One run: clients in transactions, faults in turn, and at the end everything is read again.
 
 Rule: it is bounded by its minutes and what recovery and the final reads may take; what it starts ends with it. Nothing
-is judged here: what happened stands in `history.jsonl`, and `tests.jepsen.checker` reads that.
+is judged here: what happened stands in `history.jsonl`, and `tests.jepsen.checks.checker` reads that.
 """
 
 import random
@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.jepsen.clients import CLIENTS
-from tests.jepsen.generator import Generator, topic_of
-from tests.jepsen.history import Function
-from tests.jepsen.recorder import Recorder
-from tests.jepsen.seat import Seat
+from tests.jepsen.history.history import Function
+from tests.jepsen.history.recorder import Recorder
 from tests.jepsen.targets import Target
-from tests.processes import START_SECONDS_MAX
+from tests.jepsen.workload.client_slot import Seat
+from tests.jepsen.workload.generator import Generator, topic_of
+from tests.jepsen.workload.libraries import CLIENTS
+from tests.support.processes import START_SECONDS_MAX
 from tests.torture.run import text_of
 from tests.torture.schedule import Slot
 
@@ -41,7 +41,7 @@ class Settings:
     """`clients`: names of libraries, one process each. `rate`: calls a second of each client, at most.
 
     A run goes on after its `seconds` until `commits_min` transactions have committed. All topics have `topic_configs`.
-    `tells_offsets`: as `tests.jepsen.recorder.Recorder` says.
+    `tells_offsets`: as `tests.jepsen.history.recorder.Recorder` says.
     """
 
     seed: int

@@ -15,11 +15,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.jepsen.generator import PARTITIONS
 from tests.jepsen.kafka import KafkaServer
-from tests.jepsen.message_faults import message_fault
-from tests.jepsen.proxy import KafkaProxy
-from tests.jepsen.proxy_rules import Rule
+from tests.jepsen.proxy.message_faults import message_fault
+from tests.jepsen.proxy.proxy import KafkaProxy
+from tests.jepsen.proxy.rules import Rule
+from tests.jepsen.workload.generator import PARTITIONS
 from tests.torture.schedule import Act, Fault, Slot, schedule
 from tests.torture.world import World
 

@@ -6,10 +6,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.jepsen.checker import Options, Verdict, check
-from tests.jepsen.clients import CLIENTS
+from tests.jepsen.checks.checker import Options, Verdict, check
 from tests.jepsen.late_end_txn import Outcome, Scene
-from tests.jepsen.proxy import KafkaProxy
+from tests.jepsen.proxy.proxy import KafkaProxy
+from tests.jepsen.workload.libraries import CLIENTS
 
 V1 = ("librdkafka", pytest.param("java-v1", marks=pytest.mark.slow))
 V2 = ("franz-go", pytest.param("java-v2", marks=pytest.mark.slow))

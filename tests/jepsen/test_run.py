@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.jepsen.checker import Options, Verdict, check
-from tests.jepsen.history import History
+from tests.jepsen.checks.checker import Options, Verdict, check
+from tests.jepsen.history.history import History
 from tests.jepsen.run import Run, Settings
 from tests.jepsen.targets import KafkaTarget, MockTarget, Target
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.requests.lane import Fault
 from tests.requests.sweep import OPTIONS, SETTINGS, judge, sweep
-from tests.services import PENSTOCK, PenstockFactory
+from tests.support.services.local_services import PENSTOCK, PenstockFactory
 
 
 def main() -> int:

@@ -4,10 +4,10 @@ import random
 import struct
 from typing import Any
 
-from protocol.compression import Compression, compress
-from protocol.record_batch import encode_varint
-from tests.requests.learnt import Learnt, Producer
-from tests.unit.protocol.batches import HandMade
+from protocol.records.batch import encode_varint
+from protocol.records.compression import Compression, compress
+from tests.requests.response_ids import Learnt, Producer
+from tests.support.records.record_batches import HandMade
 
 TRANSACTIONAL, CONTROL, APPEND_TIME = 0x10, 0x20, 0x08
 INT16, INT32, INT64 = (1 << 15) - 1, (1 << 31) - 1, (1 << 63) - 1

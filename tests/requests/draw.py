@@ -14,9 +14,9 @@ from kio.static.primitive import Records
 
 from protocol.api_versions import API_VERSIONS, ApiRange
 from tests.faults.hostile_requests import BITS, Hint, RequestMaker
-from tests.property.kio_bytes import KioEntity, kio_write
 from tests.requests.batches import make_batch
-from tests.requests.learnt import Learnt, Persona
+from tests.requests.response_ids import Learnt, Persona
+from tests.support.records.kio_messages import KioEntity, kio_write
 
 TOPICS = ("drawn", "rough", "compacted")
 GROUPS = ("g0", "g1", "g2", "c0", "c1")

@@ -11,8 +11,8 @@ from kio.serial import entity_reader
 from kio.serial.errors import OutOfBoundValue
 
 from protocol.api_versions import API_VERSIONS
-from tests.property.kio_bytes import KioEntity
 from tests.requests.draw import Drawn, RequestDrawer
+from tests.support.records.kio_messages import KioEntity
 
 ANSWER_SECONDS_MAX = 30.0
 RECENT_MAX = 5

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Protocol
 from urllib.request import urlopen
 
-from tests.processes import Process
 from tests.requests.lane import Fault, Lane
+from tests.support.processes import Process
 
 LANES = 8
 MEMORY_BYTES_MAX = 640 * 1024 * 1024

@@ -5,9 +5,9 @@ import subprocess
 
 import pytest
 
-from tests.cluster import ClusterFactory
 from tests.requests.sweep import OPTIONS, SETTINGS, sweep
-from tests.services import PENSTOCK, PenstockFactory
+from tests.support.cluster.cluster import ClusterFactory
+from tests.support.services.local_services import PENSTOCK, PenstockFactory
 
 SEED = 1
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import ClusterAgent
-from tests.cluster_faults import create_topic, three_agents
-from tests.etcd_service import Etcd
-from tests.services import Minio
+from tests.support.cluster.cluster import ClusterAgent
+from tests.support.cluster.faults import create_topic, three_agents
+from tests.support.services.etcd import Etcd
+from tests.support.services.local_services import Minio
 
 topic_numbers = itertools.count()
 

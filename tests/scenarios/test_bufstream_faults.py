@@ -29,14 +29,14 @@ from kio.static.primitive import Records
 
 from protocol.api_versions import API_VERSIONS
 from protocol.errors import ErrorCode
-from tests.cluster import Cluster, ClusterAgent, ClusterFactory
-from tests.cluster_faults import SECONDS_MAX, create_topic, paused, start, wait_alone
-from tests.etcd_service import Etcd
-from tests.made_records import Record, make_batch, read_batches
-from tests.property.kio_bytes import KioEntity, kio_read, kio_write, made, to_timedelta
+from tests.support.clients.transactional_client import UNCOMMITTED, V1, V2, Script, Versions, connected
+from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
+from tests.support.cluster.faults import SECONDS_MAX, create_topic, paused, start, wait_alone
+from tests.support.records.kio_messages import KioEntity, kio_read, kio_write, made, to_timedelta
+from tests.support.records.plain_records import Record, make_batch, read_batches
+from tests.support.services.etcd import Etcd
 from tests.torture.direct_reader import PRODUCE, DirectReader, Identity, direct_reader, read_value, stamped
 from tests.torture.history import Read, Value
-from tests.transactional_client import UNCOMMITTED, V1, V2, Script, Versions, connected
 
 TOPIC = "jepsen"
 PARTITIONS = 4

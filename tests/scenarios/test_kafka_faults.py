@@ -16,10 +16,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from protocol.errors import ErrorCode
-from tests.cluster import ClusterFactory
-from tests.cluster_faults import SECONDS_MAX, create_topic, paused, start, wait_state
-from tests.etcd_service import Etcd
-from tests.transactional_client import NONE, V1, V2, Script, Versions, connected, coordinator_of
+from tests.support.clients.transactional_client import NONE, V1, V2, Script, Versions, connected, coordinator_of
+from tests.support.cluster.cluster import ClusterFactory
+from tests.support.cluster.faults import SECONDS_MAX, create_topic, paused, start, wait_state
+from tests.support.services.etcd import Etcd
 
 TOPIC = "jepsen"
 GENERATIONS = pytest.mark.parametrize("versions", [V1, V2], ids=["V1", "V2"])

@@ -16,10 +16,8 @@ from contextlib import ExitStack
 import pytest
 
 from protocol.errors import ErrorCode
-from tests.cluster import ClusterAgent
-from tests.cluster_faults import end_anew, metric, paused
-from tests.kafka_requests import Broken
-from tests.transactional_client import (
+from tests.support.clients.kafka_requests import Broken
+from tests.support.clients.transactional_client import (
     NONE,
     V2,
     Connection,
@@ -28,6 +26,8 @@ from tests.transactional_client import (
     connected,
     coordinator_of,
 )
+from tests.support.cluster.cluster import ClusterAgent
+from tests.support.cluster.faults import end_anew, metric, paused
 
 STALE = "penstock_transactions_stale_requests_total"
 ELSEWHERE = pytest.mark.parametrize("elsewhere", [0, 1], ids=["on one agent", "on another agent"])

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.commands import (
+from coordinator.commands.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
     ChunksCommitted,
@@ -46,13 +46,13 @@ from coordinator.commands import (
     ReportTime,
     StartDrain,
 )
-from coordinator.group_commands import GroupsClaimed, OffsetsCommitted
-from coordinator.registry_commands import RegistryRefused, SchemaRegistered, VersionsDeleted
-from coordinator.state import ClusterState
-from coordinator.transaction_commands import TransactionalOffsetsPending, TransactionDecided
+from coordinator.commands.group import GroupsClaimed, OffsetsCommitted
+from coordinator.commands.registry import RegistryRefused, SchemaRegistered, VersionsDeleted
+from coordinator.commands.transaction import TransactionalOffsetsPending, TransactionDecided
+from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, SessionId, TopicId
-from tests.made_commands import Batch, Chunk, Cluster, commit, retain, start
+from tests.support.commands.commands import Batch, Chunk, Cluster, commit, retain, start
 
 FOLDER = Path(__file__).parent / "ledger"
 SEPARATOR = "----"

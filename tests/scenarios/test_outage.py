@@ -11,21 +11,21 @@ import pytest
 from kio.index import load_response_schema
 
 from agent.agent import Agent
-from agent.clock import SystemClock
-from agent.cluster_identity import claim_bucket
-from agent.ids import SystemIds
-from agent.metrics import Metrics
-from agent.settings import Command, load_settings
-from agent.state_loading import load
-from coordinator.log import Entry
-from coordinator.memory_log import Fate, MemoryLedger
+from agent.bucket.cluster_identity import claim_bucket
+from agent.config.settings import Command, load_settings
+from agent.ledger.bootstrap import load
+from agent.runtime.clock import SystemClock
+from agent.runtime.ids import SystemIds
+from agent.runtime.metrics import Metrics
+from coordinator.ledger.memory import Fate, MemoryLedger
+from coordinator.ledger.port import Entry
 from protocol.errors import ErrorCode
 from protocol.types import SessionId
+from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectStore, StoreUnavailable
-from storage.retrying import RetryingStore, RetryPolicy, RetryPorts
-from tests.made_records import Record, make_batch
-from tests.property.kio_bytes import KioEntity, kio_read
+from tests.support.records.kio_messages import KioEntity, kio_read
+from tests.support.records.plain_records import Record, make_batch
 
 SECONDS_MAX = 20.0
 TIMEOUT_MS = 300

@@ -20,19 +20,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from protocol.errors import ErrorCode
-from tests.cluster import ClusterAgent, ClusterFactory
-from tests.cluster_faults import (
-    SECONDS_MAX,
-    TRIES_MAX,
-    create_topic,
-    end_anew,
-    paused,
-    start,
-    wait_alone,
-)
 from tests.compat.protocol_diff.batches import batch
-from tests.etcd_service import Etcd
-from tests.transactional_client import (
+from tests.support.clients.transactional_client import (
     INIT_PRODUCER_ID,
     NONE,
     PRODUCE,
@@ -45,6 +34,17 @@ from tests.transactional_client import (
     Script,
     connected,
 )
+from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
+from tests.support.cluster.faults import (
+    SECONDS_MAX,
+    TRIES_MAX,
+    create_topic,
+    end_anew,
+    paused,
+    start,
+    wait_alone,
+)
+from tests.support.services.etcd import Etcd
 
 TOPIC = "jepsen"
 PARTITIONS = 2

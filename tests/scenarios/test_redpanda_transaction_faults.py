@@ -17,18 +17,7 @@ from datetime import timedelta
 import pytest
 
 from protocol.errors import ErrorCode
-from tests.cluster import ClusterAgent, ClusterFactory
-from tests.cluster_faults import (
-    create_topic,
-    end_anew,
-    paused,
-    start,
-    wait_agents,
-    wait_alone,
-    wait_state,
-)
-from tests.etcd_service import Etcd
-from tests.transactional_client import (
+from tests.support.clients.transactional_client import (
     COMMITTED,
     NONE,
     UNCOMMITTED,
@@ -41,6 +30,17 @@ from tests.transactional_client import (
     connections,
     coordinator_of,
 )
+from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
+from tests.support.cluster.faults import (
+    create_topic,
+    end_anew,
+    paused,
+    start,
+    wait_agents,
+    wait_alone,
+    wait_state,
+)
+from tests.support.services.etcd import Etcd
 
 TOPIC = "jepsen"
 PARTITIONS = 2

@@ -16,9 +16,7 @@ from urllib.request import Request, urlopen
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.cluster import ClusterAgent, ClusterFactory
-from tests.cluster_faults import SECONDS_MAX, create_topic, start, wait_state
-from tests.transactional_client import (
+from tests.support.clients.transactional_client import (
     COMMITTED,
     NONE,
     UNCOMMITTED,
@@ -31,6 +29,8 @@ from tests.transactional_client import (
     connections,
     coordinator_of,
 )
+from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
+from tests.support.cluster.faults import SECONDS_MAX, create_topic, start, wait_state
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # this library reads its own files in a deprecated way

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from tests.simulation.fault_names import FIRST_FAULTS, HARD_FAULTS, FaultName
+from tests.simulation.faults.fault_names import FIRST_FAULTS, HARD_FAULTS, FaultName
 from txn.transaction import EPOCH_EXHAUSTED
 
 TRIMMED_SHARE: Final = 0.14

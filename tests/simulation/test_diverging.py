@@ -11,16 +11,16 @@ from contextlib import contextmanager
 
 import pytest
 
-from coordinator import apply as apply_module
-from coordinator import apply_chunks
-from coordinator.commands import CommitChunks, Outcome
-from coordinator.state import ClusterState
+from coordinator.apply import apply as apply_module
+from coordinator.apply import chunks as apply_chunks
+from coordinator.commands.commands import CommitChunks, Outcome
+from coordinator.state.state import ClusterState
 from protocol.types import ObjectId, SessionId
-from tests.simulation.agents import Life
+from tests.simulation.audit.truth import Truth
+from tests.simulation.cluster.agents import Life
 from tests.simulation.loop import NODE
-from tests.simulation.patches import patched
+from tests.simulation.mutations.patches import patched
 from tests.simulation.plan import Plan, draw
-from tests.simulation.truth import Truth
 from tests.simulation.world import run
 
 SEEDS = 6

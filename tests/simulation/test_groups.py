@@ -2,7 +2,7 @@
 
 Each group's coordinator is killed, paused for longer than its lease, or drained, while its members do what they should:
 no generation begins, they go on committing, and what the paused one meant to write counts for nothing when it wakes.
-That a world in which it were otherwise is found out, `tests.simulation.group_mutations` proves.
+That a world in which it were otherwise is found out, `tests.simulation.mutations.groups` proves.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.simulation.agents import AgentInWorld
-from tests.simulation.clients import ClientWorld
-from tests.simulation.connections import ConnectionLost
-from tests.simulation.faults import coordinator_of
-from tests.simulation.group_assignors import assign_cooperatively, assign_ranges
-from tests.simulation.group_members import ClassicMember
-from tests.simulation.group_wire import Joined, Subscription
-from tests.simulation.patches import patched
+from tests.simulation.clients.clients import ClientWorld
+from tests.simulation.clients.group_assignors import assign_cooperatively, assign_ranges
+from tests.simulation.clients.group_members import ClassicMember
+from tests.simulation.clients.group_wire import Joined, Subscription
+from tests.simulation.clients.wire import Place
+from tests.simulation.cluster.agents import AgentInWorld
+from tests.simulation.cluster.connections import ConnectionLost
+from tests.simulation.faults.faults import coordinator_of
+from tests.simulation.mutations.patches import patched
 from tests.simulation.plan import GroupKind, GroupPlan, Plan, draw, group_ids
-from tests.simulation.wire import Place
 from tests.simulation.world import run
 
 SEEDS = (3, pytest.param(5, marks=pytest.mark.slow))

@@ -1,6 +1,6 @@
 """Stores and ledgers that reject, lie or are not the cluster's, by drawn worlds and by scripts.
 
-That a world in which a rule does not hold is found out, `tests.simulation.hard_mutations` proves.
+That a world in which a rule does not hold is found out, `tests.simulation.mutations.rejections` proves.
 """
 
 import random
@@ -11,14 +11,15 @@ from dataclasses import replace
 from functools import cache
 from itertools import islice
 
-from agent.table_edits import TableEdits
-from coordinator import apply_transactions, producer_bounds
-from coordinator.state import ClusterState, PartitionState
+from agent.lake.table_updates import TableEdits
+from coordinator.apply import producer_bounds
+from coordinator.apply import transactions as apply_transactions
+from coordinator.state.state import ClusterState, PartitionState
 from iceberg_export.tables.edits import TableEdit
 from protocol.types import TopicId
-from tests.simulation import hard_mutations as _entered  # noqa: F401
-from tests.simulation.fault_names import HARD_FAULTS
-from tests.simulation.patches import patched
+from tests.simulation.faults.fault_names import HARD_FAULTS
+from tests.simulation.mutations import rejections as _entered  # noqa: F401
+from tests.simulation.mutations.patches import patched
 from tests.simulation.plan import Plan, draw
 from tests.simulation.test_simulation import SEEDS
 from tests.simulation.test_transactions import assert_sound

@@ -1,6 +1,7 @@
 """Rules that drawn worlds show once in thousands of seeds, if at all, or late: each by a script that comes to it.
 
-Rule: the script's world is sound, and no longer once the rule's mutation of `tests.simulation.mutations` is on.
+Rule: the script's world is sound, and no longer once the rule's mutation of `tests.simulation.mutations.safety_rules`
+is on.
 """
 
 import asyncio
@@ -11,16 +12,17 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.limits import BUCKET_CONFIRMED_SECONDS_MAX, LEDGER_SESSION_SECONDS
-from tests.simulation import group_wire
-from tests.simulation import mutations as _entered  # noqa: F401
-from tests.simulation.administrators import Deleter
-from tests.simulation.agents import AgentInWorld
-from tests.simulation.clients import RETRY_SECONDS, Client, ClientWorld, Consumer, PlainProducer, Rereader
-from tests.simulation.connections import ClientConnection
-from tests.simulation.faults import coordinator_of
-from tests.simulation.group_wire import HeartbeatTold, Identity
-from tests.simulation.hard_faults import HardFaults
-from tests.simulation.mutation import MUTATIONS, drawn_mutations
+from tests.simulation.clients import group_wire
+from tests.simulation.clients.administrators import Deleter
+from tests.simulation.clients.clients import RETRY_SECONDS, Client, ClientWorld, Consumer, PlainProducer, Rereader
+from tests.simulation.clients.group_wire import HeartbeatTold, Identity
+from tests.simulation.clients.wire import Place
+from tests.simulation.cluster.agents import AgentInWorld
+from tests.simulation.cluster.connections import ClientConnection
+from tests.simulation.faults.faults import coordinator_of
+from tests.simulation.faults.hard_faults import HardFaults
+from tests.simulation.mutations import safety_rules as _entered  # noqa: F401
+from tests.simulation.mutations.mutation import MUTATIONS, drawn_mutations
 from tests.simulation.plan import Plan
 from tests.simulation.test_hard_faults import SEED, calm_plan
 from tests.simulation.test_transactions import assert_sound
@@ -32,7 +34,6 @@ from tests.simulation.transaction_scenes import (
     transacting_plan,
     whoever_begins_where_an_open_transaction_is_about_to_move_its_group,
 )
-from tests.simulation.wire import Place
 from tests.simulation.world import STAMPED_TOPIC, TOPIC, Scene, Verdict, run
 
 GROUPS = [f"group-{number}" for number in range(12)]

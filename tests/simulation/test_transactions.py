@@ -1,7 +1,7 @@
 """Transactions in simulated worlds: all of one or nothing, decided once, by whoever has its transactional id.
 
 Producers of both versions are late, stand still, die and are taken over, beside the faults of the worlds. That a world
-in which a rule does not hold is found out, `tests.simulation.transaction_mutations` proves.
+in which a rule does not hold is found out, `tests.simulation.mutations.transactions` proves.
 """
 
 import random
@@ -11,12 +11,12 @@ from functools import cache
 
 import pytest
 
-from tests.made_records import Record, make_batch
-from tests.simulation.fault_names import FaultName
+from tests.simulation.clients.transaction_wire import Fetched, Producer, batch_of, decode
+from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.plan import Plan, ProducerFate, ProducerPlan, TransactionPlan, draw
 from tests.simulation.test_simulation import SEEDS
-from tests.simulation.transaction_wire import Fetched, Producer, batch_of, decode
 from tests.simulation.world import Verdict, run
+from tests.support.records.plain_records import Record, make_batch
 
 DRAWN = 16
 """So many worlds with transactions, of those that no other test runs."""

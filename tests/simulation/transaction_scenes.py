@@ -6,18 +6,18 @@ Rule: a producer does what the scene says, in this order, and nothing else happe
 import asyncio
 from collections.abc import Mapping
 
-from coordinator.rendezvous import owner_of, transaction_key
-from tests.simulation.agents import AgentInWorld
-from tests.simulation.clients import ClientWorld
-from tests.simulation.group_members import CoordinatorLink
+from coordinator.state.rendezvous import owner_of, transaction_key
+from tests.simulation.audit.transaction_auditor import Transaction, TransactionAuditor
+from tests.simulation.clients.clients import ClientWorld
+from tests.simulation.clients.group_members import CoordinatorLink
+from tests.simulation.clients.transaction_producers import TransactionalProducer
+from tests.simulation.clients.transaction_programs import PLACED_AT_PRODUCE, Flow
+from tests.simulation.clients.transaction_readers import TransactionReader
+from tests.simulation.clients.wire import Place
+from tests.simulation.cluster.agents import AgentInWorld
 from tests.simulation.plan import Plan, TransactionPlan
 from tests.simulation.test_hard_faults import calm_plan
 from tests.simulation.test_transactions import producer_of
-from tests.simulation.transaction_auditor import Transaction, TransactionAuditor
-from tests.simulation.transaction_producers import TransactionalProducer
-from tests.simulation.transaction_programs import PLACED_AT_PRODUCE, Flow
-from tests.simulation.transaction_readers import TransactionReader
-from tests.simulation.wire import Place
 from tests.simulation.world import TOPIC
 
 OUTPUT: Place = (PLACED_AT_PRODUCE, 0)

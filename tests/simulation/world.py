@@ -15,42 +15,43 @@ from dataclasses import dataclass
 from functools import partial
 from warnings import catch_warnings, simplefilter
 
-from agent import cleaner, producer_expiry
-from agent.addresses import read_store_url, store_root
-from agent.clock import SystemClock
-from coordinator.log import LedgerCorrupt
-from coordinator.rules import RULES_NEWEST
-from coordinator.topic_configs import TABLE_RETENTION
+from agent.config.addresses import read_store_url, store_root
+from agent.maintenance import garbage_collector as cleaner
+from agent.maintenance import producer_expiry
+from agent.runtime.clock import SystemClock
+from coordinator.commands.rules import RULES_NEWEST
+from coordinator.configs.topic_configs import TABLE_RETENTION
+from coordinator.ledger.port import LedgerCorrupt
 from protocol.limits import PRODUCER_EXPIRY_CHECK_INTERVAL_S, TAIL_CHECK_SECONDS
-from protocol.records import warm_kernels
+from protocol.records.records import warm_kernels
 from protocol.types import SessionId
 from storage.refs import TAIL_KEY, session_of_key
-from tests.simulation.administrators import Administrator, Deleter, Operator
-from tests.simulation.agents import AgentInWorld, Surroundings, store_url_of
-from tests.simulation.auditor import Auditor
-from tests.simulation.clients import ClientWorld, Consumer, IdempotentProducer, PlainProducer, Prober, Rereader
-from tests.simulation.fault_names import FaultName
-from tests.simulation.faults import Faults
-from tests.simulation.group_auditor import GroupAuditor
-from tests.simulation.group_programs import GroupWorld
+from tests.simulation.audit.auditor import Auditor
+from tests.simulation.audit.group_auditor import GroupAuditor
+from tests.simulation.audit.leaks import leaks, left_by_live_sessions
+from tests.simulation.audit.log_starts import LogStarts
+from tests.simulation.audit.producer_entries import CHECK_SECONDS, ProducerEntries
+from tests.simulation.audit.tables import table_faults
+from tests.simulation.audit.transaction_auditor import TransactionAuditor
+from tests.simulation.audit.truth import Truth
+from tests.simulation.clients.administrators import Administrator, Deleter, Operator
+from tests.simulation.clients.clients import ClientWorld, Consumer, IdempotentProducer, PlainProducer, Prober, Rereader
+from tests.simulation.clients.group_programs import GroupWorld
+from tests.simulation.clients.table_editors import TableEditor
+from tests.simulation.clients.transaction_programs import PLACEMENT, TransactionWorld, flow_ids, placements_of
+from tests.simulation.clients.wire import Place
+from tests.simulation.cluster.agents import AgentInWorld, Surroundings, store_url_of
+from tests.simulation.cluster.ledger import LedgerServer
+from tests.simulation.cluster.links import LATE_SECONDS_MAX
+from tests.simulation.cluster.older_agents import upgrade_one_after_another
+from tests.simulation.cluster.store import Bucket
+from tests.simulation.faults.fault_names import FaultName
+from tests.simulation.faults.faults import Faults
+from tests.simulation.faults.lost_ledger import LostLedger
 from tests.simulation.history import History, Violation, logs_in
-from tests.simulation.leaks import leaks, left_by_live_sessions
-from tests.simulation.ledger import LedgerServer
-from tests.simulation.links import LATE_SECONDS_MAX
-from tests.simulation.log_starts import LogStarts
 from tests.simulation.loop import OutOfSteps, SimulatedLoop
-from tests.simulation.lost_ledger import LostLedger
-from tests.simulation.older_agents import upgrade_one_after_another
-from tests.simulation.patches import patched
+from tests.simulation.mutations.patches import patched
 from tests.simulation.plan import Plan, draw
-from tests.simulation.producer_entries import CHECK_SECONDS, ProducerEntries
-from tests.simulation.store import Bucket
-from tests.simulation.table_editors import TableEditor
-from tests.simulation.tables import table_faults
-from tests.simulation.transaction_auditor import TransactionAuditor
-from tests.simulation.transaction_programs import PLACEMENT, TransactionWorld, flow_ids, placements_of
-from tests.simulation.truth import Truth
-from tests.simulation.wire import Place
 from txn import transitions
 from txn.transaction import EPOCH_EXHAUSTED
 

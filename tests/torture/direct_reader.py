@@ -15,8 +15,8 @@ from crc32c import crc32c
 from kio.index import load_response_schema
 
 from protocol.errors import ErrorCode
-from tests.made_records import Record, make_batch, read_batches
-from tests.property.kio_bytes import KioEntity, kio_read
+from tests.support.records.kio_messages import KioEntity, kio_read
+from tests.support.records.plain_records import Record, make_batch, read_batches
 from tests.torture.history import Read, Value
 
 LIST_OFFSETS, FETCH, PRODUCE, INIT_PRODUCER_ID = 2, 1, 0, 22

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from agent.clock import SystemClock
+from agent.runtime.clock import SystemClock
 
 READ_BYTES = 64 * 1024
 DIRECTIONS = ("to", "from")

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
-from tests.processes import Process
+from tests.support.processes import Process
 from tests.torture.link import LinkFault
 from tests.torture.store_link import StoreFault
 from tools.steps import ROOT

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.processes import START_SECONDS_MAX, Process
+from tests.support.processes import START_SECONDS_MAX, Process
 from tests.torture.checker import Anomaly, check
 from tests.torture.direct_reader import direct_reader
 from tests.torture.history import Read

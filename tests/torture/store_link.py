@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from agent.clock import SystemClock
+from agent.runtime.clock import SystemClock
 from tests.torture.link import RESET_AT_CLOSE
 
 BODY_PIECES = 8

@@ -12,8 +12,8 @@ from pathlib import Path
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.java_services import KAFKA_LOGGING, compile_source
-from tests.processes import Process, provided
+from tests.support.processes import Process, provided
+from tests.support.services.java import KAFKA_LOGGING, compile_source
 from tests.torture.monitor import Monitor
 from tools import go_clients, jars, java_runtime
 from tools.steps import ROOT

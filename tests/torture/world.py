@@ -15,10 +15,10 @@ from typing import Self
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from tests.cluster import Cluster, ClusterAgent
-from tests.etcd_service import Etcd
-from tests.processes import free_port
-from tests.services import READY, MinioProcess
+from tests.support.cluster.cluster import Cluster, ClusterAgent
+from tests.support.processes import free_port
+from tests.support.services.etcd import Etcd
+from tests.support.services.local_services import READY, MinioProcess
 from tests.torture.link import LinkFault
 from tests.torture.proxy_control import ProxyControl
 from tests.torture.schedule import AGENTS, Act, Fault

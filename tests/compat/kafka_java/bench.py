@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.compat.target import JavaHome, Target
-from tests.processes import Process
+from tests.support.processes import Process
 
 TOOLS: Final = {
     "all-groups": "org.apache.kafka.tools.GroupsCommand",

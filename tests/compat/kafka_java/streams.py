@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.compat.kafka_java.bench import Bench
-from tests.processes import Process
+from tests.support.processes import Process
 
 TOPICS = (
     *("echo", "data", "min", "min-suppressed", "min-raw", "max", "sum", "sws-raw", "sws-suppressed"),

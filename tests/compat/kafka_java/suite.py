@@ -13,7 +13,7 @@ from tests.compat.kafka_java.bench import LOGGING, Bench
 from tests.compat.outcomes import Outcome, State
 from tests.compat.suites import Part, Suite
 from tests.compat.target import Target, provided_java
-from tests.java_services import KAFKA_LOGGING
+from tests.support.services.java import KAFKA_LOGGING
 
 CONVERSATIONS: dict[str, Callable[[Bench], None]] = {
     **command_line.CONVERSATIONS,

@@ -8,7 +8,7 @@ from functools import partial
 
 from tests.compat.kafka_java.bench import Bench, assert_same, assert_told, until
 from tests.compat.kafka_java.verifiable import RECORDS, SECONDS_MAX, produce
-from tests.processes import Process
+from tests.support.processes import Process
 
 TRANSACTION_RECORDS = 200
 PROGRESS_LINES = 5

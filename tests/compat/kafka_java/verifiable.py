@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from tests.compat.kafka_java.bench import Bench, assert_same
-from tests.processes import Process
+from tests.support.processes import Process
 
 RECORDS = 20_000
 SECONDS_MAX = 120.0

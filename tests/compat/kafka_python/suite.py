@@ -12,7 +12,7 @@ from pathlib import Path
 from tests.compat.outcomes import Outcome, State
 from tests.compat.suites import Part, Suite
 from tests.compat.target import Target
-from tests.processes import Process, ProcessFailed, provided
+from tests.support.processes import Process, ProcessFailed, provided
 from tools import pins
 from tools.kafka_python import kafka_python_folder
 

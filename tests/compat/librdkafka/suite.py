@@ -17,8 +17,8 @@ from tests.compat.librdkafka.table import Planned, Scenario, broker_tests, plann
 from tests.compat.outcomes import Outcome, State
 from tests.compat.suites import Part, Suite
 from tests.compat.target import JavaHome, Target, provided_java
-from tests.java_services import compile_source
-from tests.processes import Process, ProcessFailed
+from tests.support.processes import Process, ProcessFailed
+from tests.support.services.java import compile_source
 from tools.librdkafka import ensure_librdkafka
 
 AT_A_TIME = 3

@@ -1,6 +1,6 @@
 """Record batches of format v2, written with one thing wrong at a time, and read for comparison.
 
-Rule: apart from `protocol.record_batch` on purpose. Layout: KIP-98.
+Rule: apart from `protocol.records.batch` on purpose. Layout: KIP-98.
 """
 
 import struct

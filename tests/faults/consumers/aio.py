@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import IllegalStateError, KafkaError
 
-from tests.faults.consumers.told import (
+from tests.faults.consumers.line_protocol import (
     BATCH,
     HEARTBEAT_MS,
     POLL_INTERVAL_MS,

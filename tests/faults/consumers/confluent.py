@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from tests.faults.consumers.told import (
+from tests.faults.consumers.line_protocol import (
     BATCH,
     HEARTBEAT_MS,
     POLL_INTERVAL_MS,
@@ -22,7 +22,7 @@ from tests.faults.consumers.told import (
     Protocol,
     ranges_of,
 )
-from tests.rolling_load import NOTICES
+from tests.support.cluster.rolling_restart_load import NOTICES
 
 Settings = dict[str, str | int | float | bool | object]
 CLASSIC: Settings = {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}

@@ -8,7 +8,7 @@ from kafka import ConsumerRebalanceListener, KafkaConsumer, OffsetAndMetadata, T
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.errors import KafkaError
 
-from tests.faults.consumers.told import (
+from tests.faults.consumers.line_protocol import (
     BATCH,
     HEARTBEAT_MS,
     POLL_INTERVAL_MS,

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.processes import Process
+from tests.support.processes import Process
 from tools.steps import ROOT, cache_folder
 
 SOURCE = Path(__file__).with_name("fsync_shim.c")

@@ -5,10 +5,10 @@ import time
 import pytest
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from tests.bucket_listing import METADATA, local_bucket
 from tests.faults.power_cut.power_cut import PowerCut
-from tests.processes import START_SECONDS_MAX, ProcessFailed
-from tests.services import Penstock, PenstockFactory
+from tests.support.lake.bucket_listing import METADATA, local_bucket
+from tests.support.processes import START_SECONDS_MAX, ProcessFailed
+from tests.support.services.local_services import Penstock, PenstockFactory
 
 RECORDS_PER_FLUSH = 20
 SECONDS_MAX = 20.0

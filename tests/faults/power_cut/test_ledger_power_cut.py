@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.log import LedgerError, LedgerStart
-from coordinator.sqlite_log import SqliteLedger
+from coordinator.ledger.port import LedgerError, LedgerStart
+from coordinator.ledger.sqlite import SqliteLedger
 from tests.faults.appender import payload
 from tests.faults.power_cut.power_cut import PowerCut
-from tests.processes import Process
+from tests.support.processes import Process
 
 FILE = Path("new folder/ledger.sqlite")
 

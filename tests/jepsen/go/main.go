@@ -1,5 +1,5 @@
 // A client of the transactional workload by franz-go, which speaks transactions V2. Arguments, lines and rules are those
-// of tests/jepsen/librdkafka_worker.py. Here one client writes and reads; what it reads is decided when it is made, so
+// of tests/jepsen/workload/librdkafka_worker.py. Here one client writes and reads; what it reads is decided when it is made, so
 // an assign or a subscribe makes another one.
 package main
 

@@ -39,7 +39,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 
 /**
  * A client of the transactional workload by Kafka's own client: V2 from 4.0 on, V1 before; the jars decide. Arguments,
- * lines and rules are those of tests/jepsen/librdkafka_worker.py.
+ * lines and rules are those of tests/jepsen/workload/librdkafka_worker.py.
  */
 public class JepsenWorker {
     private static final Duration API = Duration.ofSeconds(10);

@@ -9,21 +9,21 @@ from pathlib import Path
 import pytest
 
 from agent.agent import Agent, notices
-from agent.clock import SystemClock
-from agent.cluster_identity import claim_bucket
-from agent.disk_reserve import DiskReserves
-from agent.ids import SystemIds
-from agent.metrics import Metrics
-from agent.settings import Command, load_settings
-from agent.state_loading import load
-from coordinator.command_codec import decode
-from coordinator.commands import Proposal, ReportTime, StartSession
-from coordinator.memory_log import MemoryLedger
+from agent.bucket.cluster_identity import claim_bucket
+from agent.bucket.disk_reserve import DiskReserves
+from agent.config.settings import Command, load_settings
+from agent.ledger.bootstrap import load
+from agent.runtime.clock import SystemClock
+from agent.runtime.ids import SystemIds
+from agent.runtime.metrics import Metrics
+from coordinator.codec.codec import decode
+from coordinator.commands.commands import Proposal, ReportTime, StartSession
+from coordinator.ledger.memory import MemoryLedger
 from protocol.limits import CLOCK_SKEW_MS_MAX
-from storage.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
-from tests.unit.agent.ledger_parts import running_parts
+from tests.support.agent.ledger_parts import running_parts
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -135,14 +135,14 @@ USED_MORE_AND_MORE = """
 import asyncio, sys, tempfile
 from dataclasses import replace
 from pathlib import Path
-from agent.record_checks import check_batches
-from coordinator.memory_log import MemoryLedger
-from iceberg_export.kernels import KERNELS
+from agent.produce.record_validator import check_batches
+from coordinator.ledger.memory import MemoryLedger
+from iceberg_export.rows.kernels import KERNELS
 from protocol.limits import PLAIN_RECORDS_MAX
 from storage.memory_store import MemoryStore
-from tests.made_records import Record, make_batch
+from tests.support.records.plain_records import Record, make_batch
 from tests.unit.agent.test_agent import serving
-from tests.unit.agent.test_record_checks import NOW, RULES
+from tests.unit.agent.produce.test_record_validator import NOW, RULES
 
 async def main():
     batch = memoryview(make_batch([Record(offset=row, timestamp=1_000) for row in range(10_000)]))

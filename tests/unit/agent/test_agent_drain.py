@@ -9,16 +9,16 @@ import pytest
 
 from agent import agent as agent_module
 from agent.agent import Agent
-from agent.clock import SystemClock
-from agent.cluster_identity import claim_bucket
-from agent.ids import SystemIds
-from agent.metrics import Metrics
-from agent.produce_path import ProducePath
-from agent.settings import Command, load_settings
-from agent.state_loading import load
-from coordinator.command_codec import decode
-from coordinator.commands import EndSession, StartDrain
-from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
+from agent.bucket.cluster_identity import claim_bucket
+from agent.config.settings import Command, load_settings
+from agent.ledger.bootstrap import load
+from agent.produce.produce_path import ProducePath
+from agent.runtime.clock import SystemClock
+from agent.runtime.ids import SystemIds
+from agent.runtime.metrics import Metrics
+from coordinator.codec.codec import decode
+from coordinator.commands.commands import EndSession, StartDrain
+from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.types import SessionId
 from storage.memory_store import MemoryStore
 

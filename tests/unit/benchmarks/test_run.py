@@ -3,7 +3,7 @@
 import subprocess
 
 from benchmarks.run import failure_text
-from tests.processes import ProcessFailed
+from tests.support.processes import ProcessFailed
 
 
 def test_a_failure_is_one_line_without_paths_of_the_machine() -> None:

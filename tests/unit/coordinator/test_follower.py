@@ -5,17 +5,17 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator import apply as apply_module
-from coordinator.command_codec import decode
-from coordinator.commands import AllocateProducerIds, CompareDigest, Done, RaiseRules, ReportTime
+from coordinator.apply import apply as apply_module
+from coordinator.codec.codec import decode
+from coordinator.codec.snapshot_wire import snapshot_shape
+from coordinator.commands.commands import AllocateProducerIds, CompareDigest, Done, RaiseRules, ReportTime
+from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.follower import Follower
-from coordinator.log import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart, SnapshotPointer
-from coordinator.rules import RULES_FIRST, RULES_NEWEST
+from coordinator.ledger.port import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart, SnapshotPointer
 from coordinator.snapshot import digest, encode_snapshot
-from coordinator.snapshot_wire import snapshot_shape
-from coordinator.state import ClusterState
+from coordinator.state.state import ClusterState
 from protocol.types import Position, TopicId
-from tests.made_commands import Cluster, create, start
+from tests.support.commands.commands import Cluster, create, start
 
 IDENTITY = LedgerIdentity(cluster_id="cluster", incarnation=1)
 

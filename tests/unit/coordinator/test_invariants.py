@@ -5,16 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.apply_objects import add_object
-from coordinator.chunk_index import ChunkIndex
-from coordinator.group_commands import ClaimGroups, WriteClassicGroup
-from coordinator.groups import ClassicGroup, GroupState
+from coordinator.apply.objects import add_object
+from coordinator.commands.group import ClaimGroups, WriteClassicGroup
+from coordinator.commands.group_values import ClassicGroup, GroupState
 from coordinator.invariants import check
-from coordinator.state import ClusterState, DigestComparison, PartitionState, TableState, TopicState
+from coordinator.state.chunk_index import ChunkIndex
+from coordinator.state.state import ClusterState, DigestComparison, PartitionState, TableState, TopicState
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, Sequence, SessionId
 from storage.refs import ObjectKind
-from tests.made_commands import TOPIC, Cluster, idempotent, start
-from tests.made_groups import GENERATION, offsets
+from tests.support.commands.commands import TOPIC, Cluster, idempotent, start
+from tests.support.commands.group_commands import GENERATION, offsets
 from txn.producer_state import ProducerState, RememberedBatch
 
 FUTURE = Milliseconds(1 << 40)

@@ -2,17 +2,17 @@
 
 import pytest
 
-from coordinator.chunk_index import NO_CHECKSUM
-from coordinator.commands import CommitChunks
-from coordinator.log import LedgerCorrupt
+from coordinator.commands.commands import CommitChunks
+from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_FIRST
+from coordinator.ledger.port import LedgerCorrupt
 from coordinator.recovery import FoundObject, Recovery, read_object
-from coordinator.rules import RULES_CHECKED_STORAGE, RULES_FIRST
+from coordinator.state.chunk_index import NO_CHECKSUM
 from protocol.limits import PARTITIONS_MAX
-from protocol.record_batch import check_crcs
+from protocol.records.batch import check_crcs
 from protocol.types import Milliseconds, ObjectNumber, PartitionIndex, SessionId, TopicId
 from storage.chunk_format import ChunkFormatError, ChunkParts, encode_object
-from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, idempotent
-from tests.made_records import Record, make_batch
+from tests.support.commands.commands import TOPIC, Batch, Chunk, Cluster, commit, idempotent
+from tests.support.records.plain_records import Record, make_batch
 
 OTHER = TopicId(bytes([7] * 16))
 

@@ -6,10 +6,12 @@ import cramjam
 import msgspec
 import pytest
 
-from coordinator.commands import AllocateProducerIds, DeleteTopic, EndSession, ReportTime
+from coordinator.codec.snapshot_frame import has_checksum, unframed
+from coordinator.codec.snapshot_wire import SHAPE_BYTES, SnapshotPartition, snapshot_shape
+from coordinator.commands.commands import AllocateProducerIds, DeleteTopic, EndSession, ReportTime
+from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST, RULES_NEWEST
 from coordinator.invariants import check
-from coordinator.log import LedgerCorrupt
-from coordinator.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST, RULES_NEWEST
+from coordinator.ledger.port import LedgerCorrupt
 from coordinator.snapshot import (
     Frozen,
     decode_snapshot,
@@ -18,12 +20,20 @@ from coordinator.snapshot import (
     encode_snapshot,
     encode_with_digest,
 )
-from coordinator.snapshot_frame import has_checksum, unframed
-from coordinator.snapshot_wire import SHAPE_BYTES, SnapshotPartition, snapshot_shape
-from coordinator.state import ClusterState, PartitionState
+from coordinator.state.state import ClusterState, PartitionState
 from protocol.types import Milliseconds, PartitionIndex, ProducerEpoch, SessionId, TopicId
 from tests.golden import golden_bytes
-from tests.made_commands import TOPIC, Batch, Chunk, Cluster, commit, create, delete_before, idempotent, start
+from tests.support.commands.commands import (
+    TOPIC,
+    Batch,
+    Chunk,
+    Cluster,
+    commit,
+    create,
+    delete_before,
+    idempotent,
+    start,
+)
 from txn.producer_state import mark
 
 OTHER = TopicId(bytes([1] * 16))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.unit.txn.conversations import (
+from tests.support.transactions.conversations import (
     TIME_OUT,
     TOOL,
     Coordinator,

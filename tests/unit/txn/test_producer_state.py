@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.state import NO_TIME
+from coordinator.state.state import NO_TIME
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, Offset, ProducerEpoch, ProducerId, Sequence
 from txn.producer_state import (

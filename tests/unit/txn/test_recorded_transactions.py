@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from protocol.errors import ErrorCode
-from tests.unit.txn.conversations import (
+from tests.support.transactions.conversations import (
     OTHER,
     TIME_OUT,
     Coordinator,

@@ -9,7 +9,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
-from tests.unit.txn.transaction_pairs import EPOCH, FOREIGN, FRESH, LAST, PREVIOUS, PRODUCER, V1, V2, event
+from tests.support.transactions.transition_pairs import EPOCH, FOREIGN, FRESH, LAST, PREVIOUS, PRODUCER, V1, V2, event
 from txn.transaction import (
     AddToTransaction,
     Decision,

@@ -7,7 +7,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
-from tests.unit.txn.transaction_pairs import (
+from tests.support.transactions.transition_pairs import (
     EPOCH,
     FRESH,
     LAST,

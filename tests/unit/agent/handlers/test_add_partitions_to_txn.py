@@ -4,13 +4,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.services import Services
-from coordinator.log import LedgerUnavailable
+from agent.request.services import Services
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
-from tests.property.kio_bytes import KioEntity
-from tests.unit.agent.handlers.asking import ask, turns_of_others
-from tests.unit.agent.handlers.test_ledger_waits import Impatient
-from tests.unit.agent.handlers.transactions import (
+from tests.support.handlers.handler_client import ask, turns_of_others
+from tests.support.handlers.transactions import (
     ADD_PARTITIONS,
     ID,
     NONE,
@@ -22,6 +20,8 @@ from tests.unit.agent.handlers.transactions import (
     serving,
     stop_answering,
 )
+from tests.support.records.kio_messages import KioEntity
+from tests.unit.agent.handlers.test_ledger_waits import Impatient
 
 
 def added(services: Services) -> Sequence[int]:

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from agent.handlers.api_versions import API_KEY, is_client_named
-from coordinator.transaction_commands import SetTransactionVersion
-from tests.property.kio_bytes import KioEntity
-from tests.unit.agent.data_paths import data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
+from coordinator.commands.transaction import SetTransactionVersion
+from tests.support.agent.data_paths import data_paths, services_of
+from tests.support.handlers.handler_client import ask
+from tests.support.records.kio_messages import KioEntity
 from txn.transaction_requests import V2_VERSIONS
 
 

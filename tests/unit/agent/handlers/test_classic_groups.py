@@ -8,16 +8,16 @@ from datetime import timedelta
 import pytest
 
 from agent.handlers import consumer_group_describe, describe_groups
-from agent.services import Services
-from coordinator.groups import ClassicGroup
-from coordinator.memory_log import MemoryLedger
+from agent.request.services import Services
+from coordinator.commands.group_values import ClassicGroup
+from coordinator.ledger.memory import MemoryLedger
 from protocol.api_versions import range_of
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_MEMBERS_MAX, CLASSIC_PROTOCOLS_MAX, ROWS_PER_TURN
-from tests.made_groups import GENERATION, JOINED, generation, member
-from tests.property.kio_bytes import KioEntity
-from tests.unit.agent.data_paths import another_agent, data_paths, services_of
-from tests.unit.agent.handlers.asking import ask, turns_of_others
+from tests.support.agent.data_paths import another_agent, data_paths, services_of
+from tests.support.commands.group_commands import GENERATION, JOINED, generation, member
+from tests.support.handlers.handler_client import ask, turns_of_others
+from tests.support.records.kio_messages import KioEntity
 
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = 11, 12, 13, 14, 15, 16
 CONSUMER_HEARTBEAT, CONSUMER_DESCRIBE = 68, 69

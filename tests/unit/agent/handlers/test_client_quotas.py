@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.services import Services
-from coordinator.log import LedgerUnavailable
+from agent.request.services import Services
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
-from tests.unit.agent.data_paths import data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
+from tests.support.agent.data_paths import data_paths, services_of
+from tests.support.agent.ledger_parts import ManualClock
+from tests.support.handlers.handler_client import ask
 from tests.unit.agent.handlers.test_ledger_waits import Impatient, stalled
-from tests.unit.agent.ledger_parts import ManualClock
 
 DESCRIBE, ALTER = 48, 49
 Entity = dict[str, str | None]

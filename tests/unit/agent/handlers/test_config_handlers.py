@@ -7,13 +7,13 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.handlers import describe_configs
-from agent.services import Services
-from coordinator.log import LedgerUnavailable
+from agent.request.services import Services
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
-from tests.made_commands import TOPIC
-from tests.unit.agent.data_paths import data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
-from tests.unit.agent.ledger_parts import ManualClock
+from tests.support.agent.data_paths import data_paths, services_of
+from tests.support.agent.ledger_parts import ManualClock
+from tests.support.commands.commands import TOPIC
+from tests.support.handlers.handler_client import ask
 
 DESCRIBE, ALTER, INCREMENTAL, LIST = 32, 33, 44, 74
 TOPIC_TYPE, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from agent.services import Services
-from coordinator.consumer_group_values import ConsumerGroup, ConsumerGroupChange
+from agent.request.services import Services
+from coordinator.commands.consumer_group_values import ConsumerGroup, ConsumerGroupChange
 from protocol.errors import ErrorCode
 from protocol.limits import ROWS_PER_TURN
-from tests.made_groups import GENERATION, JOINED
-from tests.property.kio_bytes import KioEntity
-from tests.unit.agent.handlers.asking import ask, turns_of_others
+from tests.support.commands.group_commands import GENERATION, JOINED
+from tests.support.handlers.handler_client import ask, turns_of_others
+from tests.support.records.kio_messages import KioEntity
 from tests.unit.agent.handlers.test_classic_groups import CONSUMER_DESCRIBE, serving
 
 IDS = [f"m{number:05}" for number in range(4 * ROWS_PER_TURN)]

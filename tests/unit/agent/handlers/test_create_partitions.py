@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 from protocol.errors import ErrorCode
-from tests.made_commands import TOPIC
-from tests.unit.agent.data_paths import another_agent, data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
+from tests.support.agent.data_paths import another_agent, data_paths, services_of
+from tests.support.agent.ledger_parts import ManualClock
+from tests.support.commands.commands import TOPIC
+from tests.support.handlers.handler_client import ask
 from tests.unit.agent.handlers.test_ledger_waits import Impatient, stalled
-from tests.unit.agent.ledger_parts import ManualClock
 
 CREATE_PARTITIONS = 37
 OTHER = ord("b")

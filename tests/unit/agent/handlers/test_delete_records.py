@@ -5,16 +5,16 @@ import struct
 
 import pytest
 
-from agent import entry_shares
 from agent.handlers import delete_records
-from agent.services import Request
-from coordinator.commands import DeleteTopic
-from coordinator.memory_log import MemoryLedger
+from agent.ledger import entry_batches as entry_shares
+from agent.request.services import Request
+from coordinator.commands.commands import DeleteTopic
+from coordinator.ledger.memory import MemoryLedger
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
-from tests.made_commands import TOPIC, create
-from tests.made_records import Record, make_batch
-from tests.unit.agent.data_paths import DataPaths, data_paths, services_of
+from tests.support.agent.data_paths import DataPaths, data_paths, services_of
+from tests.support.commands.commands import TOPIC, create
+from tests.support.records.plain_records import Record, make_batch
 
 BATCH = make_batch([Record(offset=n, timestamp=1_000 + n) for n in range(3)])
 

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from coordinator.commands import StartDrain
+from coordinator.commands.commands import StartDrain
 from protocol.errors import ErrorCode
-from tests.unit.agent.data_paths import another_agent, data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
+from tests.support.agent.data_paths import another_agent, data_paths, services_of
+from tests.support.handlers.handler_client import ask
 
 DESCRIBE_CLUSTER = 60
 BROKERS, CONTROLLERS = 1, 2

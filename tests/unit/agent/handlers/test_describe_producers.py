@@ -2,14 +2,14 @@
 
 import asyncio
 
-from agent.services import Services
+from agent.request.services import Services
 from protocol.errors import ErrorCode
 from protocol.limits import ROWS_PER_TURN
 from protocol.types import SEQUENCE_END, Milliseconds, Offset, ProducerEpoch, ProducerId, Sequence
-from tests.made_commands import TOPIC
-from tests.property.kio_bytes import KioEntity
-from tests.unit.agent.data_paths import data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
+from tests.support.agent.data_paths import data_paths, services_of
+from tests.support.commands.commands import TOPIC
+from tests.support.handlers.handler_client import ask
+from tests.support.records.kio_messages import KioEntity
 from txn.producer_state import ProducerState, RememberedBatch
 
 DESCRIBE_PRODUCERS = 61

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from coordinator.log import LedgerUnavailable
-from coordinator.memory_log import MemoryLedger
+from coordinator.ledger.memory import MemoryLedger
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
-from tests.unit.agent.data_paths import another_agent, data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
+from tests.support.agent.data_paths import another_agent, data_paths, services_of
+from tests.support.handlers.handler_client import ask
 
 DESCRIBE_QUORUM = 55
 METADATA = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]

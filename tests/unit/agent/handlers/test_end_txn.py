@@ -4,10 +4,9 @@ import logging
 
 import pytest
 
-from agent.services import NoAnswer
+from agent.request.services import NoAnswer
 from protocol.errors import ErrorCode
-from tests.unit.agent.handlers.test_ledger_waits import Impatient
-from tests.unit.agent.handlers.transactions import (
+from tests.support.handlers.transactions import (
     ID,
     NONE,
     V2_VERSION,
@@ -20,6 +19,7 @@ from tests.unit.agent.handlers.transactions import (
     serving,
     stop_answering,
 )
+from tests.unit.agent.handlers.test_ledger_waits import Impatient
 
 
 @pytest.mark.parametrize("version", range(5))
@@ -94,7 +94,7 @@ class TestS7StaleConnections:
                 await end(services, producer, stamp=old)
             assert services.state.transactional_ids[ID].metadata.is_ongoing
             assert "penstock_transactions_stale_requests_total 1.0" in services.metrics.exposition().decode()
-        (record,) = [each for each in caplog.records if each.name == "agent.transactions"]
+        (record,) = [each for each in caplog.records if each.name == "agent.request.transactional_requests"]
         assert {"transactional_id": ID, "client_id": "me", "peer": "127.0.0.1:50000", "asked": "commit"}.items() <= (
             record.__dict__.items()
         )

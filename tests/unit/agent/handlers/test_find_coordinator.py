@@ -3,11 +3,11 @@
 import asyncio
 
 from agent.handlers.find_coordinator import API_KEY
-from coordinator.rendezvous import owner_of
+from coordinator.state.rendezvous import owner_of
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX, GROUPS_ASKED_MAX, GROUPS_PER_TURN
-from tests.unit.agent.data_paths import another_agent, data_paths, services_of
-from tests.unit.agent.handlers.asking import ask, turns_of_others
+from tests.support.agent.data_paths import another_agent, data_paths, services_of
+from tests.support.handlers.handler_client import ask, turns_of_others
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 

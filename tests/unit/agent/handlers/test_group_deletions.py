@@ -6,18 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from agent.services import Services
-from coordinator.commands import Command, Done
-from coordinator.group_commands import ClaimGroups, DeleteGroup, DeleteOffsets, WriteClassicGroup, WriteConsumerGroup
-from coordinator.log import Entry
-from coordinator.memory_log import Fate
+from agent.request.services import Services
+from coordinator.commands.commands import Command, Done
+from coordinator.commands.group import ClaimGroups, DeleteGroup, DeleteOffsets, WriteClassicGroup, WriteConsumerGroup
+from coordinator.ledger.memory import Fate
+from coordinator.ledger.port import Entry
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSETS_PER_COMMIT_ENTRY_MAX
 from protocol.types import SessionId
-from tests.made_entries import decode_entry
-from tests.made_groups import JOINED, generation, member
-from tests.unit.agent.handlers.asking import ask
-from tests.unit.agent.handlers.group_offsets import (
+from tests.support.commands.entries import decode_entry
+from tests.support.commands.group_commands import JOINED, generation, member
+from tests.support.handlers.committed_offsets import (
     A_JOIN,
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -37,6 +36,7 @@ from tests.unit.agent.handlers.group_offsets import (
     told,
     write,
 )
+from tests.support.handlers.handler_client import ask
 
 
 def begin(services: Services, kind: str) -> None:

@@ -9,29 +9,29 @@ from uuid import UUID
 
 import pytest
 
-from agent.group_ledger import OffsetRow
+from agent.groups.group_ledger import OffsetRow
 from agent.handlers import offset_fetch
 from agent.handlers.offset_fetch import member_error
-from agent.offset_commits import commit_offsets, is_too_long
-from agent.services import Services
-from coordinator.classic_messages import Leaver
-from coordinator.consumer_group_values import (
+from agent.request.offset_commits import commit_offsets, is_too_long
+from agent.request.services import Services
+from coordinator.commands.consumer_group_values import (
     ClassicProtocols,
     ConsumerGroup,
     ConsumerMember,
     MemberAssignment,
     MemberState,
 )
-from coordinator.group_commands import ClaimGroups
-from coordinator.groups import ClassicGroup, GroupState
+from coordinator.commands.group import ClaimGroups
+from coordinator.commands.group_values import ClassicGroup, GroupState
+from coordinator.groups.classic_messages import Leaver
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSET_METADATA_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
 from protocol.types import Offset, PartitionIndex, SessionId
-from tests.made_commands import TOPIC
-from tests.made_groups import JOINED, generation, member
-from tests.unit.agent.data_paths import another_agent, data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
-from tests.unit.agent.handlers.group_offsets import (
+from tests.support.agent.data_paths import another_agent, data_paths, services_of
+from tests.support.agent.ledger_parts import ManualClock
+from tests.support.commands.commands import TOPIC
+from tests.support.commands.group_commands import JOINED, generation, member
+from tests.support.handlers.committed_offsets import (
     CONSUMER_HEARTBEAT,
     DELETE_GROUPS,
     NO_ID,
@@ -50,7 +50,7 @@ from tests.unit.agent.handlers.group_offsets import (
     told,
     write,
 )
-from tests.unit.agent.ledger_parts import ManualClock
+from tests.support.handlers.handler_client import ask
 
 AWAY = ErrorCode.coordinator_not_available
 

@@ -8,20 +8,20 @@ from datetime import timedelta
 
 import pytest
 
-from agent import ledger_writer
 from agent.handlers import describe_transactions
 from agent.handlers.describe_transactions import EPOCH_OF_UNIX, partition_of_group
-from agent.services import Services
-from coordinator.log import LedgerUnavailable
-from coordinator.memory_log import MemoryLedger
-from coordinator.transactions import Ended
+from agent.ledger import ledger_writer
+from agent.request.services import Services
+from coordinator.ledger.memory import MemoryLedger
+from coordinator.ledger.port import LedgerUnavailable
+from coordinator.state.transactions import Ended
 from protocol.errors import ErrorCode
-from tests.made_commands import Chunk, commit
-from tests.made_transactions import ID, TIMEOUT_MS, add, begin, end, transactional
-from tests.property.kio_bytes import KioEntity
-from tests.unit.agent.data_paths import DataPaths, another_agent, data_paths, services_of
-from tests.unit.agent.handlers.asking import ask, ask_for_bytes
-from tests.unit.agent.ledger_parts import BEGAN_MS
+from tests.support.agent.data_paths import DataPaths, another_agent, data_paths, services_of
+from tests.support.agent.ledger_parts import BEGAN_MS
+from tests.support.commands.commands import Chunk, commit
+from tests.support.commands.transaction_commands import ID, TIMEOUT_MS, add, begin, end, transactional
+from tests.support.handlers.handler_client import ask, ask_for_bytes
+from tests.support.records.kio_messages import KioEntity
 
 DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, WRITE_TXN_MARKERS = 61, 65, 66, 27
 

@@ -6,8 +6,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.limits import TRANSACTIONAL_ID_CHARS_MAX
-from tests.unit.agent.handlers.test_ledger_waits import Impatient
-from tests.unit.agent.handlers.transactions import (
+from tests.support.handlers.transactions import (
     ID,
     NONE,
     Producer,
@@ -19,6 +18,7 @@ from tests.unit.agent.handlers.transactions import (
     serving,
     stop_answering,
 )
+from tests.unit.agent.handlers.test_ledger_waits import Impatient
 
 
 @pytest.mark.parametrize("version", range(6))

@@ -8,13 +8,13 @@ from datetime import timedelta
 import pytest
 
 from agent.handlers.list_offsets import EARLIEST, LATEST, MAX_TIMESTAMP
-from agent.services import Services
+from agent.request.services import Services
 from protocol.errors import ErrorCode
 from protocol.limits import MIB
-from tests.property.kio_bytes import KioEntity
-from tests.unit.agent.data_paths import DataPaths, data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
-from tests.unit.agent.transactional_paths import Producer, partition_of, transact, values_batch
+from tests.support.agent.data_paths import DataPaths, data_paths, services_of
+from tests.support.agent.transactional_paths import Producer, partition_of, transact, values_batch
+from tests.support.handlers.handler_client import ask
+from tests.support.records.kio_messages import KioEntity
 
 FETCH, LIST_OFFSETS = 1, 2
 UNCOMMITTED, COMMITTED, UNKNOWN = 0, 1, 7

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from agent.topics import TopicError
+from agent.admin.topics import TopicError
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex
-from tests.made_commands import TOPIC
-from tests.unit.agent.data_paths import another_agent, data_paths, services_of
-from tests.unit.agent.handlers.asking import TIMEOUT, ask
+from tests.support.agent.data_paths import another_agent, data_paths, services_of
+from tests.support.commands.commands import TOPIC
+from tests.support.handlers.handler_client import TIMEOUT, ask
 from tests.unit.agent.handlers.test_ledger_waits import Impatient, stalled
 
 ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 43, 45, 46

@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from agent.handlers import create_topics, delete_records, delete_topics, init_producer_id, metadata
-from agent.services import Request, Services
-from coordinator.log import Entry
-from coordinator.memory_log import Fate, MemoryLedger
+from agent.request.services import Request, Services
+from coordinator.ledger.memory import Fate, MemoryLedger
+from coordinator.ledger.port import Entry
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX
 from protocol.types import Offset, SessionId
 from storage.object_store import Buffer
-from tests.made_commands import TOPIC
-from tests.unit.agent.data_paths import data_paths, services_of
-from tests.unit.agent.ledger_parts import ManualClock
+from tests.support.agent.data_paths import data_paths, services_of
+from tests.support.agent.ledger_parts import ManualClock
+from tests.support.commands.commands import TOPIC
 
 TIMED_OUT = struct.pack(">h", ErrorCode.request_timed_out)
 NOT_AVAILABLE = struct.pack(">h", ErrorCode.coordinator_not_available)

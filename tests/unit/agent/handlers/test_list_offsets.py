@@ -7,23 +7,23 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from agent import timestamp_search
-from agent.clock import SystemClock
+from agent.fetch import timestamp_search
+from agent.fetch.timestamp_search import TimestampSearch
 from agent.handlers import list_offsets
 from agent.handlers.list_offsets import MAX_TIMESTAMP, NOTHING, offset_at
-from agent.services import Request
-from agent.timestamp_search import TimestampSearch
-from coordinator.memory_log import MemoryLedger
-from protocol.compression import Compression
+from agent.request.services import Request
+from agent.runtime.clock import SystemClock
+from coordinator.ledger.memory import MemoryLedger
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import DAMAGED_CHUNK_REMEMBERED_S
-from protocol.record_batch import patch_offsets
+from protocol.records.batch import patch_offsets
+from protocol.records.compression import Compression
 from protocol.types import LEADER_EPOCH, PartitionIndex
-from storage.failing import Fault, FaultKind, Operation
-from tests.made_commands import TOPIC, delete_before
-from tests.made_records import Record, make_batch
-from tests.unit.agent.data_paths import DataPaths, data_paths, services_of
+from storage.decorators.failing import Fault, FaultKind, Operation
+from tests.support.agent.data_paths import DataPaths, data_paths, services_of
+from tests.support.commands.commands import TOPIC, delete_before
+from tests.support.records.plain_records import Record, make_batch
 from txn.isolation import IsolationLevel
 
 BATCH = make_batch([Record(offset=n, timestamp=1_000 + n, value=b"x" * 50) for n in range(3)], Compression.ZSTD)

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from agent.services import Services
-from coordinator.commands import StartDrain
+from agent.request.services import Services
+from coordinator.commands.commands import StartDrain
 from protocol.errors import ErrorCode
 from protocol.types import Offset
-from tests.made_commands import TOPIC
-from tests.made_records import Record, make_batch
-from tests.property.kio_bytes import KioEntity
-from tests.unit.agent.data_paths import another_agent, data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
+from tests.support.agent.data_paths import another_agent, data_paths, services_of
+from tests.support.commands.commands import TOPIC
+from tests.support.handlers.handler_client import ask
+from tests.support.records.kio_messages import KioEntity
+from tests.support.records.plain_records import Record, make_batch
 
 DESCRIBE_LOG_DIRS, ALTER_REPLICA_LOG_DIRS = 35, 34
 BATCH = make_batch([Record(offset=n, timestamp=1_000 + n) for n in range(3)])

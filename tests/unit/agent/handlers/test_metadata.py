@@ -8,19 +8,19 @@ import pytest
 from kio.schema.describe_cluster.v0.response import DescribeClusterResponse
 from kio.schema.metadata.v4.response import MetadataResponse
 
-from agent import turns
 from agent.handlers import describe_cluster, metadata
-from agent.handlers.entities import Values, answer
-from coordinator.memory_log import MemoryLedger
+from agent.request.messages import Values, answer
+from agent.runtime import yielding as turns
+from coordinator.ledger.memory import MemoryLedger
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
 from storage.object_store import Buffer
-from tests.made_commands import create
-from tests.unit.agent.data_paths import another_agent, data_paths, services_of
+from tests.support.agent.data_paths import another_agent, data_paths, services_of
+from tests.support.agent.ledger_parts import ManualClock
+from tests.support.commands.commands import create
 from tests.unit.agent.handlers.test_ledger_waits import Impatient, joined, request, stalled
 from tests.unit.agent.handlers.test_placement import read
-from tests.unit.agent.ledger_parts import ManualClock
 
 BY_NAME = b"\0\0\0\2\0\1t\0\1u\0"
 

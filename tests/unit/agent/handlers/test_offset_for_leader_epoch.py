@@ -1,7 +1,7 @@
 """There is one epoch, 0: it ends where the log does."""
 
 from agent.handlers.offset_for_leader_epoch import end_of_epoch
-from coordinator.state import PartitionState
+from coordinator.state.state import PartitionState
 from protocol.types import Offset
 
 PARTITION = PartitionState(log_start=Offset(3), log_end=Offset(9))

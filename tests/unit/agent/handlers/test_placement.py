@@ -18,19 +18,19 @@ from kio.serial import entity_reader
 from kio.static.protocol import Entity
 
 from agent.handlers import describe_topic_partitions, fetch, metadata, produce
-from agent.services import NoAnswer, Request, Services
-from coordinator.commands import StartDrain, StartSession
-from coordinator.memory_log import MemoryLedger, MemoryLedgerCore
-from coordinator.rules import RULES_NEWEST
-from protocol.compression import Compression
+from agent.request.services import NoAnswer, Request, Services
+from coordinator.commands.commands import StartDrain, StartSession
+from coordinator.commands.rules import RULES_NEWEST
+from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
+from protocol.records.compression import Compression
 from protocol.types import PartitionIndex
 from storage.object_store import Buffer
-from tests.made_commands import start
-from tests.made_records import Record, make_batch
-from tests.unit.agent.data_paths import DataPaths, data_paths, services_of
+from tests.support.agent.data_paths import DataPaths, data_paths, services_of
+from tests.support.agent.ledger_parts import ManualClock, Parts, running_parts
+from tests.support.commands.commands import start
+from tests.support.records.plain_records import Record, make_batch
 from tests.unit.agent.handlers.test_ledger_waits import request
-from tests.unit.agent.ledger_parts import ManualClock, Parts, running_parts
 
 PARTITIONS = 20
 BATCH = make_batch([Record(offset=0, timestamp=1_700_000_000_000, value=b"v")], Compression.NONE)

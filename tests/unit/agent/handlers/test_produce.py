@@ -8,21 +8,21 @@ import pytest
 
 from agent.handlers import produce
 from agent.handlers.produce import _arrival_now, _refusal
-from agent.record_checks import Arrival, CheckedRecords, check_records
-from agent.record_rules import RecordRules
-from agent.services import Answer, Request
-from coordinator.admin_commands import CreatePartitions
-from coordinator.commands import Done, ReportTime
-from coordinator.log import LedgerUnavailable
-from protocol.compression import Compression
+from agent.produce.record_rules import RecordRules
+from agent.produce.record_validator import Arrival, CheckedRecords, check_records
+from agent.request.services import Answer, Request
+from coordinator.commands.admin import CreatePartitions
+from coordinator.commands.commands import Done, ReportTime
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.connection import read_request_frame
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import MIB
-from storage.failing import Fault, FaultKind, Operation
-from tests.made_commands import TOPIC
-from tests.made_records import Record, make_batch
-from tests.unit.agent.data_paths import data_paths, services_of
-from tests.unit.agent.ledger_parts import BEGAN_MS, ManualClock
+from protocol.records.compression import Compression
+from storage.decorators.failing import Fault, FaultKind, Operation
+from tests.support.agent.data_paths import data_paths, services_of
+from tests.support.agent.ledger_parts import BEGAN_MS, ManualClock
+from tests.support.commands.commands import TOPIC
+from tests.support.records.plain_records import Record, make_batch
 
 HEAD = struct.pack(">hhih", 0, 3, 7, -1) + b"\xff\xff" + struct.pack(">hi", -1, 30_000) + b"\0\0\0\1\0\1t"
 

@@ -3,10 +3,10 @@
 import asyncio
 from datetime import timedelta
 
-from agent.connected_client import ConnectedClient
+from agent.telemetry.client_info import ConnectedClient
 from protocol.errors import ErrorCode
-from tests.unit.agent.data_paths import data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
+from tests.support.agent.data_paths import data_paths, services_of
+from tests.support.handlers.handler_client import ask
 
 API_VERSIONS, GET_SUBSCRIPTIONS, PUSH = 18, 71, 72
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from agent.services import NoAnswer, Services
-from coordinator.log import LedgerUnavailable
+from agent.request.services import NoAnswer, Services
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from protocol.types import ProducerId
 from tests.compat.protocol_diff.batches import batch
-from tests.unit.agent.handlers.asking import ask_for_bytes
-from tests.unit.agent.handlers.transactions import (
+from tests.support.handlers.handler_client import ask_for_bytes
+from tests.support.handlers.transactions import (
     ID,
     NONE,
     PLAIN_VERSION,

@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from agent.connection_stamps import ConnectionStamp
-from agent.group_ledger import OffsetRow
-from agent.services import NoAnswer, Services
-from coordinator.classic_messages import Leaver
-from coordinator.commands import Proposal
-from coordinator.group_commands import ClaimGroups
+from agent.groups.group_ledger import OffsetRow
+from agent.request.connection_epochs import ConnectionStamp
+from agent.request.services import NoAnswer, Services
+from coordinator.commands.commands import Proposal
+from coordinator.commands.group import ClaimGroups
+from coordinator.groups.classic_messages import Leaver
 from protocol.errors import ErrorCode
 from protocol.limits import (
     GROUP_ID_BYTES_MAX,
@@ -24,14 +24,12 @@ from protocol.limits import (
     TRANSACTIONAL_METADATA_BYTES_MAX,
 )
 from protocol.types import Milliseconds, Offset, PartitionIndex, Position
-from tests.made_commands import TOPIC
-from tests.made_entries import encode
-from tests.made_groups import JOINED, generation
-from tests.made_transactions import pending
-from tests.property.kio_bytes import KioEntity
-from tests.unit.agent.data_paths import another_agent, data_paths, services_of
-from tests.unit.agent.handlers.asking import ask
-from tests.unit.agent.handlers.group_offsets import (
+from tests.support.agent.data_paths import another_agent, data_paths, services_of
+from tests.support.commands.commands import TOPIC
+from tests.support.commands.entries import encode
+from tests.support.commands.group_commands import JOINED, generation
+from tests.support.commands.transaction_commands import pending
+from tests.support.handlers.committed_offsets import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     LIST_GROUPS,
@@ -51,8 +49,10 @@ from tests.unit.agent.handlers.group_offsets import (
     told,
     write,
 )
-from tests.unit.agent.handlers.transactions import ID, Producer, add_group, begun
-from tests.unit.agent.handlers.transactions import end as end_transaction
+from tests.support.handlers.handler_client import ask
+from tests.support.handlers.transactions import ID, Producer, add_group, begun
+from tests.support.handlers.transactions import end as end_transaction
+from tests.support.records.kio_messages import KioEntity
 
 TXN_OFFSET_COMMIT = 28
 UNSTABLE = ErrorCode.unstable_offset_commit
@@ -275,7 +275,7 @@ class TestRefusals:
         async with serving() as services:
             producer = await begun(services)
             assert await add_group(services, producer, group="other") is NONE
-            monkeypatch.setattr("coordinator.apply_transactions.TRANSACTION_MEMBERS_MAX", 1)
+            monkeypatch.setattr("coordinator.apply.transactions.TRANSACTION_MEMBERS_MAX", 1)
             assert await pend(services, producer, {0: 1}) == [(0, ErrorCode.policy_violation)]
             assert TRANSACTION_MEMBERS_MAX > 1
 

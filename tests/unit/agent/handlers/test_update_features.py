@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from coordinator.log import LedgerUnavailable
+from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
-from tests.property.kio_bytes import KioEntity
-from tests.unit.agent.data_paths import data_paths, services_of
-from tests.unit.agent.handlers.asking import TIMEOUT, ask
+from tests.support.agent.data_paths import data_paths, services_of
+from tests.support.handlers.handler_client import TIMEOUT, ask
+from tests.support.records.kio_messages import KioEntity
 
 UPDATE_FEATURES = 57
 API_VERSIONS = 18

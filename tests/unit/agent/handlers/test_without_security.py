@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from protocol.errors import ErrorCode
-from tests.unit.agent.data_paths import data_paths, services_of
-from tests.unit.agent.handlers.asking import ask, ask_for_bytes
+from tests.support.agent.data_paths import data_paths, services_of
+from tests.support.handlers.handler_client import ask, ask_for_bytes
 
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 CREATE_TOKEN, RENEW_TOKEN, EXPIRE_TOKEN, DESCRIBE_TOKENS = 38, 39, 40, 41

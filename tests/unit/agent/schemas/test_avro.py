@@ -8,7 +8,7 @@ from avro.schema import parse as parse_by_avro
 
 from agent.schemas.avro import parse_avro
 from agent.schemas.parsed import InvalidSchema, NamedText
-from coordinator.registry_commands import SchemaType
+from coordinator.commands.registry import SchemaType
 from protocol.limits import SCHEMA_DEPTH_MAX
 
 RECORD = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int"}]}

@@ -6,7 +6,7 @@ import pytest
 
 from agent.schemas.json_schema import parse_json_schema
 from agent.schemas.parsed import InvalidSchema, NamedText
-from coordinator.registry_commands import SchemaType
+from coordinator.commands.registry import SchemaType
 
 LATEST_DRAFT = "https://json-schema.org/draft/2020-12/schema"
 OTHER = NamedText(name="other.json", text='{"definitions": {"q": {"type": "integer"}}}')

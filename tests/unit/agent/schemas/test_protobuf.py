@@ -9,7 +9,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from agent.schemas.parsed import InvalidSchema, NamedText, Parsed
 from agent.schemas.protobuf import SERIALIZED, compile_text, parse_protobuf
-from coordinator.registry_commands import SchemaType
+from coordinator.commands.registry import SchemaType
 
 MONEY = NamedText(name="shared/money.proto", text='syntax = "proto3"; package m; message Money { int64 cents = 1; }')
 ORDER = 'syntax = "proto3"; package o; import "shared/money.proto"; message Order { m.Money price = 1; }'

@@ -4,7 +4,7 @@ import pytest
 
 from agent.schemas.parse import parse
 from agent.schemas.rules import faults_between, versions_that_count
-from coordinator.registry_commands import Compatibility, SchemaType
+from coordinator.commands.registry import Compatibility, SchemaType
 
 NARROW, WIDE = parse(SchemaType.AVRO, '"int"'), parse(SchemaType.AVRO, '"long"')
 NEW, EARLIER = "The new schema cannot read version 3", "Version 3 cannot read the new schema"

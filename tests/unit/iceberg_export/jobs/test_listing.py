@@ -12,7 +12,7 @@ from iceberg_export.jobs.listing import Listing, list_table
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.tables.metadata import decode, encode
 from storage.refs import MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX
-from tests.made_tables import ROOT, MadeTable, data_file
+from tests.support.lake.table_fixtures import ROOT, MadeTable, data_file
 
 
 class Made:

@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator.commands import ReplaceChunks
+from coordinator.commands.commands import ReplaceChunks
+from iceberg_export.compaction.merge import Merge
+from iceberg_export.compaction.rewrites import Purpose, RewritePlan, RewriteTask, Rewritten, encode_plan
 from iceberg_export.jobs import rewrite as job
 from iceberg_export.jobs.agents import AgentAddress, Refused
 from iceberg_export.jobs.rewrite import Done, Summary
-from iceberg_export.merge import Merge
-from iceberg_export.rewrites import Purpose, RewritePlan, RewriteTask, Rewritten, encode_plan
 from protocol.limits import REWRITE_PLANS_IN_VAIN_MAX
 from protocol.types import ObjectNumber, SessionId, TopicId
 

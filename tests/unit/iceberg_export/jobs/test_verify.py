@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from iceberg_export.jobs.verify import Verification
-from storage.local_store import LocalStore
-from tests.made_lake import MadeLake
+from storage.embedded.local_store import LocalStore
+from tests.support.lake.bucket_fixtures import MadeLake
 
 IDLE_SPARK: Any = SimpleNamespace(defaultParallelism=2, broadcast=lambda told: told)
 

@@ -7,12 +7,12 @@ import pytest
 
 from iceberg_export.spark.bucket import Bucket, open_bucket
 from iceberg_export.spark.options import OptionError
-from storage.local_store import PACKS_FOLDER, LocalStore
+from storage.decorators.routed import RoutedStore
+from storage.embedded.local_store import PACKS_FOLDER, LocalStore
+from storage.embedded.pack_store import PackStore
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMissing, StoreMisconfigured
-from storage.pack_store import PackStore
 from storage.refs import INTAKE_PREFIX
-from storage.routed_store import RoutedStore
 
 
 def test_a_directory_is_read_while_its_writer_holds_it(tmp_path: Path) -> None:

@@ -11,11 +11,11 @@ from zipfile import ZipFile
 import pyarrow
 
 from iceberg_export.spark.package import libraries, main, write_archive
-from storage.local_store import PACKS_FOLDER, LocalStore
-from storage.pack_store import PackStore
+from storage.decorators.routed import RoutedStore
+from storage.embedded.local_store import PACKS_FOLDER, LocalStore
+from storage.embedded.pack_store import PackStore
 from storage.refs import INTAKE_PREFIX
-from storage.routed_store import RoutedStore
-from tests.made_lake import NOON, MadeLake
+from tests.support.lake.bucket_fixtures import NOON, MadeLake
 
 JOB = """
 import json, sys
@@ -33,7 +33,7 @@ IMPORTS = """
 import sys
 sys.path[:0] = sys.argv[1:3]
 import iceberg_export.jobs.rewrite, iceberg_export.jobs.session, iceberg_export.jobs.verify
-import iceberg_export.merge_writer, iceberg_export.typed.left_out, iceberg_export.typed.readers
+import iceberg_export.compaction.writer, iceberg_export.typed.left_out, iceberg_export.typed.readers
 print(iceberg_export.jobs.rewrite.__file__)
 """
 """What the jobs need when they run, too."""
@@ -82,7 +82,7 @@ def test_the_archive_holds_what_is_imported_and_no_more(tmp_path: Path) -> None:
     with ZipFile(archive) as found:
         names = found.namelist()
     assert "iceberg_export/spark/source.py" in names
-    assert "protocol/record_kernels.py" in names
+    assert "protocol/records/kernels.py" in names
     assert "iceberg_export/jobs/rewrite.py" in names
     assert not [name for name in names if name.startswith(("agent/", "coordinator/apply"))]
     before = archive.read_bytes()

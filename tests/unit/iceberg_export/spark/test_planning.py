@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iceberg_export.spark.planning import FilePiece, OffsetRange, Piece, TailPart, TailPiece, divide, rest_of
-from iceberg_export.tail_format import TailChunk
+from iceberg_export.tail.manifest import TailChunk
 from protocol.limits import SPARK_SPLIT_BYTES_MIN
 from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex, TopicId
 

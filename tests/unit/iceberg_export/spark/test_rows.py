@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_export.kernels import KERNELS
+from iceberg_export.rows.kernels import KERNELS
 from iceberg_export.spark.bounds import DataLoss, Losses, TailIncomplete, plan_ranges, resolve_batch
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import TIME_US_FIRST
@@ -14,13 +14,14 @@ from iceberg_export.spark.lake import Lake, TableMissing
 from iceberg_export.spark.options import OptionError, parse_options
 from iceberg_export.spark.planning import FilePiece, OffsetRange, Piece, divide
 from iceberg_export.spark.rows import Wanted, read_split
-from iceberg_export.tail_format import NO_KEY, encode_manifest
-from protocol import record_reference, records
+from iceberg_export.tail.manifest import NO_KEY, encode_manifest
+from protocol.records import records
+from protocol.records import reference as record_reference
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectDamaged
 from storage.refs import TAIL_KEY
-from tests.made_lake import NOON, MadeLake
-from tests.made_records import Record
+from tests.support.lake.bucket_fixtures import NOON, MadeLake
+from tests.support.records.plain_records import Record
 
 Made = Callable[[Coroutine[Any, Any, Any]], Any]
 

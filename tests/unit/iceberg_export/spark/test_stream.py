@@ -13,7 +13,7 @@ from iceberg_export.spark.options import OptionError, parse_options
 from iceberg_export.spark.stream import Stream
 from protocol.limits import SPARK_LOOKS_APART_SECONDS
 from storage.memory_store import MemoryStore
-from tests.made_lake import MadeLake
+from tests.support.lake.bucket_fixtures import MadeLake
 
 Json = dict[str, Any]
 

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from iceberg_export.schema import FieldId
+from iceberg_export.rows.schema import FieldId
 from iceberg_export.tables.column_counts import NOT_COUNTED, ColumnCount, ColumnCounts, decode, encode
 from iceberg_export.tables.data_file import DataFile
-from tests.made_tables import MadeTable, data_file
-from tests.made_typed import record
-from tests.made_typed_tables import TypedTable
+from tests.support.lake.table_fixtures import MadeTable, data_file
+from tests.support.lake.typed_records import record
+from tests.support.lake.typed_table_fixtures import TypedTable
 
 COUNTS = ColumnCounts.of([ColumnCount(7, 3, 0), ColumnCount(1, 3, 2, 1)])
 

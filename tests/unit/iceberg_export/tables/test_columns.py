@@ -9,8 +9,8 @@ from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn, columns
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, decode
 from iceberg_export.typed.union import NO_COLUMNS, TypedColumns, merge_value
-from tests.made_tables import MadeTable, data_file, setting
-from tests.made_typed import avro_reader, record
+from tests.support.lake.table_fixtures import MadeTable, data_file, setting
+from tests.support.lake.typed_records import avro_reader, record
 
 
 def columns(*names: str, before: TypedColumns = NO_COLUMNS) -> TypedColumns:

@@ -7,10 +7,10 @@ from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.tables.metadata import TableUnreadable, decode
 from iceberg_export.tables.table_reader import TableCache
 from protocol.limits import TABLE_MANIFESTS_PER_LEVEL_MAX, TABLE_SNAPSHOTS_MAX
-from storage.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreUnavailable
-from tests.made_tables import ROWS, MadeTable, data_file, setting
+from tests.support.lake.table_fixtures import ROWS, MadeTable, data_file, setting
 
 
 async def test_the_first_commit_replaces_nothing_and_names_all_that_it_put() -> None:

@@ -1,6 +1,6 @@
 """A table of which one bit is flipped: whatever reads it or commits on top raises `StoreError`, never anything else.
 
-Safety rule S20. Anything else would end the agent, as it is no error of the environment to `agent.supervisor`.
+Safety rule S20. Anything else would end the agent, as it is no error of the environment to `agent.runtime.supervisor`.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from iceberg_export.tables.metadata import TableUnreadable, decode
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreError
 from storage.refs import MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX
-from tests.made_tables import MadeTable, data_file, setting
+from tests.support.lake.table_fixtures import MadeTable, data_file, setting
 
 FLIPS = 250
 

@@ -8,12 +8,12 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from iceberg_export.schema import TYPED_METADATA_KEY
+from iceberg_export.rows.schema import TYPED_METADATA_KEY
 from iceberg_export.tables.edits import EditInvalid, RequirementFailed, TableEdit, decode_edit, edited
 from iceberg_export.tables.metadata import SnapshotRef, TableMetadata, decode, empty_metadata, encode
 from iceberg_export.tables.snapshots import add_snapshot
 from protocol.limits import TABLE_PROPERTIES_BYTES_MAX, TABLE_PROPERTIES_MAX, TABLE_REFS_MAX
-from tests.made_tables import NAME, TOPIC
+from tests.support.lake.table_fixtures import NAME, TOPIC
 
 NOW_MS = 1_000
 

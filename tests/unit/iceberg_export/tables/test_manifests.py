@@ -22,7 +22,7 @@ from iceberg_export.tables.manifests import (
     key_of_uri,
 )
 from iceberg_export.tables.metadata import TableUnreadable
-from tests.made_tables import ROOT, data_file
+from tests.support.lake.table_fixtures import ROOT, data_file
 
 INT32 = st.integers(-(1 << 31), (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from iceberg_export.tables import commit, manifest_changes, snapshots
 from iceberg_export.tables.edits import RemoveSnapshotRef, SetSnapshotRef, TableEdit
 from protocol.limits import TABLE_SNAPSHOTS_EXPIRED_AT_ONCE, TABLE_SNAPSHOTS_MAX
-from tests.made_tables import MadeTable, data_file, setting
+from tests.support.lake.table_fixtures import MadeTable, data_file, setting
 
 _DELETED = 2
 

@@ -15,7 +15,7 @@ from iceberg_export.tables.snapshots import (
     without_old_names,
 )
 from protocol.limits import TABLE_OFFSETS_BYTES_MAX, TABLE_SNAPSHOTS_EXPIRED_AT_ONCE, TABLE_SNAPSHOTS_MAX
-from tests.made_tables import NAME, TOPIC, data_file
+from tests.support.lake.table_fixtures import NAME, TOPIC, data_file
 
 NONE = FileTotals.of(())
 

@@ -7,7 +7,7 @@ import pytest
 from iceberg_export.tables.table_reader import TableCache, gather_bounded
 from protocol.limits import TABLE_REQUESTS_IN_FLIGHT_MAX
 from storage.object_store import ObjectMissing
-from tests.made_tables import MadeTable, data_file
+from tests.support.lake.table_fixtures import MadeTable, data_file
 
 
 def test_the_cache_lets_the_least_recently_used_go() -> None:

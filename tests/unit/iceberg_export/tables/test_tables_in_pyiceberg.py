@@ -8,16 +8,16 @@ import polars
 import pytest
 from pyiceberg.table import StaticTable
 
-from iceberg_export.arrow_files import arrow_schema
-from iceberg_export.parquet_writer import ArchiveWriter
-from iceberg_export.source_chunks import SourceChunk
+from iceberg_export.parquet.arrow_files import arrow_schema
+from iceberg_export.parquet.source_chunks import SourceChunk
+from iceberg_export.parquet.writer import ArchiveWriter
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.metadata import empty_metadata, encode, table_location
 from protocol.types import NO_TIMESTAMP, ObjectNumber, Offset, PartitionIndex
-from storage.local_store import LocalStore
+from storage.embedded.local_store import LocalStore
 from storage.refs import parquet_key
-from tests.made_records import Record, make_batch
-from tests.made_tables import CREATED_MS, NAME, SESSION, TOPIC, MadeTable
+from tests.support.lake.table_fixtures import CREATED_MS, NAME, SESSION, TOPIC, MadeTable
+from tests.support.records.plain_records import Record, make_batch
 
 RECORDS = 20
 

@@ -6,9 +6,17 @@ import polars
 import pytest
 from pyiceberg.table import StaticTable
 
-from storage.local_store import LocalStore
-from tests.made_typed import avro_bytes, framed, record
-from tests.made_typed_tables import BOTH, FIRST, FIRST_VALUES, SECOND, SECOND_VALUES, TypedTable, without_nulls
+from storage.embedded.local_store import LocalStore
+from tests.support.lake.typed_records import avro_bytes, framed, record
+from tests.support.lake.typed_table_fixtures import (
+    BOTH,
+    FIRST,
+    FIRST_VALUES,
+    SECOND,
+    SECOND_VALUES,
+    TypedTable,
+    without_nulls,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 

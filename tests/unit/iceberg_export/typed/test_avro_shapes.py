@@ -12,7 +12,7 @@ from iceberg_export.typed.avro_shapes import AvroReader
 from iceberg_export.typed.framing import Writer
 from iceberg_export.typed.shapes import SchemaUnusable, Untyped
 from iceberg_export.typed.union import iceberg_fields
-from tests.made_typed import avro_bytes, avro_reader, decoded_rows, framed, merged, record
+from tests.support.lake.typed_records import avro_bytes, avro_reader, decoded_rows, framed, merged, record
 
 
 def types_of(schema: object) -> dict[str, object]:

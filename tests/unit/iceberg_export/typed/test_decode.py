@@ -10,7 +10,16 @@ from iceberg_export.typed.framing import Writer
 from iceberg_export.typed.json_shapes import JsonReader
 from iceberg_export.typed.union import StructType, merge_value
 from protocol.limits import TYPED_ERROR_CHARS_MAX
-from tests.made_typed import avro_bytes, avro_reader, decoded, decoded_rows, framed, merged, protobuf_files, record
+from tests.support.lake.typed_records import (
+    avro_bytes,
+    avro_reader,
+    decoded,
+    decoded_rows,
+    framed,
+    merged,
+    protobuf_files,
+    record,
+)
 
 Readers = dict[Writer, Reader | str]
 

@@ -3,10 +3,10 @@
 import pyarrow as pa
 import pytest
 
-from iceberg_export.arrow_files import arrow_schema
-from iceberg_export.columns import RecordRows
-from iceberg_export.kafka_rows import gather_rows
-from iceberg_export.source_chunks import SourceChunk, decode_chunk
+from iceberg_export.parquet.arrow_files import arrow_schema
+from iceberg_export.parquet.source_chunks import SourceChunk, decode_chunk
+from iceberg_export.rows.columns import RecordRows
+from iceberg_export.rows.kafka_rows import gather_rows
 from iceberg_export.typed.decode import Reader
 from iceberg_export.typed.file_columns import FileColumns, plan_columns
 from iceberg_export.typed.framing import Writer
@@ -14,8 +14,8 @@ from iceberg_export.typed.scan import Seen, Sides
 from iceberg_export.typed.shapes import SchemaUnusable
 from iceberg_export.typed.union import NO_COLUMNS, TypedColumns, decode
 from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex
-from tests.made_records import Record, make_batch
-from tests.made_typed import avro_bytes, avro_reader, framed, record
+from tests.support.lake.typed_records import avro_bytes, avro_reader, framed, record
+from tests.support.records.plain_records import Record, make_batch
 
 ORDER, LATER = record("R", ("a", "int")), record("R", ("a", "string"))
 READERS: dict[int, Reader] = {1: avro_reader(ORDER), 2: avro_reader(LATER), 3: avro_reader("string")}

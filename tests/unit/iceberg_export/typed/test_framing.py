@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from iceberg_export.typed.framing import NO_FRAME, NULL, NoIndexes, column_schema_ids, message_indexes
-from tests.made_typed import binary_column, framed
+from tests.support.lake.typed_records import binary_column, framed
 
 
 def test_ids_are_those_of_the_frames() -> None:

@@ -9,7 +9,7 @@ from iceberg_export.typed.framing import Writer
 from iceberg_export.typed.json_shapes import JsonReader
 from iceberg_export.typed.shapes import SchemaUnusable
 from iceberg_export.typed.union import iceberg_fields
-from tests.made_typed import decoded_rows, framed, merged
+from tests.support.lake.typed_records import decoded_rows, framed, merged
 
 
 def types_of(schema: object) -> dict[str, object]:

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from iceberg_export.schema import FieldId
+from iceberg_export.rows.schema import FieldId
 from iceberg_export.typed import flat_avro_writer, left_out
 from iceberg_export.typed.value_decoder import PlannedValueDecoder
 from iceberg_export.typed.value_plans import decode_plans, encode_plans
-from tests.made_left_out import LeftOutFile, made_file
-from tests.made_typed import framed, record
+from tests.support.lake.typed_records import framed, record
+from tests.support.lake.value_elision import LeftOutFile, made_file
 
 OPTIONAL = record("R", ("a", ["null", "long"]), ("b", ["string", "null"]))
 PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 30, "scale": 2}

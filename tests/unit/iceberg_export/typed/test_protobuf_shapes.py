@@ -10,7 +10,7 @@ from iceberg_export.typed.framing import Writer
 from iceberg_export.typed.protobuf_shapes import ProtobufFiles
 from iceberg_export.typed.shapes import SchemaUnusable
 from iceberg_export.typed.union import iceberg_fields
-from tests.made_typed import decoded_rows, framed, merged, protobuf_files
+from tests.support.lake.typed_records import decoded_rows, framed, merged, protobuf_files
 
 TEXT = """
 syntax = "proto3";

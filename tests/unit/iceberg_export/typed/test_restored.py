@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_export import arrow_files
-from iceberg_export.files import FileUnreadable
-from iceberg_export.parquet_reader import check_place, parse_footer
-from iceberg_export.schema import FILE_METADATA_KEY, PLANS_METADATA_KEY
-from tests.made_left_out import LeftOutFile, made_file
-from tests.made_typed import framed, record
+from iceberg_export.parquet import arrow_files
+from iceberg_export.parquet.reader import check_place, parse_footer
+from iceberg_export.rows.footer import FileUnreadable
+from iceberg_export.rows.schema import FILE_METADATA_KEY, PLANS_METADATA_KEY
+from tests.support.lake.typed_records import framed, record
+from tests.support.lake.value_elision import LeftOutFile, made_file
 
 SCHEMA = record("R", ("a", "long"), ("e", {"type": "enum", "name": "E", "symbols": ["X", "Y"]}), ("s", "string"))
 VALUES = [framed(5, b"\x02\x02\x02s"), None, b"plain", framed(5, b"\x80\x01\x00\x00")]

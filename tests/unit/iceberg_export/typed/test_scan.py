@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from iceberg_export.kafka_rows import BatchRows
-from iceberg_export.source_chunks import SourceChunk, decode_chunk
+from iceberg_export.parquet.source_chunks import SourceChunk, decode_chunk
+from iceberg_export.rows.kafka_rows import BatchRows
 from iceberg_export.typed.framing import Writer
 from iceberg_export.typed.scan import Seen, Sides, writers_of
 from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex
-from tests.made_records import Record, make_batch
-from tests.made_typed import framed
+from tests.support.lake.typed_records import framed
+from tests.support.records.plain_records import Record, make_batch
 
 PAIRS = [
     (framed(1, b"k"), framed(2, b"v")),

@@ -19,7 +19,7 @@ from iceberg_export.typed.union import (
 )
 from protocol.decoding import Undecodable
 from protocol.limits import TYPED_COLUMNS_MAX
-from tests.made_typed import NOTHING, avro_reader, merged, protobuf_files, record
+from tests.support.lake.typed_records import NOTHING, avro_reader, merged, protobuf_files, record
 
 
 def shape(*fields: tuple[str, object], **aliases: str) -> Shape:

@@ -1,0 +1,92 @@
+"""What clients are told of the cluster: brokers, leaders, zones, epochs.
+
+Rule: all of it follows from the state and the request, so every agent says the same. An agent is in the answer while
+its session is in the state and does not drain; while none is there, the one that is asked is. A leader is only a hint
+for caches: any agent serves any partition, and its epoch never changes (architecture: fetch).
+
+A client's zone is the element `zone=NAME` of its client id, elements being separated by commas ("orders,zone=eu-1a");
+else that whose name the listener has, in capitals and with `_` for what is neither letter nor digit. A consumer tells
+its rack in Fetch too (KIP-392).
+"""
+
+import re
+from dataclasses import dataclass
+
+from coordinator.commands.commands import StartSession
+from coordinator.state.rendezvous import Placement, staying
+from coordinator.state.state import ClusterState, SessionState
+from protocol.errors import ErrorCode
+from protocol.types import LEADER_EPOCH, SessionId
+
+NO_LEADER_EPOCH = -1
+ZONE_ELEMENT = "zone="
+_NOT_IN_LISTENER_NAMES = re.compile(r"[^A-Z0-9]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerView:
+    node_id: int
+    host: str
+    port: int
+    zone: str | None
+
+
+class Placements:
+    """The placement of the sessions that are live now; made anew when they change."""
+
+    def __init__(self) -> None:
+        self._live: list[tuple[SessionId, bool]] = []
+        self._placement = Placement({})
+
+    def of(self, state: ClusterState) -> Placement:
+        live = [(session_id, session.is_draining) for session_id, session in state.sessions.items()]
+        if live != self._live:
+            self._live, self._placement = live, Placement(state.sessions)
+        return self._placement
+
+
+def brokers(state: ClusterState, listener: str, asked: StartSession) -> list[BrokerView]:
+    """Every agent that stays, with the address of its listener of that name (or its first), by node id.
+
+    While none lives, it is the one that is asked, as that is the leader which clients are told then.
+    """
+    living = staying(state.sessions).values() or [asked]
+    return sorted((_view(agent, listener) for agent in living), key=_node_id)
+
+
+def leaving_brokers(state: ClusterState, listener: str) -> list[BrokerView]:
+    """The agents that drain while others stay, by node id: `brokers` names all but these."""
+    living = staying(state.sessions)
+    leaving = (agent for session_id, agent in state.sessions.items() if session_id not in living)
+    return sorted((_view(agent, listener) for agent in leaving), key=_node_id)
+
+
+def agent_of(state: ClusterState, session: SessionId, listener: str) -> BrokerView | None:
+    """The agent whose session it is; None where that is not live."""
+    known = state.sessions.get(session)
+    return None if known is None else _view(known, listener)
+
+
+def client_zone(placement: Placement, client_id: str, listener: str) -> str | None:
+    """The zone that a client is in, as far as it can be told; there may be no agent in it."""
+    for element in client_id.split(","):
+        if element.startswith(ZONE_ELEMENT):
+            return element.removeprefix(ZONE_ELEMENT)
+    return next((zone for zone in placement.zones if _NOT_IN_LISTENER_NAMES.sub("_", zone.upper()) == listener), None)
+
+
+def leader_epoch_error(epoch: int) -> ErrorCode:
+    """What a client with this idea of the leader's epoch is told (KIP-320); -1 means that it has none."""
+    if epoch in (NO_LEADER_EPOCH, LEADER_EPOCH):
+        return ErrorCode.none
+    return ErrorCode.fenced_leader_epoch if epoch < LEADER_EPOCH else ErrorCode.unknown_leader_epoch
+
+
+def _view(agent: SessionState | StartSession, listener: str) -> BrokerView:
+    named = [endpoint for endpoint in agent.endpoints if endpoint.listener == listener]
+    endpoint = (named or list(agent.endpoints))[0]
+    return BrokerView(node_id=agent.node_id, host=endpoint.host, port=endpoint.port, zone=agent.zone)
+
+
+def _node_id(broker: BrokerView) -> int:
+    return broker.node_id

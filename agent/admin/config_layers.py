@@ -1,0 +1,58 @@
+"""The broker configs that hold on this agent: what was altered for it, for every broker, or what it was started with.
+
+Rule: whoever wants a value asks again each time, as configs change while the agent runs (KIP-226). What an alteration
+cannot change is read-only (`coordinator.configs.broker_configs`) and may be kept.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from coordinator.configs.config_entries import Layers
+from coordinator.configs.config_types import ConfigSource
+from coordinator.state.state import EVERY_BROKER, ClusterState
+
+NOTHING: Mapping[str, str] = {}
+
+
+class BrokerConfigs(Mapping[str, str]):
+    """Those that were set, by Kafka's names; for Kafka's own defaults see
+    `coordinator.configs.broker_configs.broker_value`."""
+
+    def __init__(self, settings: Mapping[str, str], *, node_id: int, state: Callable[[], ClusterState]) -> None:
+        self.settings = settings
+        """What the agent was started with."""
+        self._name = str(node_id)
+        self._state = state
+        self._altered: Mapping[str, Mapping[str, str]] | None = None
+        self._now = settings
+
+    @property
+    def now(self) -> Mapping[str, str]:
+        """All of them: the same mapping until any broker's are altered."""
+        altered = self._state().broker_configs
+        if altered is not self._altered:
+            self._altered = altered
+            self._now = {**self.settings, **self.every_broker, **altered.get(self._name, NOTHING)}
+        return self._now
+
+    @property
+    def every_broker(self) -> Mapping[str, str]:
+        """What was altered for every broker."""
+        return self._state().broker_configs.get(EVERY_BROKER, NOTHING)
+
+    @property
+    def layers(self) -> Layers:
+        """Where values come from, the place that counts first."""
+        return (
+            (ConfigSource.DYNAMIC_BROKER, self._state().broker_configs.get(self._name, NOTHING)),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.every_broker),
+            (ConfigSource.STATIC_BROKER, self.settings),
+        )
+
+    def __getitem__(self, name: str) -> str:
+        return self.now[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.now)
+
+    def __len__(self) -> int:
+        return len(self.now)

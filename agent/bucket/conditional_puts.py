@@ -1,0 +1,69 @@
+"""Whether a store keeps the promise of conditional puts, tried on an object of its own before anything relies on it.
+
+Three things rely on a put with `if_absent` (If-None-Match): `cluster.json`, by which a bucket belongs to one ledger
+(`agent.bucket.cluster_identity`); snapshots, of which two agents may write one in different bytes
+(`agent.maintenance.snapshots`); and the beginning of an incarnation (`agent.recovery.recovery`). A store or a proxy
+that ignores the condition answers success, and overwrites. Nothing that it answers later tells that apart, so it is
+tried first (safety rule S9).
+"""
+
+import contextlib
+
+from agent.bucket.permissions import CHECKS_PREFIX
+from coordinator.ledger.port import Ledger
+from storage.object_store import ObjectExists, ObjectsNotDeleted, ObjectStore, StoreDenied, StoreMisconfigured
+
+FIRST, SECOND = b"first", b"second, which must be refused"
+"""In different bytes: a retry that finds its own bytes under the key takes its put for successful."""
+REMEDY = (
+    "two clusters could claim one bucket, and snapshots overwrite each other. Upgrade the store, or the proxy before "
+    "it, to one that refuses such a put with 412 (Amazon S3, MinIO and Ceph do), or use another store "
+    '(docs/RUNBOOK.md, "The store ignores conditional puts")'
+)
+
+
+async def check_before_claim(store: ObjectStore, ledger: Ledger, *, name: str, is_shared: bool) -> None:
+    """Try the store before `cluster.json` is believed or put: a shared one at every start, another one at the first.
+
+    Raises as `check_conditional_puts` does, and `LedgerUnavailable`.
+    """
+    if is_shared or (await ledger.head()).appends_count == 0:
+        await check_conditional_puts(store, name=name)
+
+
+async def check_conditional_puts(store: ObjectStore, *, name: str) -> None:
+    """Pass if the store refuses a second put with `if_absent`. `name` is random: no other check has it.
+
+    The object is deleted afterwards. Raises `StoreMisconfigured` where the store must not be used, and other
+    `StoreError`s.
+    """
+    key = f"{CHECKS_PREFIX}conditional-{name}"
+    try:
+        await _put(store, key, FIRST)
+        try:
+            await _put(store, key, SECOND)
+        except ObjectExists:
+            content = await store.get(key)
+            if content == FIRST:
+                return
+            raise StoreMisconfigured(
+                f"the store refused a conditional put of {key}, and overwrote the object all the same; {REMEDY}"
+            ) from None
+        raise StoreMisconfigured(
+            f"the store ignores If-None-Match: it took a conditional put of {key}, which was there already; {REMEDY}"
+        )
+    finally:
+        with contextlib.suppress(ObjectsNotDeleted):  # it costs nothing; what may not be deleted is another check's
+            await store.delete([key])
+
+
+async def _put(store: ObjectStore, key: str, content: bytes) -> None:
+    try:
+        await store.put(key, [content], if_absent=True)
+    except StoreDenied:
+        raise
+    except StoreMisconfigured as error:
+        # S3's answer to a header that it does not know is 501 NotImplemented.
+        if "NotImplemented" in str(error):
+            raise StoreMisconfigured(f"the store has no conditional puts: {error}; {REMEDY}") from error
+        raise

@@ -1,0 +1,195 @@
+"""Room on the disk that is kept for ledger and snapshots, so that a full disk can be emptied again.
+
+The folder of an embedded ledger holds a file of `DISK_RESERVE_BYTES`, and so does that of an embedded store where it is
+another file system. Where the disk is full that file is removed: then the ledger can write the entries, and the store
+the snapshots, that free room. Records are refused until there is so much room again that the file can be made again.
+Nothing acknowledged depends on it.
+"""
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from agent.runtime.clock import Clock
+from agent.runtime.outages import Outage, OutageWords
+from protocol.limits import DISK_CHECK_INTERVAL_S, DISK_RESERVE_BYTES, DISK_RESERVE_DIVISOR
+
+RESERVE_FILE = "reserve"
+FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT})
+REMEDY = 'docs/RUNBOOK.md, "The disk is full"'
+_ZEROS = bytes(1 << 20)
+WORDS = OutageWords(
+    fails=(
+        "the disk is full: no records are taken until there is room; clients get retriable errors, reads and deletions "
+        f"go on, nothing acknowledged is lost. Free room on the disk, or delete records: {REMEDY}"
+    ),
+    answers="there is room on the disk again: records are taken",
+)
+UNSEEN_WORDS = OutageWords(
+    fails="the free space of a data folder cannot be read, so a full disk is noticed by writes alone: check the disk",
+    answers="the free space of the data folder can be read again",
+)
+
+
+class Disk:
+    """The operating system's calls. They raise `OSError`."""
+
+    def file_system(self, folder: Path) -> int:
+        """The number of the file system that `folder` lies on, or will lie on where it is not there yet."""
+        while not folder.exists():
+            folder = folder.parent
+        return os.stat(folder).st_dev
+
+    def free_bytes(self, folder: Path) -> int:
+        found = os.statvfs(folder)
+        return found.f_bavail * found.f_frsize
+
+    def size_bytes(self, folder: Path) -> int:
+        found = os.statvfs(folder)
+        return found.f_blocks * found.f_frsize
+
+    def make_file(self, path: Path, byte_count: int, room_bytes: int) -> None:
+        """Make a file of `byte_count` bytes that has its blocks, where there is room for `room_bytes`."""
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            _allocate(descriptor, room_bytes)
+            os.ftruncate(descriptor, byte_count)
+        finally:
+            os.close(descriptor)
+
+    def remove_file(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+
+
+class DiskReserve:
+    """Keeps room on the disk of `folder`. `begin` first, then `run`; `find_full` may be called by any thread."""
+
+    def __init__(self, folder: Path, *, clock: Clock, disk: Disk | None = None) -> None:
+        self._path = folder / RESERVE_FILE
+        self._folder = folder
+        self._clock = clock
+        self._disk = Disk() if disk is None else disk
+        self._bytes = DISK_RESERVE_BYTES
+        self._outage = Outage(WORDS, monotonic_s=clock.monotonic_s)
+        self._unseen = Outage(UNSEEN_WORDS, monotonic_s=clock.monotonic_s)
+        self._unseen_reason: str | None = None
+        self._has_blocks = False
+        """Whether this process has seen that the file has its blocks, and not only its name."""
+        self._when_full: list[Callable[[], None]] = []
+        self.is_full = False
+        """Whether records are refused for want of room."""
+
+    def begin(self) -> None:
+        """Make the reserve, or find that the disk is full. The folder is made where it is missing."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._bytes = min(DISK_RESERVE_BYTES, self._disk.size_bytes(self._folder) // DISK_RESERVE_DIVISOR)
+        self.check()
+
+    def when_full(self, release: Callable[[], None]) -> None:
+        """Let `release` be called, again and again while the disk is full: it frees what can be made again."""
+        self._when_full.append(release)
+
+    def find_full(self) -> None:
+        """A write found no room. The ledger gets what was kept for it."""
+        self.is_full, self._has_blocks = True, False
+        with suppress(OSError):  # what cannot be removed is tried again
+            self._disk.remove_file(self._path)
+
+    def check(self) -> None:
+        """Give the reserve up where the disk is nearly full; make it where there is room."""
+        self._look()
+        self._report()
+
+    async def run(self) -> None:
+        """Check the disk again and again, indefinitely."""
+        while True:
+            await self._clock.sleep(DISK_CHECK_INTERVAL_S)
+            await asyncio.to_thread(self._look)
+            self._report()
+
+    def _look(self) -> None:
+        self._unseen_reason = None
+        try:
+            free_bytes = self._disk.free_bytes(self._folder)
+            if not self.is_full and self._path.exists() and free_bytes >= self._bytes // 4:
+                # A kill while it was made leaves an empty file, and a copy of the folder one with holes.
+                is_room = self._has_blocks or self._make(self._bytes)
+            else:
+                # Twice the reserve, so that a little room that comes and goes does not switch with it.
+                is_room = free_bytes >= 2 * self._bytes and self._make(2 * self._bytes)
+        except OSError as error:
+            self._unseen_reason = str(error)
+            return
+        if is_room:
+            self.is_full = False
+        else:
+            self.find_full()
+
+    def _make(self, room_bytes: int) -> bool:
+        """Give the file its blocks, where there is room for so many bytes with those that it has."""
+        try:
+            self._disk.make_file(self._path, self._bytes, room_bytes)
+        except OSError as error:
+            with suppress(OSError):
+                self._disk.remove_file(self._path)
+            if error.errno not in FULL_CODES:
+                raise
+            return False
+        self._has_blocks = True
+        return True
+
+    def _report(self) -> None:
+        if self._unseen_reason is None:
+            self._unseen.answered("look")
+        else:
+            self._unseen.failed("look", self._unseen_reason, key=str(self._folder))
+        if not self.is_full:
+            self._outage.answered("write")
+            return
+        self._outage.failed("write", "no room is left", key=str(self._folder))
+        for release in self._when_full:
+            release()
+
+
+class DiskReserves:
+    """One reserve for each file system that the ledger or the store lies on."""
+
+    def __init__(self, *, clock: Clock, disk: Disk | None = None) -> None:
+        self._clock = clock
+        self._disk = Disk() if disk is None else disk
+        self._by_file_system: dict[int, DiskReserve] = {}
+
+    def of(self, folder: Path) -> DiskReserve:
+        """The reserve of the file system that `folder` lies on: in `folder` where it is the first. Raises `OSError`.
+
+        It is not begun yet: a folder that has to be durable is made by its owner first.
+        """
+        file_system = self._disk.file_system(folder)
+        if file_system not in self._by_file_system:
+            self._by_file_system[file_system] = DiskReserve(folder, clock=self._clock, disk=self._disk)
+        return self._by_file_system[file_system]
+
+    def __len__(self) -> int:
+        return len(self._by_file_system)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether records are refused for want of room on any of them."""
+        return any(reserve.is_full for reserve in self._by_file_system.values())
+
+    async def run(self) -> None:
+        """Check all of them again and again, indefinitely. A disk that hangs holds up none of the others."""
+        async with asyncio.TaskGroup() as tasks:
+            for reserve in self._by_file_system.values():
+                tasks.create_task(reserve.run())
+
+
+def _allocate(descriptor: int, byte_count: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, byte_count)
+    else:  # macOS has none
+        for first in range(0, byte_count, len(_ZEROS)):
+            os.pwrite(descriptor, _ZEROS, first)

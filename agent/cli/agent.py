@@ -1,0 +1,16 @@
+"""`penstock agent`: one agent of a cluster."""
+
+from collections.abc import Mapping
+
+from agent.cli.option_flags import with_option_flags
+from agent.cli.serve import serve
+from agent.config.settings import Command
+
+HELP = "Run one agent of a cluster; --ledger and --store say of which."
+
+
+def _agent(config: str | None, values: Mapping[str, object]) -> None:
+    serve(Command.AGENT, config, values)
+
+
+agent = with_option_flags(_agent, is_cluster=True)

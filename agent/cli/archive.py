@@ -1,0 +1,39 @@
+"""`penstock archive`: an archive pass now."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from agent.cli.clients.http_client import SERVER_DEFAULT, Json, JsonOption, NoAnswerInTime, ServerOption, post
+from agent.cli.failure import CommandFailed
+from agent.cli.output import print_json, print_table
+
+HELP = "Rewrite what the topics hold as Parquet now, instead of at the next interval."
+
+
+def archive(
+    topics: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
+    *,
+    is_awaited: Annotated[bool, typer.Option("--wait", help="Return when the files are in the log's place.")] = False,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds that --wait waits.")] = 60,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    body: Json = {"topics": topics, "wait": is_awaited}
+    try:
+        answer = post(server, "/api/archive", body, seconds_max=timeout_s)
+    except NoAnswerInTime as error:
+        raise CommandFailed(
+            f"{', '.join(topics)}: not archived within {timeout_s:g} s. The agent goes on trying, so ask again "
+            "later, or wait longer with --timeout; where the ledger or the store is away, its log says so",
+        ) from error
+    if as_json:
+        print_json(answer)
+    elif is_awaited:
+        rows = answer["passes"]
+        assert isinstance(rows, list)
+        columns = ("topic", "records", "bytes", "objects")
+        print_table(rows, columns, empty="There was nothing to archive.")
+    else:
+        sys.stderr.write(f"started for {', '.join(topics)}; add --wait to see the result\n")

@@ -1,0 +1,90 @@
+"""`penstock audit`: do bucket, ledger and state agree? Exit code 1 if not."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Annotated
+
+import typer
+
+from agent.cli.clients.http_client import SERVER_DEFAULT, Json, JsonOption, ServerOption, post
+from agent.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandFailed
+from agent.cli.option_flags import with_some_option_flags
+from agent.cli.output import counted, print_json, print_pairs, print_table
+from agent.cli.places import PLACE_OPTIONS, is_cluster_named, opened, place_settings
+from agent.config.settings import Settings
+from protocol.limits import CLIENT_AUDIT_SECONDS_MAX, CLIENT_DEEP_AUDIT_SECONDS_MAX
+
+HELP = (
+    "Compare bucket, ledger and state, through a running agent, or without one: with --ledger and --store, or with the "
+    "--data-dir of a penstock run that has stopped. Exit code 1 if they disagree."
+)
+
+
+def _audit_flags(
+    config: str | None,
+    values: Mapping[str, object],
+    *,
+    server: ServerOption = SERVER_DEFAULT,
+    is_repairing: Annotated[
+        bool, typer.Option("--repair", help="Delete what ended sessions left behind, as the cleaner would.")
+    ] = False,
+    is_deep: Annotated[
+        bool,
+        typer.Option("--deep", help="Read every byte of everything that is stored, and name what is damaged."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    if is_cluster_named(values):
+        told = asyncio.run(_audit(place_settings(values, config), is_repairing=is_repairing, is_deep=is_deep))
+    elif any(value is not None for value in values.values()):
+        message = "--store and what belongs to a ledger go with --ledger, or with --data-dir"
+        raise CommandFailed(message, exit_code=EXIT_USAGE)
+    else:
+        seconds_max = CLIENT_DEEP_AUDIT_SECONDS_MAX if is_deep else CLIENT_AUDIT_SECONDS_MAX
+        told = post(server, "/api/audit", {"repair": is_repairing, "deep": is_deep}, seconds_max=seconds_max)
+    if as_json:
+        print_json(told)
+    count = told["disagreements_count"]
+    assert isinstance(count, int)
+    if not as_json:
+        _show(told)
+    if count:
+        raise CommandFailed(f"{counted(count, 'disagreement')} between bucket, ledger and state", exit_code=EXIT_FAILED)
+
+
+audit = with_some_option_flags(_audit_flags, PLACE_OPTIONS | {"data-dir", "gc-grace-s"})
+
+
+async def _audit(settings: Settings, *, is_repairing: bool, is_deep: bool) -> Json:
+    from agent.bucket.store_damages import StoreDamages
+    from agent.components import WhereMissing
+    from agent.recovery.audit import Audit
+    from coordinator.ledger.port import SessionHeld
+
+    try:
+        damages = StoreDamages()
+        async with opened(settings, WhereMissing.REFUSED, damages, is_writer=is_repairing) as (ledger, store):
+            audit = Audit(ledger, store, grace_ms=settings.gc_grace_s * 1000, damages=damages)
+            report = await audit.run(is_repairing=is_repairing, is_deep=is_deep, progress=_say_progress)
+    except CommandFailed as error:
+        if isinstance(error.__cause__, SessionHeld):
+            raise CommandFailed(
+                f"a penstock run has {settings.data_dir} open: leave --data-dir away to ask it (--server), or stop it"
+            ) from error
+        raise
+    return dict(report.told())
+
+
+def _say_progress(objects: int, objects_total: int, byte_count: int) -> None:
+    sys.stderr.write(f"read {objects:,} of {objects_total:,} objects, {byte_count:,} bytes\n")
+    sys.stderr.flush()
+
+
+def _show(told: Json) -> None:
+    disagreements = told.pop("disagreements")
+    assert isinstance(disagreements, list)
+    print_pairs(told)
+    if disagreements:
+        sys.stdout.write("\n")
+        print_table(disagreements, ("what", "subject", "detail"), empty="")

@@ -1,0 +1,360 @@
+"""A small Kafka client for the commands: one connection, one request at a time.
+
+Rule: it speaks to Penstock alone, where any agent serves any partition, so there is no routing and no group; it asks in
+one fixed version of each API. Whoever needs more has a real client. Messages: kio; batches: `protocol.records.batch`.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from io import BytesIO
+from typing import Self, TypeVar
+
+from kio.schema.create_topics.v7 import request as create_topics
+from kio.schema.create_topics.v7 import response as create_topics_response
+from kio.schema.delete_topics.v6 import request as delete_topics
+from kio.schema.delete_topics.v6 import response as delete_topics_response
+from kio.schema.fetch.v12 import request as fetch
+from kio.schema.fetch.v12 import response as fetch_response
+from kio.schema.incremental_alter_configs.v1 import request as alter_configs
+from kio.schema.incremental_alter_configs.v1 import response as alter_configs_response
+from kio.schema.list_offsets.v7 import request as list_offsets
+from kio.schema.list_offsets.v7 import response as list_offsets_response
+from kio.schema.metadata.v12 import request as metadata
+from kio.schema.metadata.v12 import response as metadata_response
+from kio.schema.produce.v9 import request as produce
+from kio.schema.produce.v9 import response as produce_response
+from kio.schema.request_header.v2.header import RequestHeader
+from kio.schema.types import BrokerId, TopicName
+from kio.serial import entity_reader, entity_writer
+from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
+from kio.static.protocol import RequestPayload, ResponsePayload
+
+from agent.cli.failure import EXIT_USAGE, CommandFailed, Unavailable
+from agent.config.addresses import HostPort
+from protocol.errors import ErrorCode
+from protocol.limits import CLIENT_ANSWER_BYTES_MAX, CLIENT_ANSWER_SECONDS_MAX, CLIENT_CONNECT_SECONDS_MAX
+from protocol.records.batch import encode_varint, pack_header, walk_batches
+
+EARLIEST = -2
+LATEST = -1
+"""Kafka's special timestamps."""
+TOPIC_RESOURCE = i8(2)
+SET_CONFIG, DELETE_CONFIG = i8(0), i8(1)
+"""Of IncrementalAlterConfigs: org.apache.kafka.common.config.ConfigResource, AlterConfigOp.OpType."""
+CLIENT_ID = "penstock-cli"
+ERRORS_OF_AN_OUTAGE = (
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.kafka_storage_error,
+    ErrorCode.leader_not_available,
+    ErrorCode.request_timed_out,
+)
+HINTS = {
+    ErrorCode.kafka_storage_error: (
+        "its records are damaged, or the store refuses them: the agent's log says which; "
+        'docs/RUNBOOK.md, "A damaged file" and "The bucket"'
+    ),
+    ErrorCode.request_timed_out: "the agent's log says what it waits for",
+}
+"""What to do about errors that say little, for the person at the command."""
+FETCH_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutgoingRecord:
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """What one partition answered: whole batches from its log, and the end of the log."""
+
+    partition: int
+    batches: bytes
+    log_end: int
+
+
+Answer = TypeVar("Answer", bound=ResponsePayload)
+
+
+class OffsetOutOfRange(CommandFailed):
+    """The log of `partition` does not reach to the offset that was asked for, or begins behind it."""
+
+    def __init__(self, topic: str, partition: int) -> None:
+        super().__init__(f"{topic}-{partition} has no such offset")
+        self.partition = partition
+
+
+class KafkaClient:
+    """`async with await KafkaClient.connect(address) as client`. Raises `CommandFailed`."""
+
+    def __init__(self, address: HostPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._address = address
+        self._reader = reader
+        self._writer = writer
+        self._correlation_id = 0
+
+    @classmethod
+    async def connect(cls, address: HostPort) -> Self:
+        try:
+            async with asyncio.timeout(CLIENT_CONNECT_SECONDS_MAX):
+                reader, writer = await asyncio.open_connection(address.host, address.port)
+        except OSError as error:  # TimeoutError is one
+            raise Unavailable(f"no Kafka listener answers at {address}: is the agent running?") from error
+        return cls(address, reader, writer)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._writer.close()
+
+    async def partition_count(self, topic: str, *, may_create: bool = False) -> int:
+        """How many partitions the topic has."""
+        answer = await self._ask(
+            metadata.MetadataRequest(
+                topics=(metadata.MetadataRequestTopic(topic_id=None, name=TopicName(topic)),),
+                allow_auto_topic_creation=may_create,
+                include_topic_authorized_operations=False,
+            ),
+            metadata_response.MetadataResponse,
+        )
+        found = answer.topics[0]
+        if found.error_code is ErrorCode.unknown_topic_or_partition:
+            raise _no_topic(topic)
+        _check(found.error_code, f"topic {topic}")
+        return len(found.partitions)
+
+    async def produce(self, topic: str, partition: int, records: Sequence[OutgoingRecord]) -> int:
+        """Append the records as one batch, acknowledged by all, and return the offset of the first."""
+        data = produce.PartitionProduceData(index=i32(partition), records=Records(encode_batch(records)))
+        answer = await self._ask(
+            produce.ProduceRequest(
+                acks=i16(-1),
+                timeout=_milliseconds(30_000),
+                topic_data=(produce.TopicProduceData(name=TopicName(topic), partition_data=(data,)),),
+            ),
+            produce_response.ProduceResponse,
+        )
+        result = answer.responses[0].partition_responses[0]
+        _check(result.error_code, f"{topic}-{partition}", result.error_message)
+        return int(result.base_offset)
+
+    async def offsets(self, topic: str, partitions: Sequence[int], timestamp: int) -> dict[int, int]:
+        """Per partition the first offset at or after the timestamp (ms, or EARLIEST or LATEST); -1 if there is none."""
+        asked = tuple(
+            list_offsets.ListOffsetsPartition(partition_index=i32(partition), timestamp=i64(timestamp))
+            for partition in partitions
+        )
+        answer = await self._ask(
+            list_offsets.ListOffsetsRequest(
+                replica_id=BrokerId(-1),
+                isolation_level=i8(1),
+                topics=(list_offsets.ListOffsetsTopic(name=TopicName(topic), partitions=asked),),
+            ),
+            list_offsets_response.ListOffsetsResponse,
+        )
+        for found in answer.topics[0].partitions:
+            _check(found.error_code, f"{topic}-{found.partition_index}")
+        return {int(found.partition_index): int(found.offset) for found in answer.topics[0].partitions}
+
+    async def fetch(self, topic: str, positions: Mapping[int, int], *, wait_ms: int) -> list[Fetched]:
+        """Batches from these offsets on, waiting up to `wait_ms` for the first one. Raises `OffsetOutOfRange` too."""
+        asked = tuple(
+            fetch.FetchPartition(
+                partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(FETCH_BYTES)
+            )
+            for partition, offset in positions.items()
+        )
+        answer = await self._ask(
+            fetch.FetchRequest(
+                max_wait=_milliseconds(wait_ms),
+                min_bytes=i32(1),
+                max_bytes=i32(FETCH_BYTES),
+                isolation_level=i8(1),
+                topics=(fetch.FetchTopic(topic=TopicName(topic), partitions=asked),),
+                forgotten_topics_data=(),
+            ),
+            fetch_response.FetchResponse,
+        )
+        _check(answer.error_code, f"topic {topic}")
+        fetched = []
+        for found in answer.responses[0].partitions if answer.responses else ():
+            if found.error_code is ErrorCode.offset_out_of_range:
+                raise OffsetOutOfRange(topic, int(found.partition_index))
+            _check(found.error_code, f"{topic}-{found.partition_index}")
+            fetched.append(
+                Fetched(
+                    partition=int(found.partition_index),
+                    batches=bytes(found.records or b""),
+                    log_end=int(found.last_stable_offset),
+                )
+            )
+        return fetched
+
+    async def create_topic(self, topic: str, partition_count: int, configs: Mapping[str, str]) -> None:
+        """Create a topic; -1 partitions takes the cluster's default."""
+        answer = await self._ask(
+            create_topics.CreateTopicsRequest(
+                topics=(
+                    create_topics.CreatableTopic(
+                        name=TopicName(topic),
+                        num_partitions=i32(partition_count),
+                        replication_factor=i16(-1),
+                        assignments=(),
+                        configs=tuple(
+                            create_topics.CreatableTopicConfig(name=name, value=value)
+                            for name, value in configs.items()
+                        ),
+                    ),
+                ),
+            ),
+            create_topics_response.CreateTopicsResponse,
+        )
+        result = answer.topics[0]
+        _check(result.error_code, f"topic {topic}", result.error_message)
+
+    async def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> None:
+        """Set configs of a topic, and delete those that are None; others stay as they are."""
+        operations = tuple(
+            alter_configs.AlterableConfig(
+                name=name, config_operation=DELETE_CONFIG if value is None else SET_CONFIG, value=value
+            )
+            for name, value in configs.items()
+        )
+        resource = alter_configs.AlterConfigsResource(
+            resource_type=TOPIC_RESOURCE, resource_name=topic, configs=operations
+        )
+        answer = await self._ask(
+            alter_configs.IncrementalAlterConfigsRequest(resources=(resource,), validate_only=False),
+            alter_configs_response.IncrementalAlterConfigsResponse,
+        )
+        result = answer.responses[0]
+        if result.error_code is ErrorCode.unknown_topic_or_partition:
+            raise _no_topic(topic)
+        _check(result.error_code, f"topic {topic}", result.error_message)
+
+    async def delete_topic(self, topic: str) -> None:
+        answer = await self._ask(
+            delete_topics.DeleteTopicsRequest(
+                topics=(delete_topics.DeleteTopicState(name=TopicName(topic), topic_id=None),),
+                timeout=_milliseconds(30_000),
+            ),
+            delete_topics_response.DeleteTopicsResponse,
+        )
+        result = answer.responses[0]
+        _check(result.error_code, f"topic {topic}", result.error_message)
+
+    async def _ask(self, request: RequestPayload, answer_type: type[Answer]) -> Answer:
+        """Send a request and return its answer. After an error the connection is of no further use."""
+        self._correlation_id += 1
+        try:
+            async with asyncio.timeout(CLIENT_ANSWER_SECONDS_MAX):
+                self._writer.write(_frame(request, self._correlation_id))
+                await self._writer.drain()
+                answer = await self._receive()
+        except asyncio.IncompleteReadError as error:
+            raise Unavailable("the agent closed the connection: see its log") from error
+        except TimeoutError as error:
+            raise Unavailable(f"no answer within {CLIENT_ANSWER_SECONDS_MAX:.0f} s: see the agent's log") from error
+        except OSError as error:
+            raise Unavailable(f"the connection broke: {error}") from error
+        header_type = answer_type.__header_schema__
+        header, header_bytes = entity_reader(header_type)(answer, 0)
+        if header.correlation_id != self._correlation_id:
+            raise CommandFailed("the answer belongs to another request: this is not a Kafka broker, or a broken one")
+        return entity_reader(answer_type)(answer, header_bytes)[0]
+
+    async def _receive(self) -> bytes:
+        size = await self._reader.readexactly(4)
+        answer_bytes = int.from_bytes(size, "big")
+        if answer_bytes > CLIENT_ANSWER_BYTES_MAX:
+            spoken = "HTTP" if size == b"HTTP" else "something else"
+            raise CommandFailed(
+                f"{self._address} speaks {spoken}: --bootstrap takes the address of a Kafka listener (--listen, port "
+                "9092 by default), --server the HTTP address (--http, port 9644 by default)",
+                exit_code=EXIT_USAGE,
+            )
+        return await self._reader.readexactly(answer_bytes)
+
+
+def _frame(request: RequestPayload, correlation_id: int) -> bytes:
+    header = RequestHeader(
+        request_api_key=request.__api_key__,
+        request_api_version=request.__version__,
+        correlation_id=i32(correlation_id),
+        client_id=CLIENT_ID,
+    )
+    buffer = BytesIO()
+    entity_writer(RequestHeader)(buffer, header)
+    try:
+        entity_writer(type(request))(buffer, request)
+    except UnicodeEncodeError as error:
+        raise CommandFailed(f"{error.object!r} is not UTF-8", exit_code=EXIT_USAGE) from error
+    return len(buffer.getbuffer()).to_bytes(4, "big") + buffer.getvalue()
+
+
+def encode_batch(records: Sequence[OutgoingRecord]) -> bytes:
+    """One uncompressed batch of at least one record, base offset 0."""
+    base_timestamp = records[0].timestamp_ms
+    encoded = bytearray()
+    for delta, record in enumerate(records):
+        body = b"".join(
+            (
+                b"\x00",
+                encode_varint(record.timestamp_ms - base_timestamp),
+                encode_varint(delta),
+                _nullable(record.key),
+                _nullable(record.value),
+                encode_varint(len(record.headers)),
+                *(_nullable(name.encode()) + _nullable(value) for name, value in record.headers),
+            )
+        )
+        encoded += encode_varint(len(body)) + body
+    header = pack_header(
+        base_offset=0,
+        attributes=0,
+        last_offset_delta=len(records) - 1,
+        base_timestamp=base_timestamp,
+        max_timestamp=max(record.timestamp_ms for record in records),
+        record_count=len(records),
+        records=encoded,
+    )
+    return bytes(header + encoded)
+
+
+def next_offset(fetched: Fetched, position: int) -> int:
+    """Where to go on after these batches."""
+    for header in walk_batches(fetched.batches):
+        position = max(position, header.base_offset + header.last_offset_delta + 1)
+    return position
+
+
+def _no_topic(topic: str) -> CommandFailed:
+    return CommandFailed(f"there is no topic {topic!r}; list topics with penstock topics list")
+
+
+def _nullable(data: bytes | None) -> bytes:
+    return encode_varint(-1) if data is None else encode_varint(len(data)) + data
+
+
+def _milliseconds(count: int) -> i32Timedelta:
+    return i32Timedelta.parse(timedelta(milliseconds=count))
+
+
+def _check(error_code: ErrorCode, what: str, message: str | None = None) -> None:
+    """`message`: the cluster's own words, which name what they are about."""
+    if error_code is ErrorCode.none:
+        return
+    failure = Unavailable if error_code in ERRORS_OF_AN_OUTAGE else CommandFailed
+    if message:
+        raise failure(f"{message.removesuffix('.')} ({error_code.name.upper()})")
+    hint = HINTS.get(error_code)
+    raise failure(f"the cluster answered {error_code.name.upper()} for {what}{f' ({hint})' if hint else ''}")

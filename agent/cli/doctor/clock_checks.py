@@ -1,0 +1,50 @@
+"""What `penstock doctor` asks of the clock where the store has none of its own: would a broker believe it (S21)?
+
+Rule: the words are those that an agent logs. One that runs with these settings is asked; else the ledger's last time is
+read, from a copy.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from agent.cli.clients.running_agent import agent_at
+from agent.cli.doctor.machine_checks import Finding, Verdict
+from agent.cli.failure import CommandFailed
+from agent.cli.offline import LEDGER_FILE, read_state
+from agent.config.addresses import FileUrl, SqliteUrl, read_ledger_url, read_store_url
+from agent.config.settings import Settings
+from agent.ledger.clock_check import RUNBOOK, verdict_text
+from agent.ledger.clock_trust import ClockTrust
+from agent.runtime.clock import SystemClock
+
+
+async def check_clock(settings: Settings) -> AsyncIterator[Finding]:
+    """Nothing for a store with a clock of its own, and nothing where there is no ledger yet."""
+    ledger, store = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
+    if not isinstance(store, FileUrl) or not isinstance(ledger, SqliteUrl):
+        return
+    running = agent_at(settings.http)
+    if running is not None and running.is_of(settings):
+        text = "" if running.clock == "believed" else running.clock
+        yield _finding(text or "the broker that runs believes it", is_believed=not text)
+        return
+    file = Path(ledger.path)
+    if file.name != LEDGER_FILE:
+        return
+    clock = SystemClock()
+    try:
+        state = await read_state(file.parent)
+    except CommandFailed:  # there is none yet, or another check has said what is wrong with it
+        return
+    trust = ClockTrust(ledger_ms=lambda: state.time_ms, is_accepted=settings.is_time_accepted)
+    now_ms = clock.now_ms()
+    verdict = trust.judge(now_ms, clock.uptime_s())
+    text = "a broker that is started now believes it" if verdict.is_believed else verdict_text(verdict, now_ms)
+    yield _finding(text, is_believed=verdict.is_believed)
+
+
+def _finding(text: str, *, is_believed: bool) -> Finding:
+    if is_believed:
+        return Finding(name="clock", verdict=Verdict.FINE, text=text)
+    text, _, remedy = text.partition(": ")
+    return Finding(name="clock", verdict=Verdict.DOUBTFUL, text=text, remedy=f"{remedy} ({RUNBOOK})")

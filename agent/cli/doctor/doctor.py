@@ -1,0 +1,64 @@
+"""`penstock doctor`: is this machine fit to run an agent with these settings? It says what is wrong and what to do.
+
+A finding that is not fine names its remedy. The checks are in `machine_checks`, `pack_checks`, `ledger_checks` and
+`bucket_checks`; where ledger and bucket are fine, those of both together in `identity_checks`. Exit code 1 if any
+failed.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+
+from agent.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandFailed
+from agent.cli.option_flags import with_option_flags
+from agent.cli.output import counted
+from agent.config.settings import Command, InvalidSettings, load_settings
+
+HELP = "Check this machine: Python, ports, disk, limits, clock, ledger, bucket. Takes the options of run or of agent."
+
+
+def _doctor(config: str | None, values: Mapping[str, object]) -> None:
+    from agent.cli.doctor.bucket_checks import check_bucket
+    from agent.cli.doctor.clock_checks import check_clock
+    from agent.cli.doctor.identity_checks import check_identity
+    from agent.cli.doctor.ledger_checks import check_ledger
+    from agent.cli.doctor.machine_checks import Finding, Verdict, check_machine
+    from agent.cli.doctor.pack_checks import check_packs
+
+    is_cluster = bool(values.get("ledger")) or "PENSTOCK_LEDGER" in os.environ
+    try:
+        settings = load_settings(Command.AGENT if is_cluster else Command.RUN, values, config_path=config)
+    except InvalidSettings as error:
+        raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
+
+    failed = 0
+
+    def show(finding: Finding) -> None:
+        nonlocal failed
+        failed += finding.verdict is Verdict.FAILED
+        sys.stdout.write(f"{finding.verdict.value:<7} {finding.name:<12} {finding.text}\n")
+        if finding.remedy:
+            sys.stdout.write(f"{'':<20} -> {finding.remedy}\n")
+
+    for finding in (*check_machine(settings), *check_packs(settings)):
+        show(finding)
+
+    async def remote() -> None:
+        failed_here = failed
+        async for finding in check_ledger(settings):
+            show(finding)
+        async for finding in check_bucket(settings):
+            show(finding)
+        if failed == failed_here:
+            async for finding in check_identity(settings):
+                show(finding)
+        async for finding in check_clock(settings):
+            show(finding)
+
+    asyncio.run(remote())
+    if failed:
+        raise CommandFailed(f"{counted(failed, 'check')} failed", exit_code=EXIT_FAILED)
+
+
+doctor = with_option_flags(_doctor, is_cluster=True)

@@ -1,0 +1,120 @@
+"""What `penstock doctor` asks of a ledger in etcd: every endpoint, version, access, room, whether its entries can be
+read, and how long a write takes.
+
+Rule: no ledger is made and nothing is left behind; what is wrong is said in the words in which an agent logs it.
+"""
+
+from collections.abc import AsyncIterator
+from statistics import median
+from typing import TYPE_CHECKING
+
+from agent.cli.doctor.machine_checks import Finding, Verdict
+from agent.cli.output import bytes_text
+from agent.components import etcd_client
+from agent.config.addresses import EtcdUrl, HostPort, read_ledger_url
+from agent.config.settings import Settings
+from agent.runtime.clock import SystemClock
+from coordinator.ledger.port import UNREADABLE, LedgerCorrupt, LedgerError
+from protocol.limits import ETCD_QUOTA_BYTES_DEFAULT
+
+if TYPE_CHECKING:
+    from coordinator.ledger.etcd.client import EtcdClient
+    from coordinator.ledger.etcd.keys import EtcdKeys
+
+WRITE_SAMPLES = 20
+WRITE_SLOW_MS = 50.0
+PRESSURE_HIGH = 0.8
+
+
+async def check_ledger(settings: Settings) -> AsyncIterator[Finding]:
+    """Nothing for a ledger that is a file or memory: `machine_checks` looks at those."""
+    url = read_ledger_url(settings.ledger_url)
+    if not isinstance(url, EtcdUrl):
+        return
+    from coordinator.ledger.etcd.keys import EtcdKeys
+
+    failures: list[Finding] = []
+    answering: list[HostPort] = []
+    for endpoint in url.endpoints:
+        client = etcd_client(settings.ledger_access, [endpoint])
+        try:
+            yield await _endpoint(client, settings.ledger_access.quota_bytes)
+            answering.append(endpoint)
+        except LedgerError as error:
+            failures.append(_finding(Verdict.DOUBTFUL, str(error), "agents go on with the other endpoints"))
+        finally:
+            await client.close()
+    if not answering:
+        yield _finding(Verdict.FAILED, failures[0].text, "an agent would wait, and log this, until it is mended")
+        return
+    for failure in failures:
+        yield failure
+    client = etcd_client(settings.ledger_access, answering)
+    try:
+        async for finding in _use(client, EtcdKeys(url.cluster), is_compacted=settings.ledger_access.is_compacted):
+            yield finding
+    except LedgerError as error:
+        yield _finding(Verdict.FAILED, str(error), "an agent would not start, or wait until it is mended")
+    finally:
+        await client.close()
+
+
+async def _endpoint(client: "EtcdClient", quota_bytes: int | None) -> Finding:
+    from coordinator.ledger.etcd.server import check_version, read_status
+
+    status = await read_status(client)
+    check_version(status.version, client.endpoint)
+    quota = status.quota_bytes or quota_bytes or ETCD_QUOTA_BYTES_DEFAULT
+    text = (
+        f"etcd {status.version} at {client.endpoint}: {bytes_text(status.used_bytes)} in use, file of "
+        f"{bytes_text(status.file_bytes)}, quota {bytes_text(quota)}"
+    )
+    if status.file_bytes > PRESSURE_HIGH * quota:
+        remedy = 'it takes no writes at its quota: see docs/RUNBOOK.md, "etcd is full"'
+        return _finding(Verdict.DOUBTFUL, text, remedy)
+    return _finding(Verdict.FINE, text)
+
+
+async def _use(client: "EtcdClient", keys: "EtcdKeys", *, is_compacted: bool) -> AsyncIterator[Finding]:
+    from coordinator.ledger.etcd.server import find_identity, forget_trial, notices, try_write
+
+    identity = await find_identity(client, keys)
+    found = f"{identity.cluster_id}, incarnation {identity.incarnation}" if identity else "none yet, an agent makes it"
+    yield _finding(Verdict.FINE, f"cluster below {keys.prefix.decode()}: {found}")
+    if identity is not None:
+        yield await _entries(client, keys.cluster)
+    clock, milliseconds = SystemClock(), list[float]()
+    try:
+        for _ in range(WRITE_SAMPLES):
+            began_s = clock.monotonic_s()
+            await try_write(client, keys)
+            milliseconds.append((clock.monotonic_s() - began_s) * 1000)
+    finally:
+        await forget_trial(client, keys)
+    text = f"a small append takes {median(milliseconds):.1f} ms (median), {max(milliseconds):.1f} ms (longest)"
+    if median(milliseconds) > WRITE_SLOW_MS:
+        yield _finding(Verdict.DOUBTFUL, text, "give etcd a faster disk, or agents that are nearer")
+    else:
+        yield _finding(Verdict.FINE, text)
+    for notice in await notices(client, keys, is_compacted=is_compacted):
+        yield _finding(Verdict.DOUBTFUL, notice, 'docs/CONFIGURATION.md, "The ledger in etcd"')
+
+
+async def _entries(client: "EtcdClient", cluster: str) -> Finding:
+    """Whether an agent that starts can read what it has to apply."""
+    from coordinator.codec.codec import decode
+    from coordinator.ledger.etcd.ledger import EtcdLedger
+
+    ledger = await EtcdLedger.open(client, cluster, new_cluster_id=None)
+    records = (await ledger.load()).records
+    for record in records:
+        try:
+            decode(record)
+        except LedgerCorrupt as error:
+            text = f"entry {record.number} of session {record.session} at position {record.position} cannot be used"
+            return _finding(Verdict.FAILED, f"{text}: {error}", f"agents do not start: {UNREADABLE}")
+    return _finding(Verdict.FINE, f"{len(records)} entries above the snapshot can be read")
+
+
+def _finding(verdict: Verdict, text: str, remedy: str = "") -> Finding:
+    return Finding(name="ledger", verdict=verdict, text=text, remedy=remedy)

@@ -1,0 +1,44 @@
+"""`penstock doctor` looks for damage in the packs of an embedded store, whether a broker runs on them or not (S20).
+
+Headers are checked; payloads are checked by whoever reads them, and by `penstock audit`.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from agent.bucket.store_damages import REMEDY
+from agent.cli.doctor.machine_checks import Finding, Verdict
+from agent.cli.output import counted
+from agent.config.addresses import FileUrl, read_store_url
+from agent.config.settings import Settings
+from storage.embedded.local_files import Files
+from storage.embedded.local_store import PACKS_FOLDER
+from storage.embedded.pack_opening import PackFiles
+
+DAMAGES_SHOWN = 5
+
+
+def check_packs(settings: Settings) -> Iterator[Finding]:
+    """One finding for each damaged part, and nothing for a store that has no packs."""
+    url = read_store_url(settings.store_url)
+    folder = Path(url.path) / PACKS_FOLDER if isinstance(url, FileUrl) else None
+    if folder is None or not folder.is_dir():
+        return
+    files = PackFiles(str(folder), Files())
+    try:
+        damages = files.damages()
+        packs_count = len(files.numbers())
+    except OSError as error:
+        yield _finding(Verdict.FAILED, f"{folder} cannot be read: {error}", "check the disk")
+        return
+    for damage in damages[:DAMAGES_SHOWN]:
+        yield _finding(Verdict.FAILED, f"{damage.file}: {damage.detail}", REMEDY)
+    if len(damages) > DAMAGES_SHOWN:
+        text = f"{counted(len(damages) - DAMAGES_SHOWN, 'damaged part')} more"
+        yield _finding(Verdict.FAILED, text, REMEDY)
+    if not damages:
+        yield _finding(Verdict.FINE, f"{counted(packs_count, 'pack')}, every header is readable")
+
+
+def _finding(verdict: Verdict, text: str, remedy: str = "") -> Finding:
+    return Finding(name="packs", verdict=verdict, text=text, remedy=remedy)

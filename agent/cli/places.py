@@ -1,0 +1,86 @@
+"""Where ledger and bucket are, for the commands that open them themselves: recover and audit.
+
+Rule: the options are those of `penstock agent` and `penstock run`, by their names, variables and keys in a TOML file.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
+
+from agent.cli.failure import EXIT_USAGE, CommandFailed
+from agent.cli.reasons import ENVIRONMENT_ERRORS, reason
+from agent.config.option_sources import InvalidSettings, gather
+from agent.config.options import OPTIONS, OPTIONS_BY_NAME
+from agent.config.settings import Command, Settings, load_settings
+from agent.runtime.logs import configure_logs
+from protocol.limits import COMMAND_OPEN_SECONDS_MAX
+
+if TYPE_CHECKING:
+    from agent.bucket.store_damages import StoreDamages
+    from agent.components import WhereMissing
+    from coordinator.ledger.port import Ledger
+    from storage.object_store import ObjectStore
+
+LEDGER_VARIABLE = OPTIONS_BY_NAME["ledger"].variable
+PLACE_OPTIONS = frozenset(
+    {"store", "store-timeout-s"} | {option.name for option in OPTIONS if option.name.split("-")[0] == "ledger"}
+)
+"""Where ledger and bucket are, and how one gets in."""
+
+
+def is_cluster_named(values: Mapping[str, object]) -> bool:
+    """Whether a flag names the cluster, or the environment its ledger. `values`: of the flags, by option name.
+
+    A folder in the environment alone does not: a broker that runs has it, and is asked.
+    """
+    return values["ledger"] is not None or values["data-dir"] is not None or LEDGER_VARIABLE in os.environ
+
+
+def place_settings(values: Mapping[str, object], config: str | None) -> Settings:
+    """The settings of an agent that has ledger and bucket where flags, environment and file say.
+
+    A folder of `penstock run` stands for both. Raises `CommandFailed`.
+    """
+    try:
+        given = gather(values, os.environ, config)
+        if values.get("data-dir") is not None and "ledger" in given:
+            raise CommandFailed("--ledger and --data-dir name two clusters: give one of them", exit_code=EXIT_USAGE)
+        if "ledger" in given:
+            return load_settings(Command.AGENT, values, config_path=config)
+        if "data-dir" in given:
+            return load_settings(Command.RUN, values, config_path=config)
+    except InvalidSettings as error:
+        raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
+    raise CommandFailed("name the cluster: --ledger and --store, or --data-dir", exit_code=EXIT_USAGE)
+
+
+@asynccontextmanager
+async def opened(
+    settings: Settings, where_missing: "WhereMissing", damages: "StoreDamages", *, is_writer: bool
+) -> "AsyncIterator[tuple[Ledger, ObjectStore]]":
+    """Ledger and bucket, open. What the environment does to the block is a `CommandFailed`. `damages` takes what an
+    embedded store finds in its files; with `is_writer=False` these stay as they are.
+    """
+    from agent.components import open_ledger, open_store
+    from agent.runtime.clock import SystemClock
+    from agent.runtime.ids import SystemIds
+    from agent.runtime.metrics import Metrics
+
+    configure_logs("warning", settings.log_format)
+    clock, ids = SystemClock(), SystemIds()
+    try:
+        async with AsyncExitStack() as stack:
+            async with asyncio.timeout(COMMAND_OPEN_SECONDS_MAX):
+                ledger = await stack.enter_async_context(open_ledger(settings, clock, ids, where_missing))
+                store = await stack.enter_async_context(
+                    open_store(settings, clock, ids, Metrics(), damages=damages, is_writer=is_writer)
+                )
+            yield ledger, store
+    except TimeoutError as error:
+        raise CommandFailed(
+            f"{settings.ledger_url} did not answer within {COMMAND_OPEN_SECONDS_MAX:.0f} s: is it running?"
+        ) from error
+    except ENVIRONMENT_ERRORS as error:
+        raise CommandFailed(reason(error, settings)) from error

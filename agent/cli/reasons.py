@@ -1,0 +1,101 @@
+"""Why an agent could not start or go on, for whoever gave it its options.
+
+Rule: pure; an error of the environment in, a sentence out, that names the option whose value it was, as far as the
+error lets one know.
+"""
+
+import errno
+import re
+import socket
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+from agent.config.addresses import HostPort
+from agent.config.settings import Settings
+from coordinator.ledger.port import LedgerError
+from storage.object_store import StoreError
+
+ENVIRONMENT_ERRORS = (OSError, LedgerError, StoreError)
+
+ADDRESS_REMEDIES = {
+    errno.EADDRINUSE: "stop what listens there, or choose another port (0 takes a free one)",
+    errno.EADDRNOTAVAIL: "it is no address of this machine: choose one that is",
+    errno.EACCES: "this user may not: choose a port above 1023",
+}
+FILE_REMEDIES = {
+    errno.EEXIST: "that is a file: name a folder",
+    errno.ENOTDIR: "that is a file: name a folder",
+    errno.EACCES: "this user may not write there: choose another folder",
+    errno.EPERM: "this user may not write there: choose another folder",
+    errno.EROFS: "nothing can be written there: choose another folder",
+    errno.ENOENT: "it cannot be made there: choose another folder",
+    errno.ENOSPC: "free some space, or choose another folder",
+}
+_BOUND_ADDRESS = re.compile(r"address \('([^']*)', (\d+)")
+"""How asyncio and socket.create_server name the address that they could not bind."""
+
+
+def reason(error: BaseException, settings: Settings) -> str:
+    """What went wrong, and what to do where that is known."""
+    text = str(error) or "no reason given"
+    match error:
+        case LedgerError() | StoreError():
+            return text
+        case OSError(filename=str() | Path() as path):
+            remedy = FILE_REMEDIES.get(error.errno or 0, "check the folder and its disk")
+            return f"{_folder_option(Path(path), settings)}: {error.strerror}; {remedy}"
+        case socket.gaierror():
+            return f"{_unknown_host(settings)}: {_words(error)}; give an address of this machine"
+        case OSError() if found := _BOUND_ADDRESS.search(text):
+            option = _address_option(found[1], int(found[2]), settings)
+            return f"{option}: {_words(error)}; {ADDRESS_REMEDIES.get(error.errno or 0, 'choose another address')}"
+        case OSError(errno=errno.ENOSPC):
+            return f"{text}; {FILE_REMEDIES[errno.ENOSPC]}"
+        case _:
+            return f"{type(error).__name__}: {text}"
+
+
+def addresses(settings: Settings) -> Iterator[tuple[str, HostPort]]:
+    """The options that name addresses of this machine, in the order in which an agent takes their ports."""
+    yield "--http", settings.http
+    for listener in settings.listeners:
+        yield "--listen", HostPort(host=listener.host, port=listener.port)
+
+
+def _words(error: OSError) -> str:
+    """The operating system's own words, without number and address."""
+    words = error.strerror or "it cannot be used"
+    return words.partition(" (while")[0].rpartition(": ")[2]
+
+
+def _folder_option(path: Path, settings: Settings) -> str:
+    folder = settings.data_dir
+    if path == folder:
+        return f"--data-dir {folder}"
+    if folder in path.parents or path in folder.parents:
+        return f"--data-dir {folder}: {path}"
+    return str(path)
+
+
+def _address_option(host: str, port: int, settings: Settings) -> str:
+    """The last one that may be meant: one address twice fails when its port is taken again."""
+    found = [
+        f"{option} {address}"
+        for option, address in addresses(settings)
+        if address.port == port and (address.host == host or not _is_ip(address.host))
+    ]
+    return found[-1] if found else f"--listen or --http, at {HostPort(host=host, port=port)}"
+
+
+def _unknown_host(settings: Settings) -> str:
+    names = [f"{option} {address}" for option, address in addresses(settings) if not _is_ip(address.host)]
+    return " or ".join(names) or "--listen or --http"
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,145 @@
+"""`penstock recover`: a cluster's next incarnation out of its bucket, where the ledger was wiped or restored."""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli.clients.http_client import Json, JsonOption
+from agent.cli.failure import EXIT_USAGE, CommandFailed
+from agent.cli.option_flags import with_some_option_flags
+from agent.cli.output import print_json, print_pairs, print_table
+from agent.cli.places import PLACE_OPTIONS, opened, place_settings
+from agent.config.settings import Settings
+from protocol.limits import COMMAND_ROWS_MAX
+
+if TYPE_CHECKING:
+    from agent.recovery.recovery import Permissions
+
+REFUSED = (
+    "something is missing, cannot be read, or belongs to transactions of which nobody knows whether they were "
+    "committed, so no incarnation was begun. The ledger is fenced: no agent starts on it. Bring back what is named "
+    "above and do this again; or give --accept-loss to begin without it: keep a copy of what cannot be read then, "
+    "agents delete it after gc-grace-s"
+)
+HELP = (
+    "Begin a cluster's next incarnation from its newest snapshot and all intake objects in the bucket, where its "
+    "ledger was wiped, restored from a backup or damaged. All agents must be stopped, and stay so. First the ledger is "
+    "fenced: no agent can use it until a recovery has come to its end. This command deletes nothing. But what it "
+    "cannot read the agents would delete as garbage after gc-grace-s, so it refuses to begin without that."
+)
+
+
+def _recover_flags(
+    config: str | None,
+    values: Mapping[str, object],
+    *,
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")] = False,
+    is_loss_accepted: Annotated[
+        bool, typer.Option("--accept-loss", help="Begin without what is missing or cannot be read.")
+    ] = False,
+    is_forced: Annotated[
+        bool,
+        typer.Option("--force", help="Begin another incarnation although agents could be started, or run elsewhere."),
+    ] = False,
+    is_time_reset: Annotated[
+        bool,
+        typer.Option("--time", help="Set the time back to now, where a wrong clock had moved the ledger's ahead."),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    from agent.recovery.recovery import Permissions
+
+    settings = place_settings(values, config)
+    permissions = Permissions(
+        is_dry_run=is_dry_run,
+        is_loss_accepted=is_loss_accepted,
+        is_forced=is_forced,
+        is_time_reset=is_time_reset,
+    )
+    told = asyncio.run(_recover(settings, permissions))
+    is_refused = not is_dry_run and not told["is_carried_out"]
+    if as_json:
+        print_json(told)
+    else:
+        _show(told, is_refused=is_refused)
+    if is_refused:
+        raise CommandFailed(REFUSED)
+
+
+recover = with_some_option_flags(_recover_flags, PLACE_OPTIONS | {"data-dir"})
+
+
+async def _recover(settings: Settings, permissions: "Permissions") -> Json:
+    from agent.bucket.conditional_puts import check_conditional_puts
+    from agent.bucket.store_damages import StoreDamages
+    from agent.components import WhereMissing
+    from agent.recovery.recovery import BucketInUse, RecoveryNeedless, report_rows
+    from agent.recovery.recovery import recover as recover_cluster
+    from agent.runtime.clock import SystemClock
+    from agent.runtime.ids import SystemIds
+    from coordinator.ledger.port import SessionHeld
+
+    where_missing = WhereMissing.STOOD_IN if permissions.is_dry_run else WhereMissing.CREATED
+    damages = StoreDamages()
+    async with opened(settings, where_missing, damages, is_writer=not permissions.is_dry_run) as (ledger, store):
+        try:
+            if not permissions.is_dry_run:  # of two recoveries at a time one is refused by a conditional put
+                await check_conditional_puts(store, name=SystemIds().new_cluster_id())
+            report = await recover_cluster(
+                ledger,
+                store,
+                SystemClock(),
+                permissions,
+                store_timeout_s=settings.store_timeout_s,
+                unlisted=[(damage.file, damage.detail) for damage in damages.found if not damage.key],
+            )
+        except (SessionHeld, BucketInUse, RecoveryNeedless) as error:
+            raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
+    return {
+        "is_carried_out": report.is_carried_out,
+        **report_rows(report),
+        "topics": [asdict(topic) for topic in report.topics],
+        "missing": report.missing,
+        "damaged": [{"object": key, "reason": reason} for key, reason in report.damaged],
+    }
+
+
+def _show(told: Json, *, is_refused: bool) -> None:
+    topics, missing, damaged = (told.pop(name) for name in ("topics", "missing", "damaged"))
+    assert isinstance(topics, list)
+    assert isinstance(missing, list)
+    assert isinstance(damaged, list)
+    is_carried_out = told.pop("is_carried_out")
+    print_pairs(told)
+    sys.stdout.write("\nwhat came back from the intake:\n")
+    columns = (
+        "topic",
+        "records",
+        "batches",
+        "duplicates",
+        "without_sequence",
+        "refused",
+        "of_transactions",
+        "offsets_lost",
+    )
+    print_table(topics, columns, empty="Nothing: every intake object was known already, or there is none.")
+    for lost, what in (("is_name_lost", "names"), ("are_configs_lost", "configs")):
+        names = [topic["topic"] for topic in topics if topic[lost]]
+        if names:
+            sys.stdout.write(f"\n{what} are lost of: {', '.join(names)}\n")
+    if missing:
+        sys.stdout.write("\nwhat is lost, because its objects are not in the bucket:\n")
+        print_table([{"object": key} for key in missing[:COMMAND_ROWS_MAX]], ("object",), empty="")
+    if damaged:
+        sys.stdout.write("\nwhat could not be read:\n")
+        print_table(damaged[:COMMAND_ROWS_MAX], ("object", "reason"), empty="")
+    if is_carried_out:
+        sys.stdout.write(
+            f"\nincarnation {told['incarnation']} has begun: start the agents again, and then run `penstock audit`\n"
+        )
+    elif not is_refused:
+        sys.stdout.write("\nnothing was changed: this was a dry run\n")

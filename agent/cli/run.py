@@ -1,0 +1,16 @@
+"""`penstock run`: a whole broker in one process, ledger and bucket in one folder (or the bucket elsewhere)."""
+
+from collections.abc import Mapping
+
+from agent.cli.option_flags import with_option_flags
+from agent.cli.serve import serve
+from agent.config.settings import Command
+
+HELP = "Run a broker in one process, with its own ledger and store; nothing else is needed."
+
+
+def _run(config: str | None, values: Mapping[str, object]) -> None:
+    serve(Command.RUN, config, values)
+
+
+run = with_option_flags(_run, is_cluster=False)

@@ -1,0 +1,98 @@
+"""What `penstock run` and `penstock agent` share: settings, logs, the loop, and how it ends.
+
+Rule: the only place that starts an event loop for the agent, and that knows uvloop.
+"""
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agent.cli.failure import EXIT_USAGE, CommandFailed
+from agent.cli.processes import supervise
+from agent.cli.reasons import ENVIRONMENT_ERRORS, reason
+from agent.cli.startup_report import ready_line, startup_report
+from agent.config.settings import Command, InvalidSettings, Settings, load_settings
+from agent.runtime.clock import SystemClock
+from agent.runtime.logs import configure_logs
+
+if TYPE_CHECKING:
+    from agent.components import AgentEndpoints
+
+log = logging.getLogger(__name__)
+
+
+def serve(command: Command, config: str | None, values: Mapping[str, object]) -> None:
+    """Run an agent until it is told to stop. Raises `CommandFailed`."""
+    try:
+        settings = load_settings(command, values, config_path=config)
+    except InvalidSettings as error:
+        raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
+    configure_logs(settings.log_level, settings.log_format)
+    if settings.processes > 1:
+        settings = _own_share(settings)
+    try:
+        _run(settings)
+    except ENVIRONMENT_ERRORS as error:
+        raise CommandFailed(reason(error, settings)) from error
+    except BaseExceptionGroup as group:
+        causes = list(_leaves(group))
+        if not all(isinstance(cause, ENVIRONMENT_ERRORS) for cause in causes):
+            log.critical("the agent stops because of a bug; nothing acknowledged is lost", exc_info=group)
+        raise CommandFailed("; ".join(reason(cause, settings) for cause in causes)) from group
+
+
+def _own_share(settings: Settings) -> Settings:
+    """In each process what it is to serve. The parent stays here until all are over, and raises `CommandFailed`."""
+    try:
+        own = supervise(settings, SystemClock().monotonic_s)
+    except InvalidSettings as error:
+        raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
+    if isinstance(own, Settings):
+        configure_logs(own.log_level, own.log_format, process=own.name)
+        return own
+    if own:
+        raise CommandFailed("one of the processes failed; its own message says why", exit_code=own)
+    sys.exit(0)
+
+
+def _run(settings: Settings) -> None:
+    from agent.components import run_agent
+
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        stopped_s = runner.run(run_agent(settings, partial(_announce, settings)))
+    log.info("stopped", extra={"seconds": round(SystemClock().monotonic_s() - stopped_s, 1)})
+
+
+def _announce(settings: Settings, endpoints: "AgentEndpoints") -> None:
+    """Print where the agent serves: a report for people on stderr, and the `ready` line for programs on stdout."""
+    report = startup_report(
+        settings,
+        bound=endpoints.bound,
+        advertised=endpoints.advertised,
+        http=endpoints.http,
+        cluster_id=endpoints.cluster_id,
+        program=sys.argv[0],
+    )
+    sys.stderr.write(report + "\n")
+    sys.stdout.write(ready_line(endpoints.bound[0], endpoints.http) + "\n")
+    # Stdout is block-buffered where it is a pipe, and a program may be waiting for the line.
+    sys.stdout.flush()
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    if sys.platform == "win32":
+        return asyncio.new_event_loop
+    import uvloop
+
+    return uvloop.new_event_loop
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

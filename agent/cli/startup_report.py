@@ -1,0 +1,74 @@
+"""What a person sees when the agent is up: where it listens, where data lies, how safe it is, what to paste.
+
+Rule: pure text. The `ready` line is for machines and goes to stdout alone; the report goes to stderr.
+"""
+
+import shlex
+from collections.abc import Sequence
+
+from agent.config.addresses import HostPort, Listener, is_every_interface
+from agent.config.settings import Settings
+
+
+def ready_line(kafka: Listener, http: HostPort) -> str:
+    """`ready kafka=HOST:PORT http=HOST:PORT`, with the ports that the sockets got: it serves from now on."""
+    return f"ready kafka={HostPort(host=kafka.host, port=kafka.port)} http={http}"
+
+
+def startup_report(
+    settings: Settings,
+    *,
+    bound: Sequence[Listener],
+    advertised: Sequence[Listener],
+    http: HostPort,
+    cluster_id: str,
+    program: str,
+) -> str:
+    """The report, several lines without a final line break. `bound` and `http` hold the ports that the sockets got;
+    `program` is how this one was called.
+    """
+    bootstrap = HostPort(host=advertised[0].host, port=advertised[0].port)
+    server = HostPort(host="127.0.0.1" if is_every_interface(http.host) else http.host, port=http.port)
+    kafka_word, http_word = shlex.quote(str(bootstrap)), shlex.quote(str(server))
+    width = max(len(str(listener)) for listener in bound)
+    lines = [
+        f"Penstock agent {settings.name} of cluster {cluster_id}",
+        *(
+            f"  Kafka       {listener!s:<{width}}  clients connect to {HostPort(host=shown.host, port=shown.port)}"
+            for listener, shown in zip(bound, advertised, strict=True)
+        ),
+        f"  HTTP        http://{server}  (/live /ready /metrics /api/status)",
+        f"  ledger      {settings.ledger_url}",
+        f"  store       {settings.store_url}",
+        f"  durability  {durability_text(settings)}",
+        "Try it:",
+        f"  kcat        echo hello | kcat -b {kafka_word} -P -t greetings && kcat -b {kafka_word} -C -t greetings -e",
+        f"  Java tools  kafka-console-producer.sh --bootstrap-server {kafka_word} --topic greetings",
+        f"              kafka-console-consumer.sh --bootstrap-server {kafka_word} --topic greetings --from-beginning",
+        f"  Python      {python_line(bootstrap)}",
+        f"  without     {shlex.quote(program)} consume greetings --from earliest --server {http_word}",
+    ]
+    return "\n".join(lines)
+
+
+def durability_text(settings: Settings) -> str:
+    """What an acknowledged record survives with these settings."""
+    is_ledger_embedded = settings.ledger_url.startswith("sqlite:")
+    is_store_embedded = settings.store_url.startswith("file:")
+    if "memory:" in (settings.ledger_url, settings.store_url):
+        return "none: data is gone when this process ends"
+    if not is_ledger_embedded and not is_store_embedded:
+        return "an acknowledged record is in the bucket and in the ledger"
+    if not settings.is_durable:
+        return "NO FSYNC: an acknowledged record survives a crash of this process, but not a loss of power"
+    if not is_store_embedded:
+        return "an acknowledged record is in the bucket, its ledger entry on disk (fsync): it survives a loss of power"
+    return "an acknowledged record is on disk (fsync) and survives a loss of power"
+
+
+def python_line(bootstrap: HostPort) -> str:
+    """A line for a shell that produces one record with confluent-kafka."""
+    return (
+        'python -c "from confluent_kafka import Producer; '
+        f"p = Producer({{'bootstrap.servers': '{bootstrap}'}}); p.produce('greetings', 'hello'); p.flush()\""
+    )

@@ -1,0 +1,153 @@
+"""`penstock topics`: list, describe, create, alter, delete."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from agent.cli.clients.http_client import (
+    SERVER_DEFAULT,
+    BootstrapOption,
+    JsonOption,
+    ServerOption,
+    get,
+    kafka_address,
+    path_part,
+)
+from agent.cli.failure import EXIT_USAGE, CommandFailed
+from agent.cli.output import print_json, print_pairs, print_table
+
+if TYPE_CHECKING:
+    from agent.cli.clients.kafka_client import KafkaClient
+
+app = typer.Typer(no_args_is_help=True)
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
+ConfigOption = Annotated[
+    list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="A topic config; repeatable.")
+]
+DEFAULT_SOURCE = "DEFAULT"
+"""Of a config that was set nowhere."""
+
+
+@app.command("list")
+def list_topics(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
+    """All topics with their size."""
+    answer = get(server, "/api/topics")
+    if as_json:
+        print_json(answer["topics"])
+        return
+    rows = answer["topics"]
+    assert isinstance(rows, list)
+    print_table(rows, ("name", "partitions", "records", "chunks", "bytes"), empty="There are no topics yet.")
+
+
+@app.command()
+def describe(
+    topic: TopicArgument,
+    *,
+    is_all: Annotated[bool, typer.Option("--all", help="Show configs that have Kafka's defaults, too.")] = False,
+    server: ServerOption = SERVER_DEFAULT,
+    as_json: JsonOption = False,
+) -> None:
+    """One topic: its configs and where they are from, and where each partition's log begins, ends, is archived to."""
+    answer = get(server, f"/api/topics/{path_part(topic)}")
+    if as_json:
+        print_json(answer)
+        return
+    configs, rows = answer.pop("config_list"), answer["partition_list"]
+    assert isinstance(configs, list)
+    assert isinstance(rows, list)
+    print_pairs({name: value for name, value in answer.items() if name != "configs"})
+    shown = [row for row in configs if is_all or row["source"] != DEFAULT_SOURCE]
+    if shown:
+        print_table(shown, ("config", "value", "source"), empty="")
+    columns = (
+        "partition",
+        "log_start",
+        "last_stable",
+        "log_end",
+        "archived_end",
+        "chunks",
+        "bytes",
+        "producers",
+        "open_transactions",
+    )
+    print_table(rows, columns, empty="It has no partitions.")
+
+
+@app.command()
+def create(
+    topic: TopicArgument,
+    *,
+    partitions: Annotated[int, typer.Option(min=-1, help="-1 takes the cluster's num.partitions.")] = -1,
+    config: ConfigOption = None,
+    server: ServerOption = SERVER_DEFAULT,
+    bootstrap: BootstrapOption = None,
+) -> None:
+    """Create a topic."""
+    configs = _pairs(config or [])
+    _with_client(server, bootstrap, lambda client: client.create_topic(topic, partitions, configs))
+    sys.stderr.write(f"created {topic}\n")
+
+
+@app.command()
+def alter(
+    topic: TopicArgument,
+    *,
+    config: ConfigOption = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option(metavar="KEY", help="Go back to the default of a config; repeatable.")
+    ] = None,
+    server: ServerOption = SERVER_DEFAULT,
+    bootstrap: BootstrapOption = None,
+) -> None:
+    """Set a topic's configs, or take them back; those that are not named stay. All of it is done, or nothing."""
+    configs: dict[str, str | None] = {**_pairs(config or [])}
+    for name in (each.strip() for each in delete_config or []):
+        if configs.get(name) is not None:
+            raise CommandFailed(f"{name} is to be set and to be deleted: give one of the two", exit_code=EXIT_USAGE)
+        configs[name] = None
+    if not configs:
+        raise CommandFailed("nothing to alter: give --config KEY=VALUE or --delete-config KEY", exit_code=EXIT_USAGE)
+    _with_client(server, bootstrap, lambda client: client.alter_topic(topic, configs))
+    sys.stderr.write(f"altered {topic}\n")
+
+
+@app.command()
+def delete(
+    topic: TopicArgument,
+    *,
+    server: ServerOption = SERVER_DEFAULT,
+    bootstrap: BootstrapOption = None,
+    is_sure: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+) -> None:
+    """Delete a topic and its records, in the log and in the table."""
+    if not is_sure:
+        _with_client(server, bootstrap, lambda client: client.partition_count(topic))
+        typer.confirm(f"Delete {topic} and all of its records?", abort=True, err=True)
+    _with_client(server, bootstrap, lambda client: client.delete_topic(topic))
+    sys.stderr.write(f"deleted {topic}\n")
+
+
+def _pairs(given: list[str]) -> dict[str, str]:
+    configs: dict[str, str] = {}
+    for pair in given:
+        name, separator, value = pair.partition("=")
+        if not separator:
+            raise CommandFailed(f"--config {pair} is not KEY=VALUE", exit_code=EXIT_USAGE)
+        configs[name.strip()] = value.strip()
+    return configs
+
+
+def _with_client(server: str, bootstrap: str | None, work: "Callable[[KafkaClient], Awaitable[object]]") -> None:
+    from agent.cli.clients.kafka_client import KafkaClient
+
+    address = kafka_address(server, bootstrap)
+
+    async def connected() -> None:
+        async with await KafkaClient.connect(address) as client:
+            await work(client)
+
+    asyncio.run(connected())

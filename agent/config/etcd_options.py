@@ -1,0 +1,125 @@
+"""How an agent gets into the cluster's etcd: TLS, client certificate, user and password, as the options say.
+
+Rule: what can be found wrong before etcd is asked is found here, at the start: files that are missing, are not PEM, or
+do not fit together. A password comes from a file or from the environment, never from the command line, where every user
+of the machine would see it.
+"""
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.config.addresses import EtcdUrl, read_ledger_url
+from agent.config.option_sources import LEDGER_PASSWORD_VARIABLE, InvalidSettings, Value
+
+_ETCD_OPTIONS = (
+    "ledger-ca",
+    "ledger-cert",
+    "ledger-key",
+    "ledger-user",
+    "ledger-password-file",
+    "ledger-compact",
+    "ledger-quota-bytes",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerAccess:
+    """Paths are absolute. `ca` None: the authorities that the program comes with."""
+
+    is_tls: bool = False
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+    user: str | None = None
+    password: str = field(default="", repr=False)
+    is_compacted: bool = True
+    """Whether agents let etcd forget its history behind what they trimmed (safety rule S10)."""
+    quota_bytes: int | None = None
+    """etcd's quota, where it does not tell it itself."""
+
+
+def ledger_access(ledger_url: str, given: Mapping[str, Value], environment: Mapping[str, str]) -> LedgerAccess:
+    """The access that options and environment describe. Raises `InvalidSettings`."""
+    url = read_ledger_url(ledger_url)
+    if not isinstance(url, EtcdUrl):
+        for name in _ETCD_OPTIONS:
+            if name in given:
+                raise InvalidSettings(f"--{name} belongs to a ledger in etcd, and --ledger is {ledger_url}")
+        return LedgerAccess()
+    ca, cert, key = (_path(given, name) for name in ("ledger-ca", "ledger-cert", "ledger-key"))
+    _check_certificates(ca, cert, key)
+    user = _text(given, "ledger-user")
+    quota_bytes = given.get("ledger-quota-bytes")
+    assert quota_bytes is None or isinstance(quota_bytes, int)
+    return LedgerAccess(
+        is_tls=url.is_tls or ca is not None or cert is not None,
+        ca=ca,
+        cert=cert,
+        key=key,
+        user=user,
+        password=_password(user, _path(given, "ledger-password-file"), environment.get(LEDGER_PASSWORD_VARIABLE)),
+        is_compacted=bool(given.get("ledger-compact", True)),
+        quota_bytes=quota_bytes,
+    )
+
+
+def _check_certificates(ca: Path | None, cert: Path | None, key: Path | None) -> None:
+    if (cert is None) != (key is None):
+        there, missing = ("ledger-cert", "ledger-key") if key is None else ("ledger-key", "ledger-cert")
+        raise InvalidSettings(f"--{there} needs --{missing}: a client certificate is both")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if ca is not None:
+        _readable("ledger-ca", ca)
+        try:
+            context.load_verify_locations(ca)
+        except ssl.SSLError as error:
+            raise InvalidSettings(f"--ledger-ca {ca} holds no certificate in PEM") from error
+    if cert is not None and key is not None:
+        _readable("ledger-cert", cert)
+        _readable("ledger-key", key)
+        try:
+            context.load_cert_chain(cert, key, password="")
+        except (ssl.SSLError, ValueError) as error:
+            raise InvalidSettings(
+                f"--ledger-cert {cert} and --ledger-key {key} are no certificate and its key: both are PEM, the key "
+                f"is not encrypted ({error})"
+            ) from error
+
+
+def _password(user: str | None, path: Path | None, in_environment: str | None) -> str:
+    if path is not None and in_environment is not None:
+        raise InvalidSettings(f"--ledger-password-file and {LEDGER_PASSWORD_VARIABLE} are both given: keep one")
+    password = in_environment if path is None else _read_password(path)
+    if (user is None) != (password is None):
+        needs = f"a password: --ledger-password-file or {LEDGER_PASSWORD_VARIABLE}" if user else "--ledger-user"
+        raise InvalidSettings(f"{'--ledger-user' if user else 'a password for the ledger'} needs {needs}")
+    return password or ""
+
+
+def _read_password(path: Path) -> str:
+    """The file's first line."""
+    _readable("ledger-password-file", path)
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    if not lines or not lines[0]:
+        raise InvalidSettings(f"--ledger-password-file {path}: its first line is the password, and it is empty")
+    return lines[0]
+
+
+def _readable(option: str, path: Path) -> None:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise InvalidSettings(f"--{option} {path} cannot be read: {error.strerror}") from error
+
+
+def _path(given: Mapping[str, Value], name: str) -> Path | None:
+    text = _text(given, name)
+    return None if text is None else Path(text).expanduser().absolute()
+
+
+def _text(given: Mapping[str, Value], name: str) -> str | None:
+    value = given.get(name)
+    assert value is None or isinstance(value, str)
+    return value

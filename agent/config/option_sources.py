@@ -1,0 +1,236 @@
+"""Where the values of options come from: command line, environment, TOML file; the defaults are
+`agent.config.settings`'.
+
+Rule: a value is read into its option's type where it is found, so that an error can say where that was. What nobody
+knows is an error that names the nearest known thing, never ignored.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent.config.options import OPTIONS, OPTIONS_BY_NAME, Kind, Option
+from protocol.limits import KIB, MIB
+from protocol.suggestions import nearest
+
+GIB = 1024 * MIB
+_BYTE_UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "kb": 1000, "mb": 1000**2, "gb": 1000**3}
+_BYTES_TEXT = re.compile(r"(\d+)\s*([a-z]*)", re.IGNORECASE)
+_FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_SERVICE_LINK = re.compile(r"PENSTOCK_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
+"""What Kubernetes puts into the environment of every pod beside a Service whose name begins with penstock."""
+LEDGER_PASSWORD_VARIABLE = "PENSTOCK_LEDGER_PASSWORD"  # noqa: S105 - its name
+"""No option: a flag would show the password to every user of the machine."""
+_COMMAND_VARIABLES = frozenset(
+    {"PENSTOCK_CONFIG", "PENSTOCK_SERVER", "PENSTOCK_BOOTSTRAP", "PENSTOCK_JSON", LEDGER_PASSWORD_VARIABLE}
+)
+_SETUP_VARIABLES = frozenset({"PENSTOCK_MAVEN", "PENSTOCK_NO_SKIPS"})
+"""What the set-up and the tests of a checkout read; whoever has set them starts brokers too."""
+
+
+class InvalidSettings(Exception):
+    """The settings cannot be used. The message says which, where it was given, and what would be right."""
+
+
+Value = str | int | bool | tuple[str, ...] | Mapping[str, str]
+
+
+def gather(
+    command_line: Mapping[str, object],
+    environment: Mapping[str, str],
+    config_path: str | None,
+) -> dict[str, Value]:
+    """Every option that was given, by name: command line before environment before file.
+
+    `command_line` holds values by option name, None or an empty tuple where a flag was not given. `--set` alone is
+    merged key by key over all three. Raises `InvalidSettings`.
+    """
+    values: dict[str, Value] = {}
+    path = config_path or environment.get("PENSTOCK_CONFIG")
+    for origin_values in (
+        _from_file(path) if path else {},
+        _from_environment(environment),
+        _from_command_line(command_line),
+    ):
+        pairs = {**_pairs_of(values), **_pairs_of(origin_values)}
+        values.update(origin_values)
+        if pairs:
+            values["set"] = pairs
+    return values
+
+
+def read_bytes(text: str) -> int:
+    """`1048576`, `64MiB`, `64 MB`. Raises `ValueError`."""
+    match = _BYTES_TEXT.fullmatch(text.strip())
+    if match is None or match[2].lower() not in _BYTE_UNITS:
+        raise ValueError(f"{text!r} is not a number of bytes such as 64MiB")
+    return int(match[1]) * _BYTE_UNITS[match[2].lower()]
+
+
+def _pairs_of(values: Mapping[str, Value]) -> Mapping[str, str]:
+    pairs = values.get("set", {})
+    assert isinstance(pairs, Mapping)
+    return pairs
+
+
+def _from_command_line(given: Mapping[str, object]) -> dict[str, Value]:
+    return {
+        name: _parse(OPTIONS_BY_NAME[name], value, f"--{name}")
+        for name, value in given.items()
+        if value is not None and value not in ((), [])
+    }
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
+    by_variable = {option.variable: option for option in OPTIONS}
+    values: dict[str, Value] = {}
+    for variable, text in environment.items():
+        if not variable.startswith("PENSTOCK_") or variable in _COMMAND_VARIABLES | _SETUP_VARIABLES:
+            continue
+        option = by_variable.get(variable)
+        if option is not None:
+            given = _parts(text) if _is_many(option) else text
+            values[option.name] = _parse(option, given, variable)
+        elif not _SERVICE_LINK.fullmatch(variable):
+            raise InvalidSettings(f"{variable} in the environment is no option{nearest(variable, by_variable)}")
+    return values
+
+
+def _from_file(path: str) -> dict[str, Value]:
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidSettings(f"--config {path} cannot be read: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSettings(f"--config {path} is not TOML: {error}") from error
+    values: dict[str, Value] = {}
+    for key, value in table.items():
+        option = OPTIONS_BY_NAME.get(key)
+        if option is None:
+            raise InvalidSettings(f"{path}: {key} is no option{nearest(key, OPTIONS_BY_NAME)}")
+        values[key] = _parse(option, value, f"{path}: {key}")
+    return values
+
+
+def _parts(text: str) -> list[str]:
+    """One a line where there are several lines, else separated by commas."""
+    return [part for part in text.split("\n" if "\n" in text else ",") if part.strip()]
+
+
+def _is_many(option: Option) -> bool:
+    return option.kind in (Kind.LIST, Kind.PAIRS)
+
+
+def _parse(option: Option, value: object, origin: str) -> Value:
+    """The value in the option's type. `value` is a text, or what TOML or the command line made of it already."""
+    try:
+        match option.kind:
+            case Kind.TEXT:
+                return _parse_text(option, value)
+            case Kind.LIST:
+                items = value if isinstance(value, list | tuple) else [value]
+                return tuple(_checked(option, _text(item)) for item in items)
+            case Kind.PAIRS:
+                pairs = _parse_pairs(value)
+                _check_broker_configs(pairs, origin)
+                return pairs
+            case Kind.FLAG:
+                return _parse_flag(value)
+            case Kind.COUNT | Kind.BYTES:
+                return _parse_number(option, value)
+    except ValueError as error:
+        raise InvalidSettings(f"{origin}: {error}") from error
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{value!r} is not a text")
+    return value.strip()
+
+
+def _parse_text(option: Option, value: object) -> str:
+    text = _text(value)
+    if option.choices and text not in option.choices:
+        raise ValueError(f"{text!r} is none of {', '.join(option.choices)}{nearest(text, option.choices)}")
+    return _checked(option, text)
+
+
+def _checked(option: Option, text: str) -> str:
+    if option.check is not None:
+        option.check(text)
+    return text
+
+
+def _check_broker_configs(pairs: Mapping[str, str], origin: str) -> None:
+    """Raises `InvalidSettings`."""
+    if not pairs:
+        return
+    from coordinator.configs.broker_configs import BROKER_CONFIGS  # the table is long: only where one is set
+    from coordinator.configs.config_types import InvalidConfig
+
+    for name, value in pairs.items():
+        if name not in BROKER_CONFIGS:
+            raise InvalidSettings(f"{origin} {name}: {_no_broker_config(name, value)}")
+        try:
+            BROKER_CONFIGS[name].validate(value)
+        except InvalidConfig as error:
+            raise InvalidSettings(f"{origin} {name}={value}: {error}") from error
+
+
+def _no_broker_config(name: str, value: str) -> str:
+    from coordinator.configs.topic_configs import BROKER_CONFIGS, BROKER_SYNONYMS, TOPIC_CONFIGS
+
+    if name not in TOPIC_CONFIGS:
+        return f"no such broker config{nearest(name, BROKER_CONFIGS)}"
+    if name in BROKER_SYNONYMS:
+        return f"a config of topics, whose default is the broker config {BROKER_SYNONYMS[name][0][0]}: set that"
+    return (
+        "a config of topics, for which brokers have no default: set it where a topic is created, "
+        f"penstock topics create TOPIC --config {name}={value}, or with kafka-configs.sh --alter on one that is there"
+    )
+
+
+def _parse_flag(value: object) -> bool:
+    flag = value if isinstance(value, bool) else _FLAG_WORDS.get(_text(value).lower())
+    if flag is None:
+        raise ValueError(f"{value!r} is neither true nor false")
+    return flag
+
+
+def _parse_number(option: Option, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = value
+    elif option.kind is Kind.BYTES:
+        number = read_bytes(_text(value))
+    else:
+        text = _text(value)
+        if not re.fullmatch(r"-?\d+", text):
+            raise ValueError(f"{text!r} is not a whole number")
+        number = int(text)
+    if not option.minimum <= number <= option.maximum:
+        raise ValueError(f"{number} is not within {option.minimum} to {option.maximum}")
+    return number
+
+
+def _parse_pairs(value: object) -> Mapping[str, str]:
+    if isinstance(value, Mapping):
+        return {str(key): _scalar_text(key, item) for key, item in value.items()}
+    pairs: dict[str, str] = {}
+    for item in value if isinstance(value, list | tuple) else [value]:
+        key, separator, text = _text(item).partition("=")
+        if not separator or not key.strip():
+            raise ValueError(f"{item!r} is not KEY=VALUE")
+        pairs[key.strip()] = text.strip()
+    return pairs
+
+
+def _scalar_text(key: object, value: object) -> str:
+    """Kafka's configs are texts; TOML may say 3 or true."""
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str() | int() | float():
+            return str(value)
+        case _:
+            raise ValueError(f"{key} must be a text, a number or true or false; quote keys that hold dots")

@@ -1,0 +1,256 @@
+"""What one agent was told, checked and typed; every other module takes its settings from here.
+
+Rule: `Settings` is complete and consistent when it exists: nothing downstream parses a text or falls back to a default.
+Order of sources: command line, environment, TOML file (`agent.config.option_sources`), then the defaults below. The
+reference for people is docs/CONFIGURATION.md.
+"""
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from agent.config.addresses import (
+    EtcdUrl,
+    HostPort,
+    InvalidAddress,
+    Listener,
+    S3Url,
+    is_every_interface,
+    is_loopback,
+    read_host_port,
+    read_ledger_url,
+    read_listener,
+    read_store_url,
+)
+from agent.config.catalog_options import CatalogAccess, catalog_access
+from agent.config.etcd_options import LedgerAccess, ledger_access
+from agent.config.external_catalog_settings import FollowerSettings, follower_settings
+from agent.config.option_sources import InvalidSettings, Value, gather
+from agent.config.options import OPTIONS_BY_NAME
+from protocol.limits import (
+    ARCHIVE_AGE_MS_DEFAULT,
+    ARCHIVE_BYTES_DEFAULT,
+    READ_CACHE_BYTES_DEFAULT,
+    SNAPSHOT_BYTES_INTERVAL,
+    SNAPSHOT_ENTRIES_INTERVAL,
+    TAIL_INTERVAL_MS_DEFAULT,
+)
+from protocol.suggestions import nearest
+
+__all__ = ["Command", "InvalidSettings", "Listener", "Settings", "load_settings"]
+
+LISTEN_DEFAULT = "127.0.0.1:9092"
+HTTP_DEFAULT = "127.0.0.1:9644"
+DATA_DIR_DEFAULT = "./penstock-data"
+FLUSH_INTERVAL_MS_EMBEDDED = 5
+FLUSH_INTERVAL_MS_S3 = 250
+"""A PUT costs money and takes long: fewer, larger objects (architecture: produce)."""
+
+
+class Command(Enum):
+    """Which command the settings are for: they differ in where ledger and bucket are."""
+
+    RUN = "run"
+    AGENT = "agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Times and sizes carry their unit in the name. `data_dir` is absolute."""
+
+    listeners: tuple[Listener, ...]
+    advertised: tuple[Listener, ...]
+    """One per listener, in the same order. Port 0: the port that the listener got."""
+    http: HostPort
+    ledger_url: str
+    ledger_access: LedgerAccess = field(default_factory=LedgerAccess)
+    store_url: str
+    catalog_access: CatalogAccess = field(default_factory=CatalogAccess)
+    catalog_followers: tuple[FollowerSettings, ...] = ()
+    data_dir: Path
+    name: str
+    zone: str | None = None
+    broker_configs: dict[str, str] = field(default_factory=dict)
+    """Kafka's broker configs that were set; the others have Kafka's defaults (`coordinator.configs.topic_configs`)."""
+    is_durable: bool = True
+    """Whether embedded ledger and store wait for the disk before anything is acknowledged."""
+    is_time_accepted: bool = False
+    """Whether a person says that the clock is right at this start (safety rule S21)."""
+    log_level: str = "info"
+    log_format: str = "text"
+    flush_interval_ms: int = FLUSH_INTERVAL_MS_EMBEDDED
+    tail_interval_ms: int = TAIL_INTERVAL_MS_DEFAULT
+    archive_interval_s: int = ARCHIVE_AGE_MS_DEFAULT // 1000
+    archive_bytes: int = ARCHIVE_BYTES_DEFAULT
+    gc_grace_s: int = 3600
+    read_cache_bytes: int = READ_CACHE_BYTES_DEFAULT
+    snapshot_entries: int = SNAPSHOT_ENTRIES_INTERVAL
+    snapshot_bytes: int = SNAPSHOT_BYTES_INTERVAL
+    drain_timeout_s: int = 20
+    processes: int = 1
+    store_timeout_s: int = 30
+    store_hedge_ms: int = 0
+    """After which a put is put once more; 0 for never."""
+
+    @property
+    def is_store_cheap(self) -> bool:
+        """Whether the intake is sealed as soon as nothing is on its way: embedded stores, or no time to wait at all."""
+        return self.flush_interval_ms == 0 or not isinstance(read_store_url(self.store_url), S3Url)
+
+
+def load_settings(
+    command: Command,
+    command_line: Mapping[str, object],
+    *,
+    environment: Mapping[str, str] | None = None,
+    config_path: str | None = None,
+) -> Settings:
+    """The settings of `penstock run` or `penstock agent`. Raises `InvalidSettings`: show the message, exit 2.
+
+    `command_line` holds values by option name, None where a flag was not given; `environment` is the process's by
+    default.
+    """
+    environment = os.environ if environment is None else environment
+    given = gather(command_line, environment, config_path)
+    try:
+        return _settings(command, given, environment)
+    except InvalidAddress as error:
+        raise InvalidSettings(str(error)) from error
+
+
+def _settings(command: Command, given: Mapping[str, Value], environment: Mapping[str, str]) -> Settings:
+    is_insecure = bool(given.get("insecure", False))
+    listeners = _listeners(_texts(given, "listen", (LISTEN_DEFAULT,)), is_insecure=is_insecure)
+    http = read_host_port(_text(given, "http", HTTP_DEFAULT))
+    _refuse_reachable("http", str(http), http.host, is_insecure=is_insecure)
+    data_dir = Path(_text(given, "data-dir", DATA_DIR_DEFAULT)).expanduser().absolute()
+    ledger_url, store_url = _places(command, given, data_dir)
+    flush_interval_ms = FLUSH_INTERVAL_MS_S3 if isinstance(read_store_url(store_url), S3Url) else None
+    return Settings(
+        listeners=listeners,
+        advertised=_advertised(listeners, _texts(given, "advertise", ())),
+        http=http,
+        ledger_url=ledger_url,
+        ledger_access=ledger_access(ledger_url, given, environment),
+        store_url=store_url,
+        catalog_access=catalog_access(store_url, given, environment),
+        catalog_followers=follower_settings(store_url, given, environment),
+        data_dir=data_dir,
+        name=_text(given, "name", "penstock" if command is Command.RUN else platform.node()),
+        zone=_text(given, "zone", "") or None,
+        broker_configs=_broker_configs(given),
+        is_durable=bool(given.get("fsync", True)),
+        is_time_accepted=bool(given.get("accept-time", False)),
+        log_level=_text(given, "log-level", "info"),
+        log_format=_text(given, "log-format", "text"),
+        flush_interval_ms=_number(given, "flush-interval-ms", flush_interval_ms or FLUSH_INTERVAL_MS_EMBEDDED),
+        tail_interval_ms=_number(given, "tail-interval-ms", TAIL_INTERVAL_MS_DEFAULT),
+        archive_interval_s=_number(given, "archive-interval-s", ARCHIVE_AGE_MS_DEFAULT // 1000),
+        archive_bytes=_number(given, "archive-bytes", ARCHIVE_BYTES_DEFAULT),
+        gc_grace_s=_number(given, "gc-grace-s", 3600),
+        read_cache_bytes=_number(given, "read-cache-bytes", READ_CACHE_BYTES_DEFAULT),
+        snapshot_entries=_number(given, "snapshot-entries", SNAPSHOT_ENTRIES_INTERVAL),
+        snapshot_bytes=_number(given, "snapshot-bytes", SNAPSHOT_BYTES_INTERVAL),
+        drain_timeout_s=_number(given, "drain-timeout-s", 20),
+        processes=_processes(given, ledger_url),
+        store_timeout_s=_number(given, "store-timeout-s", 30),
+        store_hedge_ms=_number(given, "store-hedge-ms", 0),
+    )
+
+
+def _listeners(texts: tuple[str, ...], *, is_insecure: bool) -> tuple[Listener, ...]:
+    listeners = tuple(read_listener(text) for text in texts)
+    names = [listener.name for listener in listeners]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidSettings(f"--listen: two listeners are named {name}; name them, as in INTERNAL://HOST:PORT")
+    for listener in listeners:
+        _refuse_reachable("listen", str(listener), listener.host, is_insecure=is_insecure)
+    return listeners
+
+
+def _refuse_reachable(option: str, address: str, host: str, *, is_insecure: bool) -> None:
+    if not is_insecure and not is_loopback(host):
+        raise InvalidSettings(
+            f"--{option} {address}: other machines can reach this address, and nothing is encrypted or authenticated "
+            "yet; listen on 127.0.0.1, or add --insecure if the network is yours alone",
+        )
+
+
+def _advertised(listeners: tuple[Listener, ...], texts: tuple[str, ...]) -> tuple[Listener, ...]:
+    """One advertised address per listener: by name, or the listener's own."""
+    by_name = {listener.name: listener for listener in listeners}
+    given: dict[str, Listener] = {}
+    for text in texts:
+        advertised = read_listener(text)
+        if "://" not in text and len(listeners) == 1:
+            advertised = Listener(name=listeners[0].name, host=advertised.host, port=advertised.port)
+        if advertised.name not in by_name:
+            raise InvalidSettings(
+                f"--advertise {text}: no listener is named {advertised.name}; there is {', '.join(by_name)}"
+                f"{nearest(advertised.name, by_name)}",
+            )
+        given[advertised.name] = advertised
+    for listener in listeners:
+        advertised = given.get(listener.name, listener)
+        if is_every_interface(advertised.host):
+            raise InvalidSettings(
+                f"clients cannot connect to {advertised}; say where they find this agent with "
+                f"--advertise {listener.name}://HOST:{listener.port}",
+            )
+    return tuple(given.get(listener.name, listener) for listener in listeners)
+
+
+def _places(command: Command, given: Mapping[str, Value], data_dir: Path) -> tuple[str, str]:
+    """Where ledger and bucket are, as URLs."""
+    match command:
+        case Command.RUN:
+            for name in given:
+                if OPTIONS_BY_NAME[name].is_cluster_only:
+                    raise InvalidSettings(
+                        f"{name} belongs to penstock agent; penstock run keeps its own ledger in --data-dir"
+                    )
+            ledger_url = f"sqlite://{data_dir}/ledger.sqlite"
+            read_ledger_url(ledger_url)
+            return ledger_url, _text(given, "store", f"file://{data_dir}/store")
+        case Command.AGENT:
+            for name in ("ledger", "store"):
+                if name not in given:
+                    raise InvalidSettings(f"penstock agent needs --{name}; for one process alone use penstock run")
+            ledger_url, store_url = _text(given, "ledger", ""), _text(given, "store", "")
+            read_ledger_url(ledger_url)
+            return ledger_url, store_url
+
+
+def _processes(given: Mapping[str, Value], ledger_url: str) -> int:
+    count = _number(given, "processes", 1)
+    if count > 1 and not isinstance(read_ledger_url(ledger_url), EtcdUrl):
+        raise InvalidSettings(f"--processes {count}: only a ledger in etcd can be shared by several processes")
+    return count
+
+
+def _broker_configs(given: Mapping[str, Value]) -> dict[str, str]:
+    pairs = given.get("set", {})
+    assert isinstance(pairs, Mapping)
+    return dict(pairs)
+
+
+def _text(given: Mapping[str, Value], name: str, default: str) -> str:
+    value = given.get(name, default)
+    assert isinstance(value, str)
+    return value
+
+
+def _texts(given: Mapping[str, Value], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    value = given.get(name, default)
+    assert isinstance(value, tuple)
+    return value
+
+
+def _number(given: Mapping[str, Value], name: str, default: int) -> int:
+    value = given.get(name, default)
+    assert isinstance(value, int)
+    return value

@@ -1,0 +1,123 @@
+"""Which groups change their kind on their coordinator (KIP-848, online migration), and what they become.
+
+Rule: decides, and writes nothing. What stands in the way upward is an error for the consumer that wants to join; what
+stands in the way downward is told to the operator, and the group stays one of the consumer protocol.
+Source: GroupMetadataManager.getOrMaybeCreateConsumerGroup, validateOnlineUpgrade, validateOnlineDowngrade (Kafka 4.3).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from coordinator.commands.consumer_group_values import GROUP_EPOCH_FIRST, ConsumerGroup
+from coordinator.commands.group_values import ClassicGroup, GroupState
+from coordinator.configs.broker_configs import broker_value
+from coordinator.groups.consumer_group import LiveConsumerGroup
+from coordinator.groups.consumer_group_copy import FindTopic
+from coordinator.groups.consumer_group_messages import GroupRefusal
+from coordinator.groups.group_migration import (
+    DOWNGRADING,
+    UPGRADING,
+    NotMigratable,
+    downgraded,
+    is_classic_but_for,
+    upgraded,
+)
+from protocol.consumer_protocol import PROTOCOL_TYPE
+from protocol.errors import ErrorCode
+from protocol.limits import CLASSIC_MEMBERS_MAX, CONSUMER_GROUP_MEMBERS_MAX
+from protocol.types import TopicId
+
+
+class ClassicGroups(Protocol):
+    """What is asked of the groups of the other kind when a group changes its kind."""
+
+    def protocol_type(self, group_id: str) -> str | None:
+        """What the members of a group that is held speak; None where it is not, or has none."""
+        ...
+
+    def forget(self, group_id: str, error_code: ErrorCode) -> None:
+        """The group is of the other kind now: whoever waits is told the error."""
+        ...
+
+    def take_over(self, group_id: str, reason: str, *, is_rebalanced: bool) -> None:
+        """The group is in the ledger as a classic one from now on."""
+        ...
+
+
+def consumers_max(broker_configs: Mapping[str, str]) -> int:
+    """Members that a consumer group may have."""
+    return min(CONSUMER_GROUP_MEMBERS_MAX, int(broker_value(broker_configs, "group.consumer.max.size")))
+
+
+class GroupMigrations:
+    """What the configs of this agent allow."""
+
+    def __init__(
+        self,
+        *,
+        broker_configs: Mapping[str, str],
+        classic: ClassicGroups,
+        find_topic: FindTopic,
+        name_of: Callable[[TopicId], str | None],
+    ) -> None:
+        self._classic = classic
+        self._find_topic = find_topic
+        self._name_of = name_of
+        self._policy = broker_value(broker_configs, "group.consumer.migration.policy")
+        self._size_max = consumers_max(broker_configs)
+        self._classic_size_max = min(CLASSIC_MEMBERS_MAX, int(broker_value(broker_configs, "group.max.size")))
+
+    def begun(self, group: GroupState) -> ConsumerGroup | None:
+        """What begins where there was no consumer group; None where there was nothing. Raises `GroupRefusal`."""
+        value = group.value
+        self.check_joining(group)
+        if not isinstance(value, ClassicGroup):
+            return None
+        if not value.members:
+            epoch = max(GROUP_EPOCH_FIRST, value.generation)
+            return ConsumerGroup(epoch=epoch, target_epoch=epoch)
+        if len(value.members) > self._size_max:
+            raise group_not_found(group.group_id, f"it has {len(value.members)} members, {self._size_max} is the most")
+        try:
+            return upgraded(value, self._find_topic)
+        except NotMigratable as error:
+            raise group_not_found(group.group_id, str(error)) from error
+
+    def check_joining(self, group: GroupState) -> None:
+        """Raise `GroupRefusal` where members of the classic protocol stand in the way of a first consumer.
+
+        Also those that are joining just now, of which the ledger has nothing yet.
+        """
+        joining = self._classic.protocol_type(group.group_id)
+        if (group.has_members or joining is not None) and self._policy not in UPGRADING:
+            raise group_not_found(group.group_id, "online upgrade is switched off")
+        if joining not in (None, PROTOCOL_TYPE):
+            raise group_not_found(group.group_id, f"its members are no consumers, but speak {joining!r}")
+
+    def downgraded(
+        self, live: LiveConsumerGroup, leaving: Sequence[str], *, is_rebalance_due: bool
+    ) -> ClassicGroup | None:
+        """The group of those who stay, where all of them speak the classic protocol, and it may become theirs."""
+        group = live.group
+        is_wanted = (
+            self._policy in DOWNGRADING
+            and len(group.members) - len(leaving) <= self._classic_size_max
+            and is_classic_but_for(group, leaving)
+        )
+        if not is_wanted:
+            live.problems.note(_NOT_CLASSIC, is_so=False)
+            return None
+        try:
+            return downgraded(group, leaving, self._name_of, is_rebalance_due=is_rebalance_due)
+        except NotMigratable as error:
+            live.problems.note(_NOT_CLASSIC, str(error))
+            return None
+
+
+_NOT_CLASSIC = "it cannot become a classic group, and stays as it is"
+
+
+def group_not_found(group_id: str, why: str = "") -> GroupRefusal:
+    """There is no consumer group of that name, and why none begins."""
+    reason = f": {why}" if why else ""
+    return GroupRefusal(ErrorCode.group_id_not_found, f"there is no consumer group {group_id!r}{reason}")

@@ -1,0 +1,363 @@
+"""What the HTTP port answers.
+
+Rule: health is decided by the agent alone, so an outage of ledger or store never takes it out of service; every error
+is JSON with a code, a sentence and what to do; a body is read up to a bound. Views of the state: `agent.views.state`.
+
+    GET  /live  /ready  /metrics
+    GET  /api/status   /api/topics   /api/topics/NAME   /api/lake?limit=   /api/lake/NAME
+    GET  /api/lake/NAME/index?after=&limit=   /api/lake/NAME/rewrites?purpose=rewrite|backfill&behind=
+    POST /api/lake/NAME/rewrites  `iceberg_export.compaction.rewrites.Rewritten`
+    POST /api/archive  {"topics": ["orders"], "wait": true}
+    POST /api/lake/NAME/rebuild  {}
+    GET  /api/state
+    GET  /api/inspect/state  /api/inspect/objects?limit=  /api/inspect/ledger?after=&limit=
+    GET  /api/inspect/chunks?topic=&partition=&limit=     /api/inspect/object?key=
+    GET  /api/inspect/transactions?limit=
+    /iceberg/v1/...       `agent.http.iceberg.rest_api`
+    /schema-registry/...  `agent.http.registry.rest_api`
+"""
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from itertools import islice
+
+from starlette.applications import Starlette
+from starlette.background import BackgroundTask
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+
+from agent.config.http_auth import HttpTokens
+from agent.http.hosts import HostGuard
+from agent.http.iceberg.catalog_config import CatalogParts
+from agent.http.iceberg.rest_api import build_catalog
+from agent.http.path_hints import CATALOG_PREFIX, answer_to_misplaced
+from agent.http.port import Agent
+from agent.http.registry.rest_api import registry_mount
+from agent.lake.rewrite_jobs import NoRewrite
+from agent.lake.table_rebuild import FileLost, NothingToRebuild
+from agent.lake.topic_work import REMEDY_TABLE, remedy_of
+from agent.views.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
+from agent.views.state import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
+from agent.views.tables import TableDamaged, index_page, lake_details, lake_rows
+from agent.views.transactions import transaction_list
+from coordinator.ledger.port import LedgerError, OutcomeUnknown
+from coordinator.state.state import TopicState
+from iceberg_export.compaction.rewrites import Purpose, decode_rewritten, encode_plan
+from protocol.decoding import Undecodable, decode_json_object
+from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX, REWRITE_BODY_BYTES_MAX
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreError
+
+log = logging.getLogger(__name__)
+
+NUMBER_DIGITS = 18
+"""A longer number is no number here: Python refuses thousands of digits by another error."""
+SHOWN_CHARS_MAX = 40
+REBUILD_REMEDY = 'penstock lake rebuild begins it anew: docs/RUNBOOK.md, "A table\'s metadata is damaged"'
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class ApiError(Exception):
+    """An answer that is not 200. `remedy` says what the caller should do."""
+
+    def __init__(self, status: int, code: str, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+        self.message = message
+        self.remedy = remedy
+
+
+def build_app(agent: Agent, catalog: CatalogParts | None = None, *, own_names: Collection[str] = ()) -> Starlette:
+    """The application; it keeps no state of its own but what the catalog has in memory.
+
+    own_names: names of this machine, in lower case, by which it may be asked from itself.
+    """
+    tokens = HttpTokens() if catalog is None else catalog.tokens
+    api = _Api(agent, tokens)
+    routes: list[BaseRoute] = [
+        Route("/live", api.live),
+        Route("/ready", api.ready),
+        Route("/metrics", api.metrics),
+        Route("/api/status", api.status),
+        Route("/api/state", api.state),
+        Route("/api/topics", api.topics),
+        Route("/api/topics/{name}", api.topic),
+        Route("/api/lake", api.lake),
+        Route("/api/lake/{name}", api.table),
+        Route("/api/lake/{name}/index", api.archived_index),
+        Route("/api/lake/{name}/rewrites", api.rewrites, methods=["GET", "POST"]),
+        Route("/api/lake/{name}/rebuild", api.rebuild, methods=["POST"]),
+        Route("/api/archive", api.archive, methods=["POST"]),
+        Route("/api/audit", api.audit, methods=["POST"]),
+        Route("/api/inspect/state", api.inspect_state),
+        Route("/api/inspect/objects", api.inspect_objects),
+        Route("/api/inspect/chunks", api.inspect_chunks),
+        Route("/api/inspect/ledger", api.inspect_ledger),
+        Route("/api/inspect/object", api.inspect_object),
+        Route("/api/inspect/transactions", api.inspect_transactions),
+        registry_mount(agent, tokens),
+    ]
+    if catalog is not None:
+        routes.append(Mount(CATALOG_PREFIX, app=build_catalog(agent, catalog)))
+    handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
+        ApiError: _on_api_error,
+        HTTPException: _on_http_exception,
+        ObjectDamaged: _on_damaged,
+        ObjectMissing: _on_missing,
+        StoreError: _on_unavailable,
+        LedgerError: _on_unavailable,
+    }
+    guard = Middleware(HostGuard, tokens=tokens, own_names=own_names)
+    return Starlette(routes=routes, exception_handlers=dict(handlers), middleware=[guard])
+
+
+class _Api:
+    def __init__(self, agent: Agent, tokens: HttpTokens) -> None:
+        self._agent = agent
+        self._tokens = tokens
+
+    async def live(self, _: Request) -> Response:
+        return PlainTextResponse("live\n")
+
+    async def ready(self, _: Request) -> Response:
+        if self._agent.is_ready:
+            # An outage takes no agent out of the service (it serves reads): whoever reads the body is told of it.
+            return PlainTextResponse("".join(f"{line}\n" for line in ("ready", *self._agent.notices())))
+        return PlainTextResponse("not ready: before the first sync, or draining\n", status_code=503)
+
+    async def metrics(self, _: Request) -> Response:
+        self._agent.metrics.is_ready.set(self._agent.is_ready)
+        return Response(self._agent.metrics.exposition(), media_type=METRICS_TYPE)
+
+    async def status(self, _: Request) -> Response:
+        return JSONResponse({"is_ready": self._agent.is_ready, **self._agent.status()})
+
+    async def state(self, _: Request) -> Response:
+        return JSONResponse(state_digest(self._agent.state))
+
+    async def topics(self, _: Request) -> Response:
+        await self._agent.barrier()
+        return JSONResponse({"topics": topic_rows(self._agent.state)})
+
+    async def topic(self, request: Request) -> Response:
+        await self._agent.barrier()
+        topic = self._find(request.path_params["name"])
+        return JSONResponse(topic_details(topic, self._agent.config_layers))
+
+    async def lake(self, request: Request) -> Response:
+        limit = _limit(request)
+        await self._agent.barrier()
+        return JSONResponse({"tables": lake_rows(self._agent.state, limit), "followers": list(self._agent.followers())})
+
+    async def table(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        try:
+            details = await lake_details(self._agent, name)
+        except TableDamaged as error:
+            raise ApiError(422, "table_damaged", str(error), REBUILD_REMEDY) from error
+        if details is None:
+            self._find(name)
+        return JSONResponse(details)
+
+    async def archived_index(self, request: Request) -> Response:
+        after, limit = _number(request, "after"), _limit(request)
+        await self._agent.barrier()
+        topic = self._find(request.path_params["name"])
+        return JSONResponse(index_page(self._agent.state, topic, after=after or 0, limit=limit))
+
+    async def rewrites(self, request: Request) -> Response:
+        """A plan of what is to be rewritten; a written file that is to come true.
+
+        Who may ask is whom the catalog and the registry answer: a plan holds schemas, and a file stands for records.
+        """
+        refusal = self._tokens.refusal(request.client.host if request.client else None, request.headers)
+        if refusal is not None:
+            remedy = "give penstock lake rewrite or backfill the agents' --http-token-file"
+            raise ApiError(refusal.status, "not_allowed", refusal.message, remedy)
+        body = await _read_json(request, REWRITE_BODY_BYTES_MAX) if request.method == "POST" else b""
+        await self._agent.barrier()
+        topic = self._find(request.path_params["name"])
+        try:
+            if request.method == "POST":
+                await self._agent.rewrites.commit(topic, decode_rewritten(body))
+                return JSONResponse({"done": True})
+            purpose, behind = Purpose(_text(request, "purpose")), request.query_params.get("behind", "")
+            plan = await self._agent.rewrites.plan(topic, purpose, behind=behind)
+        except NoRewrite as error:
+            status, code = (409, "overtaken") if error.is_overtaken else (400, "bad_request")
+            raise ApiError(status, code, str(error), "ask for the plan again" if error.is_overtaken else "") from error
+        except ValueError as error:
+            raise ApiError(400, "bad_request", str(error), "use penstock lake rewrite or backfill") from error
+        return Response(encode_plan(plan), media_type="application/json")
+
+    async def rebuild(self, request: Request) -> Response:
+        await _json_body(request)
+        await self._agent.barrier()
+        topic = self._find(request.path_params["name"])
+        try:
+            return JSONResponse(await self._agent.rebuild_table(topic.topic_id))
+        except NothingToRebuild as error:
+            remedy = "a topic has a table from its first archive pass on: penstock archive TOPIC"
+            raise ApiError(409, "no_table", str(error), remedy) from error
+        except FileLost as error:
+            raise ApiError(422, "file_lost", str(error), 'docs/RUNBOOK.md, "Objects are missing"') from error
+        except OutcomeUnknown as error:
+            raise ApiError(503, "outcome_unknown", f"it may have been done: {error}", "ask again") from error
+
+    async def archive(self, request: Request) -> Response:
+        body = await _json_body(request)
+        names, is_awaited = body.get("topics"), body.get("wait", True)
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            raise ApiError(400, "bad_request", "topics must be a list of names", 'send {"topics": ["orders"]}')
+        await self._agent.barrier()
+        for name in names:
+            self._find(name)
+        if is_awaited:
+            try:
+                return JSONResponse({"passes": list(await self._agent.archive(names))})
+            except StoreError as error:
+                if remedy_of(error) != REMEDY_TABLE:
+                    raise
+                raise ApiError(422, "table_damaged", str(error), REBUILD_REMEDY) from error
+        work = BackgroundTask(self._archive, names)
+        return JSONResponse({"passes": [], "started": names}, status_code=202, background=work)
+
+    async def _archive(self, names: list[str]) -> None:
+        """Archive when nobody waits for the outcome: the log has it."""
+        try:
+            await self._agent.archive(names)
+        except StoreError as error:
+            log.error(
+                "topics were not archived, as was asked for: %s",
+                remedy_of(error),
+                extra={"topics": ",".join(names), "reason": str(error)},
+            )
+
+    async def audit(self, request: Request) -> Response:
+        asked = await _json_body(request)
+        is_repairing, is_deep = asked.get("repair") is True, asked.get("deep") is True
+        return JSONResponse(await self._agent.audit(is_repairing=is_repairing, is_deep=is_deep))
+
+    async def inspect_state(self, _: Request) -> Response:
+        return JSONResponse(state_summary(self._agent.state))
+
+    async def inspect_objects(self, request: Request) -> Response:
+        state = self._agent.state
+        rows = object_rows(state, released_max=_limit(request))
+        return JSONResponse({"objects": rows, "released": len(state.released)})
+
+    async def inspect_chunks(self, request: Request) -> Response:
+        name, partition, limit = _text(request, "topic"), _number(request, "partition"), _limit(request)
+        await self._agent.barrier()
+        rows = chunk_rows(self._agent.state, self._find(name), partition)
+        return JSONResponse({"chunks": list(islice(rows, limit))})
+
+    async def inspect_transactions(self, request: Request) -> Response:
+        limit = _limit(request)
+        await self._agent.barrier()
+        return JSONResponse(transaction_list(self._agent.state, limit, self._agent.checked_time()))
+
+    async def inspect_ledger(self, request: Request) -> Response:
+        after, limit = _number(request, "after"), _limit(request)
+        records, head = await self._agent.ledger.kept(), await self._agent.ledger.head()
+        rows = ledger_rows(records, after=-1 if after is None else after, limit=limit)
+        return JSONResponse({"head": head.position, "entries": rows})
+
+    async def inspect_object(self, request: Request) -> Response:
+        key = _text(request, "key")
+        try:
+            check_inspectable(key)
+            return JSONResponse(await inspect_object(self._agent.store, key))
+        except NoSuchKey as error:
+            raise ApiError(400, "bad_request", str(error), "list keys with penstock inspect objects") from error
+        except ObjectMissing as error:
+            raise ApiError(404, "unknown_object", str(error), "list keys with penstock inspect objects") from error
+        except InspectError as error:
+            raise ApiError(422, "unreadable", str(error), "check the key") from error
+
+    def _find(self, name: str) -> TopicState:
+        state = self._agent.state
+        topic_id = state.topic_ids.get(name)
+        if topic_id is None:
+            raise ApiError(404, "unknown_topic", f"there is no topic {name!r}", "list topics with penstock topics list")
+        return state.topics[topic_id]
+
+
+async def _read_json(request: Request, bytes_max: int) -> bytes:
+    if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        # A page in somebody's browser cannot send this type to a port of the machine without asking first.
+        raise ApiError(415, "bad_request", "the body must be JSON", "send Content-Type: application/json")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > bytes_max:
+            raise ApiError(413, "too_large", f"the body exceeds {bytes_max} bytes", "name fewer topics")
+    return bytes(body)
+
+
+async def _json_body(request: Request) -> dict[str, object]:
+    body = await _read_json(request, HTTP_BODY_BYTES_MAX)
+    try:
+        return decode_json_object(body)
+    except Undecodable as error:
+        message = f"the body is not a JSON object: {error}"
+        raise ApiError(400, "bad_request", message, 'send {"topics": ["orders"]}') from error
+
+
+def _text(request: Request, name: str) -> str:
+    text = request.query_params.get(name, "")
+    if not text:
+        raise ApiError(400, "bad_request", f"{name} is missing", f"give {name}=")
+    return text
+
+
+def _number(request: Request, name: str, at_most: str = "on") -> int | None:
+    """The number in the query, None where there is none. `at_most` is told to whoever gave something else."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > NUMBER_DIGITS:
+        message = f"{name}={text[:SHOWN_CHARS_MAX]} is not a whole number from 0 {at_most}"
+        raise ApiError(400, "bad_request", message, f"give {name} as such a number, or leave it out")
+    return int(text)
+
+
+def _limit(request: Request) -> int:
+    limit = _number(request, "limit", f"to {HTTP_ROWS_MAX}")
+    return HTTP_ROWS_DEFAULT if limit is None else min(limit, HTTP_ROWS_MAX)
+
+
+def _error(status: int, code: str, message: str, remedy: str) -> Response:
+    return JSONResponse({"error": {"code": code, "message": message, "remedy": remedy}}, status_code=status)
+
+
+def _on_api_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return _error(error.status, error.code, error.message, error.remedy)
+
+
+def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    misplaced = answer_to_misplaced(request) if error.status_code == 404 else None
+    if misplaced is not None:
+        return misplaced
+    remedy = (
+        "paths are /live /ready /metrics /api/status /api/state /api/topics /api/lake /api/archive /api/audit "
+        "/api/inspect/... /iceberg/v1/... /schema-registry/..."
+    )
+    return _error(error.status_code, "http", f"{request.method} {request.url.path}: {error.detail}", remedy)
+
+
+def _on_damaged(_: Request, error: Exception) -> Response:
+    return _error(422, "object_damaged", str(error), 'docs/RUNBOOK.md, "A damaged file"')
+
+
+def _on_missing(_: Request, error: Exception) -> Response:
+    return _error(422, "object_missing", str(error), 'docs/RUNBOOK.md, "Objects are missing"')
+
+
+def _on_unavailable(_: Request, error: Exception) -> Response:
+    return _error(503, "unavailable", str(error), "the ledger or the store is away: try again, and see the agent's log")

@@ -1,0 +1,416 @@
+"""The Iceberg REST catalog on the HTTP port: every topic is a table in the namespace `lake`.
+
+Rule: it reads, and lets people set properties and name snapshots (`agent.lake.table_updates`). What else would change a
+table is refused with what to do instead (`agent.http.iceberg.unsupported`); who may ask is decided before anything else
+(`agent.config.http_auth`). The operations that are refused are told as supported in `config`: clients then show our
+refusal, and delete what they had written for it, instead of an error of their own.
+
+    GET    /iceberg/v1/config
+    GET    /iceberg/v1/namespaces        GET HEAD /iceberg/v1/namespaces/lake
+    GET    /iceberg/v1/namespaces/lake/tables?pageToken=&pageSize=
+    GET    /iceberg/v1/namespaces/lake/tables/TOPIC?snapshots=all|refs        HEAD  the same path
+    POST   /iceberg/v1/namespaces/lake/tables/TOPIC
+    GET    /iceberg/v1/namespaces/lake/tables/TOPIC/credentials
+    POST   /iceberg/v1/namespaces/lake/tables/TOPIC/metrics
+
+Specification: Apache Iceberg REST Catalog API (open-api/rest-catalog-open-api.yaml) of Iceberg 1.12.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from agent.config.http_auth import HttpTokens
+from agent.http.iceberg import unsupported as refusals
+from agent.http.iceberg.catalog_config import CatalogParts
+from agent.http.iceberg.errors import NO_STORE, CatalogError, error_response, no_such_namespace, no_such_table
+from agent.http.iceberg.tables import CatalogTables, LoadedTable, NoSuchTopic, with_named_snapshots
+from agent.http.iceberg.unsupported import forbidden
+from agent.http.port import Agent
+from agent.lake.table_updates import TopicGone
+from coordinator.ledger.port import LedgerError, OutcomeUnknown
+from iceberg_export.tables.edits import EditInvalid, RequirementFailed, decode_edit
+from protocol.decoding import Undecodable, decode_json_object
+from protocol.limits import CATALOG_BODY_BYTES_MAX
+from storage.object_store import StoreError, StoreUnavailable
+from storage.refs import LAKE_PREFIX
+from storage.s3.session_credentials import SessionCredentials
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+NAMESPACE = LAKE_PREFIX.removesuffix("/")
+LEVELS = "\x1f"
+"""Between the levels of a namespace's name in a path."""
+NOTE = "penstock.credentials"
+"""Property that says why a table comes without keys."""
+DELEGATION = "x-iceberg-access-delegation"
+PAGE_DIGITS = 9
+OAUTH_PATH = "/v1/oauth/tokens"
+NO_OAUTH = "no tokens are made here: give the client one of the agent's --http-token-file as the property token=..."
+
+_PREFIX = "/v1/{prefix}"
+_TABLE = f"{_PREFIX}/namespaces/{{namespace}}/tables/{{table}}"
+ENDPOINTS = (
+    f"GET {_PREFIX}/namespaces",
+    f"POST {_PREFIX}/namespaces",
+    f"GET {_PREFIX}/namespaces/{{namespace}}",
+    f"HEAD {_PREFIX}/namespaces/{{namespace}}",
+    f"DELETE {_PREFIX}/namespaces/{{namespace}}",
+    f"POST {_PREFIX}/namespaces/{{namespace}}/properties",
+    f"GET {_PREFIX}/namespaces/{{namespace}}/tables",
+    f"POST {_PREFIX}/namespaces/{{namespace}}/tables",
+    f"POST {_PREFIX}/namespaces/{{namespace}}/register",
+    f"GET {_TABLE}",
+    f"HEAD {_TABLE}",
+    f"POST {_TABLE}",
+    f"DELETE {_TABLE}",
+    f"POST {_TABLE}/metrics",
+    f"POST {_PREFIX}/tables/rename",
+    f"POST {_PREFIX}/transactions/commit",
+)
+CREDENTIALS_ENDPOINT = f"GET {_TABLE}/credentials"
+
+
+def build_catalog(agent: Agent, parts: CatalogParts) -> Starlette:
+    """The application below /iceberg."""
+    catalog = _Catalog(agent, parts)
+    space = "/v1/namespaces/{namespace}"
+    table = f"{space}/tables/{{table}}"
+    view = f"{space}/views/{{view}}"
+    routes = [
+        Route("/v1/config", catalog.config),
+        Route("/v1/namespaces", catalog.namespaces, methods=["GET", "POST"]),
+        Route(space, catalog.namespace, methods=["GET", "HEAD", "DELETE"]),
+        Route(f"{space}/properties", catalog.refused_in_namespace(refusals.ALTER_NAMESPACE), methods=["POST"]),
+        Route(f"{space}/tables", catalog.tables, methods=["GET", "POST"]),
+        Route(f"{space}/register", catalog.refused_in_namespace(refusals.REGISTER_TABLE), methods=["POST"]),
+        Route(table, catalog.table, methods=["GET", "HEAD", "POST", "DELETE"]),
+        Route(f"{table}/credentials", catalog.credentials),
+        Route(f"{table}/metrics", catalog.metrics, methods=["POST"]),
+        Route("/v1/tables/rename", _refused(refusals.RENAME_TABLE), methods=["POST"]),
+        Route("/v1/transactions/commit", _refused(refusals.COMMIT_MANY), methods=["POST"]),
+        Route(f"{space}/views", catalog.views, methods=["GET", "POST"]),
+        Route(f"{space}/register-view", catalog.refused_in_namespace(refusals.CREATE_VIEW), methods=["POST"]),
+        Route(view, catalog.view, methods=["GET", "HEAD", "POST", "DELETE"]),
+        Route("/v1/views/rename", _refused(refusals.CREATE_VIEW), methods=["POST"]),
+        Route(OAUTH_PATH, _no_oauth, methods=["POST"]),
+    ]
+    handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
+        CatalogError: _on_catalog_error,
+        HTTPException: _on_http_exception,
+        StoreError: _on_unavailable,
+        LedgerError: _on_unavailable,
+        Exception: _on_bug,
+    }
+    return Starlette(
+        routes=routes, exception_handlers=dict(handlers), middleware=[Middleware(Guard, tokens=parts.tokens)]
+    )
+
+
+class Guard:
+    """Lets through who may ask; everybody else gets a refusal and nothing else."""
+
+    def __init__(self, app: ASGIApp, tokens: HttpTokens) -> None:
+        self._app = app
+        self._tokens = tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request = Request(scope)
+        refusal = self._tokens.refusal(request.client.host if request.client else None, request.headers)
+        if refusal is None:
+            await self._app(scope, receive, send)
+        elif refusal.status == 401:
+            headers = {**NO_STORE, "WWW-Authenticate": "Bearer"}
+            error = CatalogError(401, "NotAuthorizedException", refusal.message, headers)
+            await error_response(error)(scope, receive, send)
+        else:
+            await error_response(forbidden(refusal.message))(scope, receive, send)
+
+
+class _Catalog:
+    def __init__(self, agent: Agent, parts: CatalogParts) -> None:
+        self._parts = parts
+        self._tables = CatalogTables(agent=agent, root_uri=parts.root_uri)
+
+    async def config(self, _: Request) -> Response:
+        """`warehouse` may be anything: there is one. A token is never exchanged for another."""
+        endpoints = [*ENDPOINTS, *([CREDENTIALS_ENDPOINT] if self._parts.credentials else [])]
+        overrides = {"token-refresh-enabled": "false", "token-exchange-enabled": "false"}
+        return _json({"defaults": dict(self._parts.file_io), "overrides": overrides, "endpoints": endpoints})
+
+    async def namespaces(self, request: Request) -> Response:
+        if request.method == "POST":
+            raise await self._creation_refused(request)
+        parent = request.query_params.get("parent", "")
+        if parent:
+            _check_namespace(parent)
+        return _json({"namespaces": [] if parent else [[NAMESPACE]]})
+
+    async def _creation_refused(self, request: Request) -> CatalogError:
+        wanted = (await _json_body(request)).get("namespace")
+        if wanted == [NAMESPACE]:
+            return CatalogError(409, "AlreadyExistsException", f"namespace {NAMESPACE} is there already")
+        return forbidden(refusals.CREATE_NAMESPACE)
+
+    async def namespace(self, request: Request) -> Response:
+        _check_namespace(request.path_params["namespace"])
+        match request.method:
+            case "HEAD":
+                return Response(status_code=204)
+            case "DELETE":
+                raise forbidden(refusals.DROP_NAMESPACE)
+            case _:
+                location = f"{self._parts.root_uri}/{NAMESPACE}"
+                return _json({"namespace": [NAMESPACE], "properties": {"location": location}})
+
+    async def tables(self, request: Request) -> Response:
+        _check_namespace(request.path_params["namespace"])
+        if request.method == "POST":
+            name = (await _json_body(request)).get("name")
+            if not isinstance(name, str) or not name:
+                raise CatalogError(400, "BadRequestException", "the table to create has no name")
+            if await self._tables.exists(name):
+                raise CatalogError(409, "AlreadyExistsException", f"table {NAMESPACE}.{name} is there already")
+            raise forbidden(refusals.CREATE_TABLE.format(name=name))
+        names, next_token = _page(await self._tables.names(), request)
+        rows = [{"namespace": [NAMESPACE], "name": name} for name in names]
+        return _json({"identifiers": rows, "next-page-token": next_token})
+
+    async def table(self, request: Request) -> Response:
+        name = _table_name(request)
+        match request.method:
+            case "GET":
+                return await self._load(name, request)
+            case "POST":
+                _check_media_type(request)
+                return await self._commit(name, await _body(request))
+            case _:
+                await self._check_exists(name)
+                if request.method == "DELETE":
+                    raise forbidden(refusals.DROP_TABLE.format(name=name))
+                return Response(status_code=204)
+
+    async def _commit(self, name: str, body: bytes) -> Response:
+        """An edit of properties and names of snapshots; the answer is the table as it is then, as Iceberg's
+        `CommitTableResponse`."""
+        await self._check_exists(name)
+        refusal = refusals.commit_refusal(f"{NAMESPACE}.{name}", refusals.read_updates(body))
+        if refusal is not None:
+            raise refusal
+        try:
+            await self._tables.edit(name, decode_edit(body))
+            table = await self._edited(name)
+        except EditInvalid as error:
+            raise CatalogError(400, "BadRequestException", str(error)) from error
+        except RequirementFailed as error:
+            raise CatalogError(409, "CommitFailedException", str(error)) from error
+        except OutcomeUnknown as error:
+            message = f"the commit may have been made: {error}; load the table, and look"
+            raise CatalogError(500, "CommitStateUnknownException", message) from error
+        except (NoSuchTopic, TopicGone):
+            raise no_such_table(NAMESPACE, name) from None
+        rest = json.dumps({"metadata-location": table.metadata_uri})
+        return _with_metadata(rest, table.metadata)
+
+    async def _edited(self, name: str) -> LoadedTable:
+        """The table after an edit that holds. What fails now must not be told as an edit that was not made."""
+        try:
+            return await self._tables.load(name)
+        except (StoreError, LedgerError) as error:
+            raise OutcomeUnknown(f"it was, and the table cannot be shown: {error}") from error
+
+    async def _load(self, name: str, request: Request) -> Response:
+        wanted = request.query_params.get("snapshots", "all")
+        if wanted not in ("all", "refs"):
+            raise CatalogError(400, "BadRequestException", f"snapshots={wanted[:40]}: all and refs are known")
+        try:
+            table = await self._tables.load(name)
+        except NoSuchTopic:
+            raise no_such_table(NAMESPACE, name) from None
+        metadata = table.metadata if wanted == "all" else with_named_snapshots(table.metadata)
+        config, storage = await self._access(table, name, request)
+        rest = json.dumps({"metadata-location": table.metadata_uri, "config": config, "storage-credentials": storage})
+        return _with_metadata(rest, metadata)
+
+    async def _access(
+        self, table: LoadedTable, name: str, request: Request
+    ) -> tuple[dict[str, str], list[dict[str, object]]]:
+        """What engines need to read the table's files: properties, and keys by the files' beginning."""
+        config = dict(self._parts.file_io)
+        vendor = self._parts.credentials
+        asked = [word.strip() for word in request.headers.get(DELEGATION, "").split(",") if word.strip()]
+        if vendor is None or (asked and "vended-credentials" not in asked):
+            return config, []
+        try:
+            keys = await vendor.of_folder(table.folder)
+        except StoreError as error:
+            if vendor.is_required:
+                raise StoreUnavailable(f"there are no credentials for table {name}: {error}") from error
+            return {**config, NOTE: f"none, use your own: {error}"}, []
+        config |= {**_keys(keys), "client.refresh-credentials-endpoint": _credentials_path(name)}
+        return config, [self._stored(table.folder, keys)]
+
+    async def credentials(self, request: Request) -> Response:
+        """Of a table's files alone; engines ask before those that they have end."""
+        name, vendor = _table_name(request), self._parts.credentials
+        try:
+            folder = await self._tables.folder(name)
+        except NoSuchTopic:
+            raise no_such_table(NAMESPACE, name) from None
+        if vendor is None:
+            return _json({"storage-credentials": []})
+        return _json({"storage-credentials": [self._stored(folder, await vendor.of_folder(folder))]})
+
+    def _stored(self, folder: str, keys: SessionCredentials) -> dict[str, object]:
+        return {"prefix": f"{self._parts.root_uri}/{folder}", "config": {**self._parts.file_io, **_keys(keys)}}
+
+    async def metrics(self, request: Request) -> Response:
+        """What an engine measured; nothing is kept of it."""
+        await self._check_exists(_table_name(request))
+        return Response(status_code=204)
+
+    async def views(self, request: Request) -> Response:
+        _check_namespace(request.path_params["namespace"])
+        if request.method == "POST":
+            raise forbidden(refusals.CREATE_VIEW)
+        return _json({"identifiers": [], "next-page-token": None})
+
+    async def view(self, request: Request) -> Response:
+        _check_namespace(request.path_params["namespace"])
+        raise CatalogError(404, "NoSuchViewException", "there are no views here")
+
+    def refused_in_namespace(self, message: str) -> Handler:
+        async def refuse(request: Request) -> Response:
+            _check_namespace(request.path_params["namespace"])
+            raise forbidden(message)
+
+        return refuse
+
+    async def _check_exists(self, name: str) -> None:
+        if not await self._tables.exists(name):
+            raise no_such_table(NAMESPACE, name)
+
+
+def _page(names: list[str], request: Request) -> tuple[list[str], str | None]:
+    """One page of the names, and the token of the next. A client that sends no token wants everything at once."""
+    token, size_text = request.query_params.get("pageToken"), request.query_params.get("pageSize", "")
+    is_number = size_text.isascii() and size_text.isdigit() and len(size_text) <= PAGE_DIGITS
+    if size_text and not (is_number and int(size_text) > 0):
+        raise CatalogError(400, "BadRequestException", f"pageSize={size_text[:40]} is no number from 1 on")
+    if token is None or not size_text:
+        return [name for name in names if name > (token or "")], None
+    rest = [name for name in names if name > token]
+    page = rest[: int(size_text)]
+    return page, page[-1] if len(page) < len(rest) else None
+
+
+def _check_media_type(request: Request) -> None:
+    """A page in somebody's browser cannot send this type to a port of the machine without asking first."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise CatalogError(415, "BadRequestException", "a commit is JSON: send Content-Type: application/json")
+
+
+def _check_namespace(text: str) -> None:
+    if text != NAMESPACE:
+        raise no_such_namespace(_shown(text))
+
+
+def _shown(namespace: str) -> str:
+    return ".".join(namespace.split(LEVELS))
+
+
+def _table_name(request: Request) -> str:
+    """Below another namespace no table is there: of `lake.TOPIC.snapshots` clients ask so first, and then for TOPIC."""
+    namespace, name = request.path_params["namespace"], request.path_params["table"]
+    assert isinstance(name, str)
+    if namespace != NAMESPACE:
+        raise no_such_table(_shown(namespace), name)
+    return name
+
+
+def _keys(keys: SessionCredentials) -> dict[str, str]:
+    return {
+        "s3.access-key-id": keys.access_key_id,
+        "s3.secret-access-key": keys.secret_access_key,
+        "s3.session-token": keys.session_token,
+        "s3.session-token-expires-at-ms": str(keys.expires_ms),
+    }
+
+
+def _credentials_path(name: str) -> str:
+    """Relative to the catalog's URI. A topic's name needs no quoting."""
+    return f"v1/namespaces/{NAMESPACE}/tables/{name}/credentials"
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > CATALOG_BODY_BYTES_MAX:
+            raise CatalogError(
+                413,
+                "BadRequestException",
+                f"the body exceeds {CATALOG_BODY_BYTES_MAX} bytes, and tables are topics here",
+            )
+    return body
+
+
+async def _json_body(request: Request) -> dict[str, object]:
+    try:
+        return decode_json_object(await _body(request))
+    except Undecodable as error:
+        raise CatalogError(400, "BadRequestException", f"the body is not a JSON object: {error}") from error
+
+
+def _json(value: Mapping[str, object]) -> Response:
+    return JSONResponse(value, headers=dict(NO_STORE))
+
+
+def _with_metadata(rest: str, metadata: bytes) -> Response:
+    """A JSON object with the metadata as it is in the bucket."""
+    body = rest[:-1].encode() + b',"metadata":' + metadata + b"}"
+    return Response(body, media_type="application/json", headers=dict(NO_STORE))
+
+
+def _refused(message: str) -> Handler:
+    async def refuse(_: Request) -> Response:
+        raise forbidden(message)
+
+    return refuse
+
+
+async def _no_oauth(_: Request) -> Response:
+    """In OAuth's own form, as the specification has it here."""
+    content = {"error": "unsupported_grant_type", "error_description": NO_OAUTH}
+    return JSONResponse(content, status_code=400, headers=dict(NO_STORE))
+
+
+def _on_catalog_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, CatalogError)
+    return error_response(error)
+
+
+def _on_http_exception(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    kind = "NotFoundException" if error.status_code == 404 else "UnsupportedOperationException"
+    hint = "the catalog's URI ends with /iceberg, so that clients ask for /iceberg/v1/config"
+    message = f"{request.method} {request.url.path}: {error.detail}; {hint}"
+    return error_response(CatalogError(error.status_code, kind, message))
+
+
+def _on_unavailable(_: Request, error: Exception) -> Response:
+    return error_response(CatalogError(503, "ServiceUnavailableException", f"{error}; try again"))
+
+
+def _on_bug(request: Request, _: Exception) -> Response:
+    message = f"{request.method} {request.url.path} failed by a mistake in Penstock: see the agent's log"
+    return error_response(CatalogError(500, "InternalServerError", message))

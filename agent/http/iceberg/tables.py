@@ -1,0 +1,146 @@
+"""A topic as the catalog shows it: the metadata of its table, as the ledger names it.
+
+Rule: a barrier comes before what is told of a table (safety rule S4), and before a topic is called unknown. Metadata
+that is missing was replaced and deleted meanwhile: look again behind a barrier, never answer an older table (S6).
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import msgspec
+
+from agent.http.port import Agent
+from coordinator.state.state import TopicState
+from coordinator.state.table_folders import folder_name
+from iceberg_export.tables.edits import TableEdit
+from iceberg_export.tables.metadata import empty_metadata, encode, table_location
+from protocol.decoding import JsonDecoder, Undecodable, decode_json_object
+from protocol.limits import (
+    CATALOG_LOAD_ATTEMPTS_MAX,
+    CATALOG_METADATA_CACHED_BYTES_MAX,
+    CATALOG_METADATA_CACHED_MAX,
+)
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
+from storage.refs import topic_folder
+
+_OBJECT = JsonDecoder(dict[str, msgspec.Raw])
+_RAW_LIST = JsonDecoder(list[msgspec.Raw])
+
+
+class NoSuchTopic(Exception):
+    """There was none of that name when the question was asked."""
+
+
+class _RefId(msgspec.Struct, rename="kebab"):
+    snapshot_id: int
+
+
+_REF = JsonDecoder(_RefId)
+_REFS = JsonDecoder(dict[str, _RefId])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedTable:
+    """`metadata` is JSON. `metadata_uri` is None for a table without a commit: nothing is written for it yet."""
+
+    folder: str
+    """Where all of its files lie, as the beginning of their keys."""
+    metadata_uri: str | None
+    metadata: bytes
+
+
+class CatalogTables:
+    """`load` gives a table, `names` all there are. What was read is kept in memory up to a bound."""
+
+    def __init__(self, *, agent: Agent, root_uri: str) -> None:
+        self._agent = agent
+        self._root_uri = root_uri
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._kept_bytes = 0
+
+    async def names(self) -> list[str]:
+        """All of them in order. Raises `LedgerError`."""
+        await self._agent.barrier()
+        return sorted(self._agent.state.topic_ids)
+
+    async def exists(self, name: str) -> bool:
+        """Whether there is such a table now. Raises `LedgerError`."""
+        await self._agent.barrier()
+        return name in self._agent.state.topic_ids
+
+    async def folder(self, name: str) -> str:
+        """Where a table's files lie. Raises `NoSuchTopic`, `LedgerError`."""
+        await self._agent.barrier()
+        topic = self._topic(name)
+        return topic_folder(folder_name(self._agent.state, topic), topic.topic_id)
+
+    async def edit(self, name: str, edit: TableEdit) -> None:
+        """Change the table as `agent.lake.table_updates.TableEdits.make` does. Raises `NoSuchTopic` too."""
+        await self._agent.barrier()
+        await self._agent.table_edits.make(self._topic(name).topic_id, edit)
+
+    async def load(self, name: str) -> LoadedTable:
+        """The table as it is now. Raises `NoSuchTopic`, `LedgerError`, `StoreError`."""
+        for _ in range(CATALOG_LOAD_ATTEMPTS_MAX):
+            await self._agent.barrier()
+            topic = self._topic(name)
+            folder = topic_folder(folder_name(self._agent.state, topic), topic.topic_id)
+            if topic.table is None:
+                return LoadedTable(folder=folder, metadata_uri=None, metadata=self._empty(topic))
+            key = topic.table.metadata_key
+            try:
+                metadata = await self._metadata(key)
+            except ObjectMissing:
+                continue
+            return LoadedTable(folder=folder, metadata_uri=f"{self._root_uri}/{key}", metadata=metadata)
+        raise StoreUnavailable(f"the metadata of table {name} is not in the bucket: try again, else penstock audit")
+
+    def _topic(self, name: str) -> TopicState:
+        state = self._agent.state
+        topic_id = state.topic_ids.get(name)
+        if topic_id is None:
+            raise NoSuchTopic(name)
+        return state.topics[topic_id]
+
+    def _empty(self, topic: TopicState) -> bytes:
+        location = table_location(self._root_uri, folder_name(self._agent.state, topic), topic.topic_id)
+        return encode(
+            empty_metadata(
+                name=topic.name, topic_id=topic.topic_id, location=location, created_ms=max(0, topic.created_ms)
+            )
+        )
+
+    async def _metadata(self, key: str) -> bytes:
+        kept = self._kept.get(key)
+        if kept is not None:
+            self._kept.move_to_end(key)
+            return kept
+        metadata = await self._agent.store.get(key)
+        try:
+            decode_json_object(metadata)  # S20: all of it, for engines will
+        except Undecodable as error:
+            raise ObjectDamaged(f"{key} holds no table's metadata: {error}; see penstock audit") from error
+        if key not in self._kept and len(metadata) <= CATALOG_METADATA_CACHED_BYTES_MAX:
+            self._kept[key] = metadata
+            self._kept_bytes += len(metadata)
+        while self._kept_bytes > CATALOG_METADATA_CACHED_BYTES_MAX or len(self._kept) > CATALOG_METADATA_CACHED_MAX:
+            _, gone = self._kept.popitem(last=False)
+            self._kept_bytes -= len(gone)
+        return metadata
+
+
+def with_named_snapshots(metadata: bytes) -> bytes:
+    """The same metadata with those snapshots alone that a branch or a tag names (`snapshots=refs`).
+
+    Raises `ObjectDamaged`.
+    """
+    try:
+        fields = _OBJECT.decode(metadata)
+        refs = _REFS.decode(fields.get("refs", msgspec.Raw(b"{}")))
+        named = {ref.snapshot_id for ref in refs.values()}
+        snapshots = _RAW_LIST.decode(fields.get("snapshots", msgspec.Raw(b"[]")))
+        kept = [one for one in snapshots if _REF.decode(one).snapshot_id in named]
+    except Undecodable as error:
+        raise ObjectDamaged(f"a table's metadata is damaged: {error}; see penstock audit") from error
+    fields["snapshots"] = msgspec.Raw(msgspec.json.encode(kept))
+    return msgspec.json.encode(fields)

@@ -1,0 +1,360 @@
+"""The schema registry over HTTP, as clients of Confluent's know it. Part of `agent.http.api`.
+
+Rule: names in paths may hold any character, escaped, so paths are taken apart before they are unescaped. Every error is
+JSON with a code of the API. `HttpTokens` are asked before anything is read.
+Source: Confluent Schema Registry API 8. What is not there: docs/UNSUPPORTED.md.
+
+    GET    /schemas  /schemas/types  /schemas/ids/ID[/schema|/subjects|/versions]  /schemas/guids/GUID
+    GET    /subjects  /subjects/S/versions[/V[/schema|/referencedby]]   POST /subjects/S  /subjects/S/versions
+    DELETE /subjects/S  /subjects/S/versions/V
+    POST   /compatibility/subjects/S/versions[/V]
+    GET    PUT  DELETE  /config[/S]  /mode[/S]         GET /contexts
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+
+from agent.config.http_auth import HttpTokens
+from agent.http.port import RegistryAgent
+from agent.http.registry.params import (
+    compatibility_of,
+    flag,
+    mode_of,
+    page,
+    read_body,
+    read_id,
+    read_subject,
+    read_version,
+    schema_request,
+)
+from agent.http.registry.registry import (
+    LATEST,
+    NOT_FOUND,
+    SCHEMA_NOT_FOUND,
+    TIMED_OUT,
+    Registered,
+    RegistryFailure,
+    SchemaRegistry,
+    guid_of,
+    registered,
+)
+from coordinator.commands.registry import (
+    EVERY_SUBJECT,
+    DeleteVersions,
+    SchemaContent,
+    SchemaType,
+    SetCompatibility,
+    SetMode,
+    VersionsDeleted,
+)
+from coordinator.ledger.port import LedgerError, OutcomeUnknown
+from coordinator.state.registry import COMPATIBILITY_DEFAULT, MODE_DEFAULT
+
+PREFIX = "/schema-registry"
+MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
+UNAUTHORIZED, FORBIDDEN, NOT_ALLOWED = 40101, 40301, 405
+NO_OWN_COMPATIBILITY, NO_OWN_MODE = 40408, 40409
+SUBJECT, VERSION, ID = "{subject}", "{version}", "{id}"
+
+Handler = Callable[[Request, Sequence[str]], Awaitable[object]]
+Rows = Mapping[str, object]
+
+
+def registry_mount(agent: RegistryAgent, tokens: HttpTokens) -> Mount:
+    """The registry under its prefix, for the application of the HTTP port; `tokens` say who may ask."""
+    api = _Api(SchemaRegistry(agent), tokens)
+
+    async def app(scope: object, receive: object, send: object) -> None:
+        request = Request(scope, receive)  # type: ignore[arg-type]
+        response = await api.answer(request)
+        await response(scope, receive, send)  # type: ignore[arg-type]
+
+    return Mount(PREFIX, app=app)
+
+
+class _Api:
+    def __init__(self, registry: SchemaRegistry, tokens: HttpTokens) -> None:
+        self._registry = registry
+        self._tokens = tokens
+        versions = ("subjects", SUBJECT, "versions")
+        compatibility = ("compatibility", *versions)
+        self._routes: dict[tuple[str, ...], dict[str, Handler]] = {
+            (): {"GET": self._root},
+            ("contexts",): {"GET": self._contexts},
+            ("schemas",): {"GET": self._schemas},
+            ("schemas", "types"): {"GET": self._types},
+            ("schemas", "ids", ID): {"GET": self._by_id},
+            ("schemas", "ids", ID, "schema"): {"GET": self._text_by_id},
+            ("schemas", "ids", ID, "subjects"): {"GET": self._subjects_by_id},
+            ("schemas", "ids", ID, "versions"): {"GET": self._versions_by_id},
+            ("schemas", "guids", ID): {"GET": self._by_guid},
+            ("subjects",): {"GET": self._subjects},
+            ("subjects", SUBJECT): {"POST": self._look_up, "DELETE": self._delete},
+            versions: {"GET": self._versions, "POST": self._register},
+            (*versions, VERSION): {"GET": self._version, "DELETE": self._delete},
+            (*versions, VERSION, "schema"): {"GET": self._text},
+            (*versions, VERSION, "referencedby"): {"GET": self._referrers},
+            compatibility: {"POST": self._compare},
+            (*compatibility, VERSION): {"POST": self._compare},
+            ("config",): {"GET": self._config, "PUT": self._set_config, "DELETE": self._unset_config},
+            ("config", SUBJECT): {"GET": self._config, "PUT": self._set_config, "DELETE": self._unset_config},
+            ("mode",): {"GET": self._mode, "PUT": self._set_mode, "DELETE": self._unset_mode},
+            ("mode", SUBJECT): {"GET": self._mode, "PUT": self._set_mode, "DELETE": self._unset_mode},
+        }
+
+    async def answer(self, request: Request) -> Response:
+        """What a request gets, whatever becomes of it."""
+        try:
+            refusal = self._tokens.refusal(request.client.host if request.client else None, request.headers)
+            if refusal is not None:
+                raise RegistryFailure(UNAUTHORIZED if refusal.status == 401 else FORBIDDEN, refusal.message)
+            handler, names = self._find(request)
+            answer = await handler(request, names)
+        except RegistryFailure as failure:
+            return failed(failure.code, str(failure))
+        except OutcomeUnknown:
+            return failed(TIMED_OUT, "The ledger did not tell whether it was done: look, and try again.")
+        except LedgerError as error:
+            return failed(TIMED_OUT, f"The ledger is away, try again: {error}")
+        if isinstance(answer, Response):
+            return answer
+        return Response(_json(answer), media_type=MEDIA_TYPE)
+
+    def _find(self, request: Request) -> tuple[Handler, list[str]]:
+        raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
+        path = raw.decode("ascii", errors="replace").partition("?")[0]
+        parts = [unquote(part) for part in path.removeprefix(PREFIX).split("/") if part]
+        for pattern, methods in self._routes.items():
+            if len(pattern) == len(parts) and all(
+                wanted.startswith("{") or wanted == part for wanted, part in zip(pattern, parts, strict=True)
+            ):
+                handler = methods.get(request.method)
+                if handler is None:
+                    raise RegistryFailure(NOT_ALLOWED, f"HTTP 405 Method Not Allowed: {request.method} {path}")
+                return handler, [part for wanted, part in zip(pattern, parts, strict=True) if wanted.startswith("{")]
+        raise RegistryFailure(NOT_FOUND, f"HTTP 404 Not Found: {path}")
+
+    async def _root(self, request: Request, names: Sequence[str]) -> object:
+        return {}
+
+    async def _contexts(self, request: Request, names: Sequence[str]) -> object:
+        return page(request, ["."])
+
+    async def _types(self, request: Request, names: Sequence[str]) -> object:
+        return [each.name for each in (SchemaType.JSON, SchemaType.PROTOBUF, SchemaType.AVRO)]
+
+    async def _schemas(self, request: Request, names: Sequence[str]) -> object:
+        registry, prefix = await self._registry.caught_up(), request.query_params.get("subjectPrefix", "")
+        with_deleted, is_latest = flag(request, "deleted"), flag(request, "latestOnly")
+        found: list[object] = []
+        for subject in sorted(name for name in registry.subjects if name.startswith(prefix)):
+            held = registry.subjects[subject]
+            versions = list(held.versions) if with_deleted else held.live()
+            found += [(subject, version) for version in (versions[-1:] if is_latest else versions)]
+        rows = [registered(registry, *each) for each in page(request, found) if isinstance(each, tuple)]
+        return [_version_row(row, row.content.text) for row in rows]
+
+    async def _by_id(self, request: Request, names: Sequence[str]) -> object:
+        content = await self._registry.content(read_id(names[0]))
+        row = _content_row(content, await self._registry.formatted(content, request.query_params.get("format", "")))
+        if flag(request, "fetchMaxId"):
+            row["maxId"] = self._registry.registry.schema_id_next - 1
+        return {**row, "guid": guid_of(content)}
+
+    async def _by_guid(self, request: Request, names: Sequence[str]) -> object:
+        registry = await self._registry.caught_up()
+        try:
+            digest = bytes.fromhex(names[0].replace("-", ""))
+        except ValueError:
+            digest = b""
+        schema_id = registry.ids_by_digest.get(digest)
+        if schema_id is None:
+            raise RegistryFailure(SCHEMA_NOT_FOUND, f"Schema {names[0]} not found")
+        content = registry.schemas[schema_id]
+        text = await self._registry.formatted(content, request.query_params.get("format", ""))
+        return {**_content_row(content, text), "guid": guid_of(content)}
+
+    async def _text_by_id(self, request: Request, names: Sequence[str]) -> object:
+        content = await self._registry.content(read_id(names[0]))
+        text = await self._registry.formatted(content, request.query_params.get("format", ""))
+        return Response(text, media_type=MEDIA_TYPE)
+
+    async def _users(self, request: Request, name: str) -> list[tuple[str, int]]:
+        schema_id = read_id(name)
+        registry = await self._registry.caught_up()
+        if schema_id not in registry.schemas:
+            raise RegistryFailure(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
+        wanted = request.query_params.get("subject")
+        users = registry.users_of(schema_id, with_deleted=flag(request, "deleted"))
+        return [(subject, version) for subject, version in users if not wanted or subject == read_subject(wanted)]
+
+    async def _subjects_by_id(self, request: Request, names: Sequence[str]) -> object:
+        users = await self._users(request, names[0])
+        return page(request, list(dict.fromkeys(subject for subject, _ in users)))
+
+    async def _versions_by_id(self, request: Request, names: Sequence[str]) -> object:
+        users = await self._users(request, names[0])
+        return page(request, [{"subject": subject, "version": version} for subject, version in users])
+
+    async def _subjects(self, request: Request, names: Sequence[str]) -> object:
+        registry, prefix = await self._registry.caught_up(), request.query_params.get("subjectPrefix", "")
+        prefix = prefix.removeprefix(":*:").removeprefix(":.:")
+        with_deleted, only_deleted = flag(request, "deleted"), flag(request, "deletedOnly")
+        found = [
+            subject
+            for subject, held in sorted(registry.subjects.items())
+            if subject.startswith(prefix)
+            if (not held.live() if only_deleted else with_deleted or held.live())
+        ]
+        return page(request, list(found))
+
+    async def _versions(self, request: Request, names: Sequence[str]) -> object:
+        subject = read_subject(names[0])
+        await self._registry.caught_up()
+        only_deleted = flag(request, "deletedOnly")
+        versions = self._registry.versions(subject, with_deleted=flag(request, "deleted") or only_deleted)
+        if only_deleted:
+            live = self._registry.registry.subjects[subject].live()
+            versions = [version for version in versions if version not in live]
+        return page(request, list(versions))
+
+    async def _one(self, request: Request, names: Sequence[str]) -> Registered:
+        subject, version = read_subject(names[0]), read_version(names[1])
+        await self._registry.caught_up()
+        return self._registry.version(subject, version, with_deleted=flag(request, "deleted"))
+
+    async def _version(self, request: Request, names: Sequence[str]) -> object:
+        row = await self._one(request, names)
+        text = await self._registry.formatted(row.content, request.query_params.get("format", ""))
+        return _version_row(row, text)
+
+    async def _text(self, request: Request, names: Sequence[str]) -> object:
+        row = await self._one(request, names)
+        text = await self._registry.formatted(row.content, request.query_params.get("format", ""))
+        return Response(text, media_type=MEDIA_TYPE)
+
+    async def _referrers(self, request: Request, names: Sequence[str]) -> object:
+        row = await self._one(request, names)
+        with_deleted = flag(request, "deleted")
+        return page(
+            request,
+            list(self._registry.registry.referrers_of(row.subject, row.version, with_deleted=with_deleted)),
+        )
+
+    async def _register(self, request: Request, names: Sequence[str]) -> object:
+        subject = read_subject(names[0])
+        wanted = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
+        row = await self._registry.register(subject, wanted)
+        return {"id": row.schema_id, "version": row.version, "guid": row.guid}
+
+    async def _look_up(self, request: Request, names: Sequence[str]) -> object:
+        subject = read_subject(names[0])
+        wanted = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
+        row = await self._registry.look_up(subject, wanted, with_deleted=flag(request, "deleted"))
+        text = await self._registry.formatted(row.content, request.query_params.get("format", ""))
+        return _version_row(row, text)
+
+    async def _delete(self, request: Request, names: Sequence[str]) -> object:
+        subject, is_permanent = read_subject(names[0]), flag(request, "permanent")
+        version = read_version(names[1]) if len(names) > 1 else None
+        await self._registry.caught_up()
+        if version == LATEST:
+            version = self._registry.version(subject, version, with_deleted=is_permanent).version
+        command = DeleteVersions(subject=subject, version=version, is_permanent=is_permanent)
+        outcome = await self._registry.submit(command)
+        assert isinstance(outcome, VersionsDeleted)
+        return list(outcome.versions) if version is None else outcome.versions[0]
+
+    async def _compare(self, request: Request, names: Sequence[str]) -> object:
+        subject = read_subject(names[0])
+        version = read_version(names[1]) if len(names) > 1 else None
+        wanted = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
+        faults = await self._registry.faults(subject, wanted, version)
+        answer: dict[str, object] = {"is_compatible": not faults}
+        if flag(request, "verbose"):
+            answer["messages"] = faults
+        return answer
+
+    async def _config(self, request: Request, names: Sequence[str]) -> object:
+        subject = _every_or(names)
+        registry = await self._registry.caught_up()
+        if (
+            subject != EVERY_SUBJECT
+            and subject not in registry.compatibilities
+            and not flag(request, "defaultToGlobal")
+        ):
+            told = f"Subject '{subject}' does not have subject-level compatibility configured"
+            raise RegistryFailure(NO_OWN_COMPATIBILITY, told)
+        return {"compatibilityLevel": registry.compatibility(subject).name}
+
+    async def _set_config(self, request: Request, names: Sequence[str]) -> object:
+        compatibility = compatibility_of(await read_body(request))
+        await self._registry.submit(SetCompatibility(subject=_every_or(names), compatibility=compatibility))
+        return {"compatibility": compatibility.name}
+
+    async def _unset_config(self, request: Request, names: Sequence[str]) -> object:
+        subject = _every_or(names)
+        before = (await self._registry.caught_up()).compatibilities.get(subject, COMPATIBILITY_DEFAULT)
+        await self._registry.submit(SetCompatibility(subject=subject, compatibility=None))
+        return {"compatibilityLevel": before.name}
+
+    async def _mode(self, request: Request, names: Sequence[str]) -> object:
+        subject = _every_or(names)
+        registry = await self._registry.caught_up()
+        if subject != EVERY_SUBJECT and subject not in registry.modes and not flag(request, "defaultToGlobal"):
+            raise RegistryFailure(NO_OWN_MODE, f"Subject '{subject}' does not have subject-level mode configured")
+        return {"mode": registry.mode(subject).name}
+
+    async def _set_mode(self, request: Request, names: Sequence[str]) -> object:
+        mode = mode_of(await read_body(request))
+        await self._registry.submit(SetMode(subject=_every_or(names), mode=mode, is_forced=flag(request, "force")))
+        return {"mode": mode.name}
+
+    async def _unset_mode(self, request: Request, names: Sequence[str]) -> object:
+        subject = _every_or(names)
+        before = (await self._registry.caught_up()).modes.get(subject, MODE_DEFAULT)
+        await self._registry.submit(SetMode(subject=subject, mode=None, is_forced=False))
+        return {"mode": before.name}
+
+
+def _every_or(names: Sequence[str]) -> str:
+    return read_subject(names[0]) if names else EVERY_SUBJECT
+
+
+def _content_row(content: SchemaContent, text: str) -> dict[str, object]:
+    """The type is left out where it is Avro, as it was before there were others."""
+    row: dict[str, object] = {"schema": text}
+    if content.schema_type is not SchemaType.AVRO:
+        row["schemaType"] = content.schema_type.name
+    if content.references:
+        row["references"] = [
+            {"name": each.name, "subject": each.subject, "version": each.version} for each in content.references
+        ]
+    return row
+
+
+def _version_row(row: Registered, text: str) -> Rows:
+    return {
+        "subject": row.subject,
+        "version": row.version,
+        "id": row.schema_id,
+        "guid": row.guid,
+        **_content_row(row.content, text),
+        **({"deleted": True} if row.is_deleted else {}),
+    }
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def failed(code: int, message: str) -> Response:
+    """An error in the API's form; of a code above 1000 the first three digits are the status."""
+    status = code if code < 1000 else code // 100
+    body = _json({"error_code": code, "message": message.encode(errors="replace").decode()})
+    return Response(body, status_code=status, media_type=MEDIA_TYPE)

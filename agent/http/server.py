@@ -1,0 +1,109 @@
+"""The HTTP port: health, metrics and administration, served by uvicorn inside the agent's own loop.
+
+Rule: `agent.http.api` decides what is answered; this module starts and stops the server. The library is imported when
+the server starts, and never touches signals or logging.
+"""
+
+import asyncio
+import socket
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from agent.config.addresses import HostPort
+from agent.http.iceberg.catalog_config import CatalogParts
+from agent.http.port import Agent
+from protocol.limits import (
+    HTTP_CONNECTIONS_MAX,
+    HTTP_HEAD_BYTES_MAX,
+    HTTP_IDLE_SECONDS_MAX,
+    HTTP_STOP_SECONDS_MAX,
+)
+
+if TYPE_CHECKING:
+    import uvicorn
+
+BACKLOG = 128
+
+
+class HttpServer:
+    """`bind`, then `run` as a task of the agent; `serving` returns once requests are answered; `stop` ends `run`."""
+
+    def __init__(self, *, agent: Agent, address: HostPort, catalog: CatalogParts | None = None) -> None:
+        """Without a `catalog` there is nothing below /iceberg."""
+        self._agent = agent
+        self._catalog = catalog
+        self._address = address
+        self._socket: socket.socket | None = None
+        self._server: uvicorn.Server | None = None
+        self._serving = asyncio.Event()
+
+    def bind(self) -> HostPort:
+        """Take the port and return the address with the port that was got. Raises `OSError`."""
+        family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
+        self._socket = socket.create_server((self._address.host, self._address.port), family=family, backlog=BACKLOG)
+        return HostPort(host=self._address.host, port=self._socket.getsockname()[1])
+
+    async def run(self) -> None:
+        """Serve until `stop` or a cancellation."""
+        assert self._socket is not None, "bind first"
+        self._server = _quiet_server(self._agent, self._catalog, _own_names(self._address.host), self._serving)
+        try:
+            await self._server.serve(sockets=[self._socket])
+        finally:
+            # A cancellation leaves these open; after a stop they are closed already.
+            for server in getattr(self._server, "servers", ()):
+                server.close()
+            for connection in list(self._server.server_state.connections):
+                connection.shutdown()
+            self._socket.close()
+
+    async def serving(self) -> None:
+        await self._serving.wait()
+
+    async def stop(self) -> None:
+        """Let requests in progress end within two seconds. `run` returns soon after."""
+        if self._server is not None:
+            self._server.should_exit = True
+
+
+def _own_names(host: str) -> frozenset[str]:
+    """The host of --http and this machine's own name: /etc/hosts of Debian, among others, leads it to loopback."""
+    machine = socket.gethostname().lower()
+    return frozenset({host.lower(), machine, machine.partition(".")[0]} - {""})
+
+
+def _quiet_server(
+    agent: Agent, catalog: CatalogParts | None, own_names: frozenset[str], serving: asyncio.Event
+) -> "uvicorn.Server":
+    import uvicorn
+
+    from agent.http.api import build_app
+    from agent.http.uvicorn_protocol import BoundedProtocol
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Generator[None, None, None]:
+            yield
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            serving.set()
+
+    config = uvicorn.Config(
+        build_app(agent, catalog, own_names=own_names),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        loop="none",
+        http=BoundedProtocol,
+        h11_max_incomplete_event_size=HTTP_HEAD_BYTES_MAX,
+        ws="none",
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,  # who asks is whose connection it is, whatever the request says
+        limit_concurrency=HTTP_CONNECTIONS_MAX,
+        timeout_keep_alive=HTTP_IDLE_SECONDS_MAX,
+        timeout_graceful_shutdown=HTTP_STOP_SECONDS_MAX,
+    )
+    return Server(config)

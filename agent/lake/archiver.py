@@ -1,0 +1,277 @@
+"""Runs archive passes: in the background by age and size, and on demand.
+
+Rule: one pass at a time; a pass whose entry was refused (the index or the table moved on meanwhile) is planned again
+from the state. The file and the table's next version are durable before their entry is appended; the entry swaps the
+index, moves the table's pointer and releases the intake.
+
+In the background a topic is archived by the agent that rendezvous hashing names, so the work is spread; on demand by
+the agent that is asked. Two passes at once are harmless: the entry names exactly what it replaces, so the later one is
+refused (safety rule S6), and its file is deleted at once: nothing else names it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from agent.lake.damaged_intake import DamagedIntake
+from agent.lake.table_commits import Lake, LakeName
+from agent.lake.topic_work import TopicWork
+from agent.lake.typed_columns import TypedColumnsOfTopics
+from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.entry_objects import EntryObjects
+from agent.ledger.ledger_writer import LedgerWriter
+from agent.runtime.clock import Clock
+from agent.runtime.metrics import Metrics
+from agent.runtime.threads import run_in_thread
+from coordinator.commands.commands import Done, ReplaceChunks
+from coordinator.ledger.port import OutcomeUnknown
+from coordinator.state.rendezvous import owner_of
+from coordinator.state.state import TopicState
+from iceberg_export.archive.archive_pass import UNREADABLE, ArchivedPass, archive, unreadable_chunks
+from iceberg_export.archive.plan import ArchivePass, ArchivePolicy, ArchiveSchedule, plan_pass
+from iceberg_export.archive.topic_intake import intake_bytes, intake_end, intake_first, topic_intake
+from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
+from iceberg_export.tables.commit import Change
+from iceberg_export.tables.manifest_changes import FilesNotInTable
+from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
+from protocol.types import Milliseconds, PartitionIndex, TopicId
+from storage.object_store import ObjectMissing, StoreError, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveReport:
+    """What passes over one topic did."""
+
+    topic: str
+    records: int
+    source_bytes: int
+    object_keys: tuple[str, ...]
+
+    def told(self) -> Mapping[str, object]:
+        """For JSON."""
+        return {
+            "topic": self.topic,
+            "records": self.records,
+            "bytes": self.source_bytes,
+            "objects": list(self.object_keys),
+        }
+
+
+class PassFailed(StoreUnavailable):
+    """A pass whose entry did not come, for a reason that may pass: it is planned again."""
+
+
+class _ChunksLeftOut(Exception):
+    """Chunks of a pass cannot be read: the next pass is planned without their partitions from there on."""
+
+
+class Archiver:
+    """Every agent has one."""
+
+    def __init__(
+        self,
+        *,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        lake: Lake,
+        clock: Clock,
+        metrics: Metrics,
+        policy: ArchivePolicy,
+    ) -> None:
+        self._metadata = metadata
+        self._writer = writer
+        self._lake = lake
+        self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
+        self._clock = clock
+        self._metrics = metrics
+        self._schedule = ArchiveSchedule(policy)
+        self._work = TopicWork(
+            "archiver",
+            failing="a topic is not archived; its records are still served",
+            clock=clock,
+            metrics=metrics,
+        )
+        self._damaged = DamagedIntake(metadata=metadata, clock=clock, metrics=metrics)
+        self._one_at_a_time = asyncio.Lock()
+        self._failure: StoreError | None = None
+
+    async def run(self) -> None:
+        """Archive what is due, for ever."""
+        while True:
+            state = self._metadata.state
+            self._damaged.end_pauses()
+            intake = [(id_, intake_bytes(state, id_, self._damaged.waiting(id_))) for id_ in state.topics]
+            for topic_id in self._schedule.due(intake, self._now_ms()):
+                topic = state.topics.get(topic_id)
+                if topic is not None and self._is_mine(topic_id) and self._work.is_due(topic):
+                    await self._work.run(topic, partial(self._background_pass, topic))
+            self._work.forget_others(self._metadata.state.topics)
+            await self._clock.sleep(ARCHIVE_CHECK_INTERVAL_S)
+
+    async def _background_pass(self, topic: TopicState) -> None:
+        """A pass; one that has to be planned again waits, so that what fails each time does so seldom."""
+        is_planned = False
+        try:
+            while not is_planned:
+                try:
+                    await self._pass(topic.topic_id)
+                    is_planned = True
+                except _ChunksLeftOut:
+                    self._metrics.archive_passes.labels("failed").inc()
+        except Exception:
+            self._metrics.archive_passes.labels("failed").inc()
+            raise
+        if self._failure is not None:
+            raise PassFailed(str(self._failure))
+
+    def _is_mine(self, topic_id: TopicId) -> bool:
+        return owner_of(topic_id, self._metadata.state.sessions) == self._writer.session
+
+    async def archive_topic(self, topic_id: TopicId) -> ArchiveReport:
+        """Archive everything that the topic's intake held when this was called, but for what follows the first record
+        of a transaction that was open then; returns once it is applied.
+
+        Raises `ObjectDamaged` where an intake object is damaged and `ObjectMissing` where one is gone, once all that
+        can be archived is; `TableUnreadable` where the table is damaged; `PassFailed` where one pass after another
+        was refused or the table moved on: try again.
+        """
+        await self._metadata.barrier()
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None:
+            return ArchiveReport(topic="", records=0, source_bytes=0, object_keys=())
+        ends = intake_end(self._metadata.state, topic_id)
+        done: list[ArchivedPass] = []
+        passes_in_vain = 0
+        self._damaged.try_again(topic_id)
+        while not self._is_archived(topic_id, ends):
+            try:
+                archived = await self._pass(topic_id)
+            except _ChunksLeftOut:
+                continue
+            if archived is not None:
+                done.append(archived)
+                passes_in_vain = 0
+                continue
+            passes_in_vain += 1
+            if passes_in_vain == ARCHIVE_PASSES_IN_VAIN_MAX:
+                failed = ObjectMissing if isinstance(self._failure, ObjectMissing) else PassFailed
+                raise failed(f"{topic.name} cannot be archived, tried {passes_in_vain} times: {self._failure}")
+            # A missing object means that the plan was old, or that the object is gone: look again (safety rule S6).
+            await self._clock.sleep(ARCHIVE_RETRY_SECONDS)
+            await self._metadata.barrier()
+        self._damaged.check(topic_id, ends)
+        return ArchiveReport(
+            topic=topic.name,
+            records=sum(archived.file.record_count for archived in done),
+            source_bytes=sum(archived.source_bytes for archived in done),
+            object_keys=tuple(archived.command.object_key for archived in done),
+        )
+
+    def _is_archived(self, topic_id: TopicId, ends: Sequence[int]) -> bool:
+        state = self._metadata.state
+        if topic_id not in state.topics:
+            return True
+        waiting = self._damaged.waiting(topic_id)
+        return all(
+            first >= min(end, waiting.get(PartitionIndex(number), end))
+            for number, (first, end) in enumerate(zip(intake_first(state, topic_id), ends, strict=False))
+        )
+
+    async def _pass(self, topic_id: TopicId) -> ArchivedPass | None:
+        """One pass; None where there was nothing to do, or the index moved on and the next pass plans again.
+
+        Raises `_ChunksLeftOut` where chunks of it are unreadable.
+        """
+        async with self._one_at_a_time, self._lake.turn(topic_id):
+            self._failure = None  # under the lock: a pass on demand for another topic may have failed meanwhile
+            intake = topic_intake(self._metadata.state, topic_id)
+            planned = None if intake is None else plan_pass(intake, waiting=self._damaged.waiting(topic_id))
+            if planned is None:
+                return None
+            self._schedule.passed(topic_id, self._now_ms())
+            began_s = self._clock.monotonic_s()
+            name = await self._lake.name()
+            try:
+                if not await self._lake.complete(topic_id, name.session):
+                    self._failure = PassFailed("files of the log do not enter the table")
+                    return None
+                # What the entry cannot bring into the table is not put: it would be garbage, each time anew (S6).
+                await self._lake.check(topic_id)
+                async with self._lake.entry_objects(name.session) as objects:
+                    archived = await self._archived(planned, name, objects)
+                    command = await self._with_table(archived)
+                    if command is None:
+                        self._failure = PassFailed("the topic is gone, or the session")
+                        return None
+                    outcome = await objects.submit(command)
+            except (ObjectMissing, FilesNotInTable, ColumnsMovedOn, OutcomeUnknown) as error:
+                self._failure = error if isinstance(error, ObjectMissing) else PassFailed(str(error))
+                self._metrics.archive_passes.labels("retried").inc()
+                log.info("an archive pass will be planned again", extra={"topic": planned.name, "reason": str(error)})
+                return None
+            if not isinstance(outcome, Done):
+                self._failure = PassFailed(str(outcome))
+                self._metrics.archive_passes.labels("refused").inc()
+                log.info("an archive pass was refused", extra={"topic": planned.name, "outcome": str(outcome)})
+                return None
+            self._count(archived, self._clock.monotonic_s() - began_s)
+            log.info(
+                "archived",
+                extra={
+                    "topic": planned.name,
+                    "records": archived.file.record_count,
+                    "intake_bytes": archived.source_bytes,
+                    "file": archived.command.object_key,
+                    "file_bytes": archived.command.object_bytes,
+                },
+            )
+            return archived
+
+    async def _archived(self, planned: ArchivePass, name: LakeName, objects: EntryObjects) -> ArchivedPass:
+        """The pass's file, which was put. Raises `_ChunksLeftOut` where chunks of it are unreadable."""
+        try:
+            return await archive(
+                planned,
+                store=objects.store,
+                session=name.session,
+                number=name.number,
+                run_in_thread=run_in_thread,
+                columns_of=self._typed_columns.of(planned.topic_id),
+            )
+        except UNREADABLE as error:
+            unreadable = await unreadable_chunks(planned, store=objects.store, run_in_thread=run_in_thread)
+            await self._metadata.barrier()  # what is gone may have been archived by another one, or deleted
+            if self._damaged.found(planned, unreadable):
+                raise _ChunksLeftOut(str(error)) from error
+            raise
+
+    def _count(self, archived: ArchivedPass, seconds: float) -> None:
+        self._metrics.archive_passes.labels("done").inc()
+        self._metrics.archive_bytes.inc(archived.source_bytes)
+        self._metrics.archive_records.inc(archived.file.record_count)
+        self._metrics.archive_seconds.observe(seconds)
+
+    async def _with_table(self, archived: ArchivedPass) -> ReplaceChunks | None:
+        """The pass's entry, which makes its file part of the table too; None: plan again. A file without rows is none
+        of the table's."""
+        command = archived.command
+        if not archived.file.record_count:
+            return command
+        columns = archived.columns
+        change = Change(
+            added=(archived.file,),
+            columns=None if columns is None else ColumnsChange(before=columns.before, after=columns.columns),
+            offsets={
+                swap.partition: (swap.replaced[0].offset_first, swap.replaced[-1].offset_end)
+                for swap in command.partitions
+            },
+        )
+        table = await self._lake.prepare(command.topic_id, change, command.object_session)
+        return None if table is None else replace(command, table=table)
+
+    def _now_ms(self) -> Milliseconds:
+        return Milliseconds(int(self._clock.monotonic_s() * 1000))

@@ -1,0 +1,192 @@
+"""Plans rewrites of a topic's files for Spark jobs, and makes true what they wrote.
+
+Rule: a job is not believed. What it wrote is looked at in the bucket: the file's footer, the places of its rows, and
+for each partition as many rows as the index had. The entry is that of a merge (`agent.lake.compaction_commits`): it
+names exactly what it replaces (safety rule S6), so that a job and the agents' own merges cannot both replace a file. A
+file of a job that lost is deleted by the cleaner once this agent's session is over.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import NamedTuple
+
+from agent.lake.compaction_commits import MergeCommits, file_rules
+from agent.lake.table_commits import Lake
+from agent.lake.typed_columns import TypedColumnsOfTopics
+from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.ledger_writer import LedgerWriter
+from agent.runtime.threads import run_in_thread
+from coordinator.commands.commands import Done, PartitionReplacement
+from coordinator.configs.topic_configs import TABLE_FILE_BYTES
+from coordinator.ledger.port import OutcomeUnknown
+from coordinator.state.state import ObjectState, TopicState
+from coordinator.state.table_folders import folder_name
+from iceberg_export.compaction.merge import Merge
+from iceberg_export.compaction.plan import SizedFile
+from iceberg_export.compaction.rewrites import Purpose, RewritePlan, RewriteTask, Rewritten, select
+from iceberg_export.compaction.topic_files import FilesOutOfOrder, TopicFile, merge_chunks, topic_files
+from iceberg_export.parquet.reader import ParquetReader
+from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
+from iceberg_export.tables.manifest_changes import FilesNotInTable
+from iceberg_export.tables.table_reader import gather_bounded
+from iceberg_export.typed.union import decode
+from protocol.types import ObjectNumber, SessionId
+from storage.object_store import ObjectDamaged, ObjectMissing
+from storage.refs import parquet_key
+
+
+class NoRewrite(Exception):
+    """What was asked for cannot be done: the message says why. `is_overtaken`: as things are now, and planned again it
+    may be."""
+
+    def __init__(self, message: str, *, is_overtaken: bool = False) -> None:
+        super().__init__(message)
+        self.is_overtaken = is_overtaken
+
+
+class _Held(NamedTuple):
+    file: TopicFile
+    held: ObjectState
+
+
+class LakeRewrites:
+    """Every agent has one."""
+
+    def __init__(
+        self,
+        *,
+        archive: ParquetReader,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        lake: Lake,
+        broker_configs: Mapping[str, str],
+    ) -> None:
+        self._archive = archive
+        self._metadata = metadata
+        self._writer = writer
+        self._lake = lake
+        self._commits = MergeCommits(metadata=metadata, lake=lake)
+        self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
+        self._broker_configs = broker_configs
+
+    async def plan(self, topic: TopicState, purpose: Purpose, *, behind: str = "") -> RewritePlan:
+        """What of a topic's files is to be rewritten now; no tasks where nothing is.
+
+        `behind`: the key of a file, where those up to it are to be passed over.
+
+        Raises `NoRewrite`, `StoreError`.
+        """
+        rules = file_rules(topic, self._broker_configs)
+        if purpose is Purpose.REWRITE and not rules.bytes_target:
+            raise NoRewrite(
+                f"{TABLE_FILE_BYTES} of {topic.name} is 0, which leaves its files as they are: set it first"
+            )
+        columns = await self._typed_columns.plan(topic.topic_id)
+        if purpose is Purpose.BACKFILL and columns is None:
+            raise NoRewrite(f"{topic.name} has no typed columns: set penstock.table.columns=key, value or both first")
+        indexes = [partition.index.archived() for partition in topic.partitions]
+        try:
+            files = await run_in_thread(topic_files, indexes)
+        except FilesOutOfOrder as error:
+            raise NoRewrite(f"files of {topic.name} cannot be merged: {error}") from error
+        objects = self._metadata.state.objects
+        found = [_Held(file, objects[file.object_id]) for file in files if file.object_id in objects]
+        if len(found) < len(files):
+            raise NoRewrite("files went while they were looked at", is_overtaken=True)
+        wanted = range(len(found)) if purpose is Purpose.REWRITE else await self._without_columns(found)
+        passed = next((number + 1 for number, (_, held) in enumerate(found) if held.key == behind), 0)
+        chosen = select(
+            [
+                SizedFile(object_bytes=held.object_bytes, chunk_count=file.chunk_count, newest_ms=file.newest_ms)
+                for file, held in found
+            ],
+            {number for number in wanted if number >= passed},
+            purpose=purpose,
+            bytes_target=rules.bytes_target,
+            span_ms_max=rules.span_ms_max,
+        )
+        tasks: list[RewriteTask] = []
+        for run in chosen:
+            some = found[run.start : run.stop]
+            name = await self._lake.name()
+            merge = Merge(
+                topic_id=topic.topic_id,
+                name=topic.name,
+                folder_name=folder_name(self._metadata.state, topic),
+                keys=tuple(held.key for _, held in some),
+                file_bytes=sum(held.object_bytes for _, held in some),
+                chunks=await run_in_thread(merge_chunks, [file for file, _ in some], indexes),
+            )
+            tasks.append(RewriteTask(merge=merge, session=name.session, number=name.number))
+        return RewritePlan(tasks=tuple(tasks), columns=columns)
+
+    async def commit(self, topic: TopicState, rewritten: Rewritten) -> None:
+        """Put a written file in the place of what it was made of; returns once that is applied.
+
+        Raises `NoRewrite`, `StoreError`.
+        """
+        command = rewritten.command
+        if command.topic_id != topic.topic_id or command.table is not None:
+            raise NoRewrite(f"that is no file of topic {topic.name}")
+        if command.object_session != self._writer.session:
+            raise NoRewrite("the plan is another agent's, or this one has begun anew since", is_overtaken=True)
+        if not command.object_key.startswith(self._keys_of(topic, command.object_session)):
+            raise NoRewrite(f"{command.object_key} is no name that this agent has given")
+        try:
+            file = await self._archive.describe(command.object_key)
+            after = await self._archive.typed_columns(command.object_key)
+            for swap in command.partitions:
+                _check_count(topic, swap)
+                await self._archive.check_places(command.object_key, swap.archived)
+        except (ObjectDamaged, ObjectMissing) as error:
+            raise NoRewrite(f"{command.object_key} is not what was said of it: {error}") from error
+        row_count = sum(chunk.row_count for swap in command.partitions for chunk in swap.archived)
+        if (file.record_count, file.object_bytes) != (row_count, command.object_bytes):
+            raise NoRewrite(
+                f"{command.object_key} has {file.record_count} rows and {file.object_bytes} bytes, and was to have "
+                f"{row_count} and {command.object_bytes}"
+            )
+        before = None if rewritten.before is None else decode(rewritten.before)
+        columns = None if after is None else ColumnsChange(before=before, after=after)
+        try:
+            async with self._lake.entry_objects(command.object_session) as objects:
+                outcome = await self._commits.commit(command, file, columns, objects)
+        except (ColumnsMovedOn, FilesNotInTable, ObjectMissing) as error:
+            raise NoRewrite(str(error), is_overtaken=True) from error
+        except OutcomeUnknown as error:
+            raise NoRewrite(f"whether it was done is not known: {error}", is_overtaken=True) from error
+        if not isinstance(outcome, Done):
+            raise NoRewrite(f"the log or the table moved on: {outcome}", is_overtaken=True)
+
+    async def _without_columns(self, files: Sequence[_Held]) -> set[int]:
+        """Which of the files, by number, have rows and no typed columns."""
+        are_raw = await gather_bounded([partial(self._is_without_columns, held.key) for _, held in files])
+        return {number for number, is_raw in enumerate(are_raw) if is_raw}
+
+    def _keys_of(self, topic: TopicState, session: SessionId) -> str:
+        """What the keys of a session's files of a topic begin with."""
+        name = folder_name(self._metadata.state, topic)
+        key = parquet_key(name, topic.topic_id, session, ObjectNumber(0))
+        return key[: key.rindex("-") + 1]
+
+    async def _is_without_columns(self, key: str) -> bool:
+        is_raw = await self._archive.typed_columns(key) is None
+        return is_raw and (await self._archive.describe(key)).record_count > 0
+
+
+def _check_count(topic: TopicState, swap: PartitionReplacement) -> None:
+    """Raises `NoRewrite` where a partition's rows are not as many as the index has in their place, or not all of what
+    is replaced is archived: how many records wait in the intake no index tells, so none would be missed here."""
+    if not 0 <= swap.partition < len(topic.partitions) or not swap.replaced:
+        raise NoRewrite(f"{topic.name} has no partition {swap.partition}, or nothing of it is replaced")
+    index = topic.partitions[swap.partition].index
+    rows = list(islice(index.rows_from(swap.replaced[0].offset_first), len(swap.replaced)))
+    if not all(row.is_archived for row in rows):
+        raise NoRewrite(f"partition {swap.partition}: what is not archived yet is replaced by archive passes alone")
+    found = sum(row.row_count for row in rows if row.offset_end <= swap.replaced[-1].offset_end)
+    told = sum(chunk.row_count for chunk in swap.archived)
+    if found != told:
+        raise NoRewrite(
+            f"partition {swap.partition} has {found} rows there by now, and the new file {told}", is_overtaken=True
+        )

@@ -1,0 +1,240 @@
+"""Which typed columns a file of the archive has: by the topic's config, the table as it is, and the schema registry.
+
+Rule: the registry is read on the loop, as it is when the records' schema ids are known; schemas are made ready in a
+thread, and kept, for an id is one content for ever. A schema that cannot be used fails no pass: its records get an
+error.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agent.lake.table_commits import Lake
+from agent.ledger.apply_loop import MetadataLoop
+from agent.runtime.threads import run_in_thread
+from agent.schemas.parsed import InvalidSchema, NamedText
+from agent.schemas.references import TextsMissing, referred_ids
+from coordinator.commands.registry import SchemaType
+from coordinator.configs.topic_configs import NEEDED, TABLE_COLUMNS, TABLE_RAW_VALUES, TOPIC_CONFIGS
+from coordinator.state.registry import Registry
+from coordinator.state.state import TopicState
+from iceberg_export.archive.archive_pass import ColumnsOf
+from protocol.limits import TYPED_READERS_CACHED_MAX
+from protocol.types import TopicId
+
+if TYPE_CHECKING:
+    from iceberg_export.compaction.rewrites import ColumnsPlan
+    from iceberg_export.rows.columns import RecordRows
+    from iceberg_export.rows.kafka_rows import BatchRows
+    from iceberg_export.typed.file_columns import FileColumns
+    from iceberg_export.typed.readers import Ready
+    from iceberg_export.typed.schema_data import SchemaData
+    from iceberg_export.typed.union import TypedColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """A schema with all that it refers to."""
+
+    schema_type: SchemaType
+    text: str
+    references: tuple[NamedText, ...]
+
+
+class SchemasGone(Exception):
+    """Records were written with schemas that were deleted for good since: their values cannot be decoded again."""
+
+
+class TypedColumnsOfTopics:
+    """Every archiver has one, and every leveller."""
+
+    def __init__(self, *, metadata: MetadataLoop, lake: Lake) -> None:
+        self._metadata = metadata
+        self._lake = lake
+        self._ready: OrderedDict[int, Ready] = OrderedDict()
+
+    def of(self, topic_id: TopicId) -> ColumnsOf | None:
+        """Says the columns of the topic's next file; None where its records are not to be decoded."""
+        topic = self._metadata.state.topics.get(topic_id)
+        wanted = None if topic is None else topic.configs.get(TABLE_COLUMNS, TOPIC_CONFIGS[TABLE_COLUMNS].default)
+        if wanted is None or wanted == TOPIC_CONFIGS[TABLE_COLUMNS].default:
+            return None
+        return partial(self._columns, topic_id, wanted, is_new=True, leaves_out=_leaves_out(topic))
+
+    async def of_merge(self, topic_id: TopicId) -> ColumnsOf | None:
+        """Says the columns of a file that older ones are merged into: all that the table has, and what is wanted now;
+        None where that is none. As `Lake.columns`; what it gives raises `SchemasGone`."""
+        wanted, _ = await self._of_table(topic_id)
+        leaves_out = _leaves_out(self._metadata.state.topics.get(topic_id))
+        return None if wanted is None else partial(self._columns, topic_id, wanted, is_new=False, leaves_out=leaves_out)
+
+    async def plan(self, topic_id: TopicId) -> "ColumnsPlan | None":
+        """The same for files that a Spark job makes: with all that it has to know. Raises as `of_merge`."""
+        wanted, before = await self._of_table(topic_id)
+        if wanted is None:
+            return None
+        await run_in_thread(_import)
+        from iceberg_export.compaction.rewrites import ColumnsPlan
+        from iceberg_export.typed.union import encode
+
+        registry = self._metadata.state.registry
+        sources: dict[int, _Source] = {}
+        schemas: dict[int, SchemaData | str] = {}
+        for schema_id in registry.schemas:
+            try:
+                sources[schema_id] = _source(registry, schema_id)
+            except (InvalidSchema, TextsMissing) as error:
+                schemas[schema_id] = str(error)
+        schemas |= await run_in_thread(_as_data, sources)
+        return ColumnsPlan(
+            before=None if before is None else encode(before),
+            sides=wanted,
+            leaves_out=_leaves_out(self._metadata.state.topics.get(topic_id)),
+            schemas=schemas,
+            with_indexes=tuple(sorted(_with_indexes(registry))),
+            schema_id_next=registry.schema_id_next,
+        )
+
+    async def _of_table(self, topic_id: TopicId) -> "tuple[str | None, TypedColumns | None]":
+        """Of which sides a topic's table is to have columns, None for neither, and those that it has."""
+        before = await self._lake.columns(topic_id)
+        topic = self._metadata.state.topics.get(topic_id)
+        if topic is None:
+            return None, before
+        wanted = topic.configs.get(TABLE_COLUMNS, "raw")
+        has_key = wanted in ("key", "both") or (before is not None and bool(before.key))
+        has_value = wanted in ("value", "both") or (before is not None and bool(before.value))
+        if not has_key and not has_value:
+            return None, before
+        return "both" if has_key and has_value else "key" if has_key else "value", before
+
+    async def _columns(
+        self,
+        topic_id: TopicId,
+        wanted: str,
+        parts: "Callable[[], Iterable[BatchRows | RecordRows]]",
+        *,
+        is_new: bool,
+        leaves_out: bool,
+    ) -> "FileColumns":
+        await run_in_thread(_import)
+        from iceberg_export.typed.file_columns import plan_columns
+        from iceberg_export.typed.readers import readers
+        from iceberg_export.typed.scan import Sides, writers_of
+
+        sides = Sides(wanted)
+        before = await self._lake.columns(topic_id)
+        registry = self._metadata.state.registry
+        with_indexes = _with_indexes(registry)
+        seen = await run_in_thread(lambda: writers_of(parts(), sides, with_indexes))
+        schema_ids = {writer.schema_id for writer in seen.key | seen.value}
+        if not is_new:
+            _check_kept(registry, schema_ids)
+        ready = await self._made_ready(schema_ids)
+        reader_of = readers(ready)
+        return await run_in_thread(
+            lambda: plan_columns(before, seen, sides, reader_of, with_indexes, leaves_out=leaves_out)
+        )
+
+    async def _made_ready(self, schema_ids: Iterable[int]) -> "Mapping[int, Ready]":
+        registry = self._metadata.state.registry
+        found: dict[int, Ready] = {}
+        sources: dict[int, _Source] = {}
+        for schema_id in schema_ids:
+            if schema_id not in registry.schemas:
+                found[schema_id] = "it is not registered"
+            elif schema_id in self._ready:
+                found[schema_id] = self._ready[schema_id]
+            else:
+                try:
+                    sources[schema_id] = _source(registry, schema_id)
+                except (InvalidSchema, TextsMissing) as error:
+                    found[schema_id] = str(error)
+        made = await run_in_thread(_make_ready, sources)
+        self._ready |= made
+        for schema_id in found.keys() & self._ready.keys():
+            self._ready.move_to_end(schema_id)
+        while len(self._ready) > TYPED_READERS_CACHED_MAX:
+            self._ready.popitem(last=False)
+        return {**found, **made}
+
+
+def _leaves_out(topic: TopicState | None) -> bool:
+    """Whether files of the topic do without the bytes of values that their columns give back."""
+    return topic is not None and topic.configs.get(TABLE_RAW_VALUES) == NEEDED
+
+
+def _import() -> None:
+    """What decoding needs, which takes seconds the first time: in a thread, before it is wanted."""
+    import iceberg_export.typed.file_columns
+    import iceberg_export.typed.scan  # noqa: F401
+
+
+def _with_indexes(registry: Registry) -> frozenset[int]:
+    return frozenset(
+        schema_id for schema_id, content in registry.schemas.items() if content.schema_type is SchemaType.PROTOBUF
+    )
+
+
+def _check_kept(registry: Registry, schema_ids: Iterable[int]) -> None:
+    """Raises `SchemasGone`. An id that was never given has no values to lose."""
+    gone = sorted(each for each in schema_ids if each < registry.schema_id_next and each not in registry.schemas)
+    if gone:
+        raise SchemasGone(f"the schemas {gone[:10]} were deleted")
+
+
+def _source(registry: Registry, schema_id: int) -> _Source:
+    content = registry.schemas[schema_id]
+    referred = referred_ids(registry, content)
+    return _Source(
+        schema_type=content.schema_type,
+        text=content.text,
+        references=tuple(NamedText(name=name, text=registry.schemas[each].text) for name, each in referred.items()),
+    )
+
+
+def _make_ready(sources: Mapping[int, _Source]) -> "dict[int, Ready]":
+    """CPU work for a thread: Protobuf is compiled."""
+    from iceberg_export.typed.readers import make_ready
+    from iceberg_export.typed.shapes import SchemaUnusable
+
+    made: dict[int, Ready] = {}
+    for schema_id, source in sources.items():
+        try:
+            made[schema_id] = make_ready(_data(source))
+        except (SchemaUnusable, InvalidSchema) as error:
+            made[schema_id] = str(error)
+        except Exception as error:  # whatever its library raises: a schema must stop no pass
+            made[schema_id] = f"{type(error).__name__}: {error}"
+    return made
+
+
+def _as_data(sources: Mapping[int, _Source]) -> "dict[int, SchemaData | str]":
+    """CPU work for a thread. In the place of one that cannot be told, why."""
+    found: dict[int, SchemaData | str] = {}
+    for schema_id, source in sources.items():
+        try:
+            found[schema_id] = _data(source)
+        except InvalidSchema as error:
+            found[schema_id] = str(error)
+    return found
+
+
+def _data(source: _Source) -> "SchemaData":
+    """With what is not told as text: Protobuf's descriptors. Raises `InvalidSchema`."""
+    from iceberg_export.typed.schema_data import SchemaData
+
+    references = tuple((each.name, each.text) for each in source.references)
+    match source.schema_type:
+        case SchemaType.AVRO:
+            return SchemaData(kind="AVRO", text=source.text, references=references)
+        case SchemaType.JSON:
+            return SchemaData(kind="JSON", text=source.text, references=references)
+        case SchemaType.PROTOBUF:
+            from agent.schemas.protobuf import parse_protobuf
+
+            parsed = parse_protobuf(source.text, source.references)
+            files = tuple(each.SerializeToString() for each in parsed.files.values())
+            return SchemaData(kind="PROTOBUF", files=files, own=parsed.file.SerializeToString())

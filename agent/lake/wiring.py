@@ -1,0 +1,96 @@
+"""Those of an agent who write to the lake in the background, over what they share.
+
+Rule: wiring alone.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
+
+from agent.config.addresses import read_store_url, store_root
+from agent.config.settings import Settings
+from agent.lake.archiver import Archiver
+from agent.lake.compactor import Leveller
+from agent.lake.hadoop_metadata import TableCopies
+from agent.lake.rewrite_jobs import LakeRewrites
+from agent.lake.snapshot_expiry import TableUpkeep
+from agent.lake.table_commits import Lake
+from agent.lake.table_rebuild import TableRebuild
+from agent.lake.table_updates import TableEdits
+from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.entry_objects import UncommittedObjects
+from agent.ledger.ledger_writer import LedgerWriter
+from agent.runtime.clock import Clock
+from agent.runtime.metrics import Metrics
+from iceberg_export.archive.plan import ArchivePolicy
+from iceberg_export.parquet.reader import ParquetReader
+from protocol.types import Milliseconds
+from storage.object_store import ObjectStore
+
+
+class LakeRoles:
+    """Every agent has them. `proposed_time`: None while this machine's clock is not to be believed (safety rule S2)."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        store: ObjectStore,
+        archive: ParquetReader,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        clock: Clock,
+        metrics: Metrics,
+        proposed_time: Callable[[], Milliseconds | None],
+        broker_configs: Mapping[str, str],
+        is_bucket_ours: Callable[[], Awaitable[bool]],
+    ) -> None:
+        lake = Lake(
+            root=store_root(read_store_url(settings.store_url)),
+            store=store,
+            archive=archive,
+            metadata=metadata,
+            writer=writer,
+            proposed_time=proposed_time,
+            uncommitted=UncommittedObjects(
+                store=store, metadata=metadata, writer=writer, is_bucket_ours=is_bucket_ours, metrics=metrics
+            ),
+        )
+        self.archiver = Archiver(
+            metadata=metadata,
+            writer=writer,
+            lake=lake,
+            clock=clock,
+            metrics=metrics,
+            policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
+        )
+        self.table_rebuild = TableRebuild(metadata=metadata, writer=writer, lake=lake)
+        self.table_edits = TableEdits(metadata=metadata, writer=writer, lake=lake, clock=clock)
+        self._leveller = Leveller(
+            metadata=metadata,
+            writer=writer,
+            lake=lake,
+            clock=clock,
+            metrics=metrics,
+            broker_configs=broker_configs,
+        )
+        self.rewrites = LakeRewrites(
+            archive=archive, metadata=metadata, writer=writer, lake=lake, broker_configs=broker_configs
+        )
+        self._table_upkeep = TableUpkeep(
+            metadata=metadata,
+            writer=writer,
+            lake=lake,
+            clock=clock,
+            metrics=metrics,
+            superseded_ms=settings.gc_grace_s * 1000,
+        )
+        self._table_copies = TableCopies(store=store, metadata=metadata, writer=writer, clock=clock, metrics=metrics)
+
+    def loops(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
+        """The background work of each, by its name."""
+        return {
+            "archiver": self.archiver.run,
+            "leveller": self._leveller.run,
+            "table upkeep": self._table_upkeep.run,
+            "table copies": self._table_copies.run,
+        }

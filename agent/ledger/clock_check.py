@@ -1,0 +1,126 @@
+"""Says whether this agent's wall clock may be believed (safety rules S2 and S21).
+
+Rule: an agent proposes a time only while it compared its clock with the object store's within the last minutes, found
+it close, and the clock has not been set since: it is held to the machine's uptime in between. Where the store has no
+clock of its own (the embedded one), there is nothing to compare with: `agent.ledger.clock_trust` judges the clock by
+the ledger's last time and by what has elapsed. While it is not believed no entry gets a time, so nothing expires: what
+is noted meanwhile is without a time until one is believed.
+"""
+
+import logging
+import math
+from datetime import UTC, datetime
+
+from agent.ledger.clock_trust import BELIEVED, ClockTrust, ClockVerdict
+from agent.runtime.clock import Clock
+from agent.runtime.metrics import Metrics
+from protocol.limits import CLOCK_CHECK_INTERVAL_S, CLOCK_CHECK_RETRY_S, CLOCK_CHECK_VALID_S, CLOCK_SKEW_MS_MAX
+from protocol.types import Milliseconds
+from storage.object_store import ObjectStore, StoreError
+
+log = logging.getLogger(__name__)
+
+RUNBOOK = 'docs/RUNBOOK.md, "The clock is wrong, or was set"'
+
+
+class ClockCheck:
+    """One agent's; `proposed_time` is what entries and expiry go by."""
+
+    def __init__(self, *, store: ObjectStore, clock: Clock, trust: ClockTrust) -> None:
+        """`trust` judges the clock where the store has none."""
+        self._store = store
+        self._clock = clock
+        self._trust = trust
+        self._checked_s = 0.0
+        self._checked_ms = 0
+        """What the store's clock said at `_checked_s`, or the machine's where it has none."""
+        self._valid_until_s = -math.inf
+        self.verdict = BELIEVED
+        """Of the last check, where the store has no clock."""
+
+    def watch(self, metrics: Metrics) -> None:
+        """Publish the verdict."""
+        metrics.clock_step_seconds.set_function(lambda: self.verdict.ahead_ms / 1000)
+        metrics.clock_confirmation_seconds.set_function(lambda: _seconds_left(self.verdict))
+
+    def proposed_time(self) -> Milliseconds | None:
+        """The time for a ledger entry, or None while the clock is unchecked or off."""
+        now_s, now_ms = self._clock.uptime_s(), self._clock.now_ms()
+        if now_s >= self._valid_until_s:
+            return None
+        expected_ms = self._checked_ms + round((now_s - self._checked_s) * 1000)
+        return now_ms if abs(now_ms - expected_ms) <= CLOCK_SKEW_MS_MAX else None
+
+    async def check(self) -> None:
+        """Compare once. A clock that is off is not believed until a later check finds it right."""
+        began_s = self._clock.uptime_s()
+        store_ms = await self._store.server_time_ms()
+        now_ms = self._clock.now_ms()
+        if store_ms is None and not self._is_believed(now_ms):
+            self._valid_until_s = -math.inf
+            return
+        skew_ms = 0 if store_ms is None else abs(now_ms - store_ms)
+        if skew_ms > CLOCK_SKEW_MS_MAX:
+            self._valid_until_s = -math.inf
+            log.error(
+                "this machine's clock differs from the object store's; entries get no time until it is set right",
+                extra={"skew_ms": skew_ms, "allowed_ms": CLOCK_SKEW_MS_MAX},
+            )
+            return
+        self._checked_s = self._clock.uptime_s()
+        self._checked_ms = now_ms if store_ms is None else store_ms
+        self._valid_until_s = began_s + CLOCK_CHECK_VALID_S
+
+    def _is_believed(self, now_ms: Milliseconds) -> bool:
+        """Whether the clock is believed by itself; a change of the verdict is logged (safety rule S21)."""
+        before, verdict = self.verdict, self._trust.judge(now_ms, self._clock.uptime_s())
+        self.verdict = verdict
+        if verdict.is_believed:
+            if not before.is_believed:
+                log.warning("this machine's clock is believed again: retention and garbage collection go on")
+        elif before.is_believed or (before.believed_in_s is None) != (verdict.believed_in_s is None):
+            log.error(f"{verdict_text(verdict, now_ms)} ({RUNBOOK})", extra={"ahead_seconds": verdict.ahead_ms // 1000})
+        return verdict.is_believed
+
+    async def check_or_report(self) -> None:
+        """Compare once; a store that is away is only reported, and the clock stays as far believed as it was."""
+        try:
+            await self.check()
+        except StoreError as error:
+            log.warning("could not compare clocks with the object store", extra={"reason": str(error)})
+
+    async def run(self) -> None:
+        """Check again and again, for ever; the caller has checked once.
+
+        A clock that is not believed, because the store was away or the clock is off or was set, is checked soon.
+        """
+        while True:
+            await self._clock.sleep(CLOCK_CHECK_RETRY_S)
+            is_due = self._clock.uptime_s() - self._checked_s >= CLOCK_CHECK_INTERVAL_S
+            if is_due or self.proposed_time() is None:
+                await self.check_or_report()
+
+
+def verdict_text(verdict: ClockVerdict, now_ms: Milliseconds) -> str:
+    """What is wrong with the clock, in words, and from when on it will be believed."""
+    waiting = "no record, offset, producer or garbage expires"
+    if verdict.ahead_ms < 0:
+        return (
+            f"this machine's clock is behind the ledger's last time and is never believed: {waiting} until it is set "
+            "right; if it is right the ledger is ahead: stop, and run `penstock recover --time`"
+        )
+    if verdict.believed_in_s is None:
+        return (
+            f"this machine's clock is too far ahead of what the ledger knows to be believed: {waiting} until it comes "
+            "back, or, if it is right, until a start with --accept-time"
+        )
+    believed_at = datetime.fromtimestamp(now_ms / 1000 + verdict.believed_in_s, UTC)
+    return (
+        f"this machine's clock is ahead of the ledger's last time: {waiting} before it is believed, at "
+        f"{believed_at:%Y-%m-%d %H:%M:%S} UTC by this clock if it goes on evenly, or at once by a start with "
+        "--accept-time"
+    )
+
+
+def _seconds_left(verdict: ClockVerdict) -> float:
+    return math.inf if verdict.believed_in_s is None else verdict.believed_in_s

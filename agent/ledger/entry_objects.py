@@ -1,0 +1,127 @@
+"""The objects that this agent puts for one entry of the ledger, and what becomes of them where the entry does not come.
+
+Safety rule S6, third case: a live session deletes an object of its own only where it is certain that no entry brings it
+in: none that names it was ever proposed, or the entry was seen applied as rejected. An append of unknown outcome may
+still be applied, and its object is then the only copy: it stays until the session is dead in the ledger, when the
+garbage collector deletes it. A recovery of the ledger may take objects of a session that was cut off, and waits for a
+lease's time before: so an agent deletes only while its session is confirmed, and the bucket says that it is the
+cluster's (safety rule S9).
+"""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.ledger_writer import LedgerWriter
+from agent.runtime.metrics import Metrics
+from coordinator.commands.commands import CommitTable, Outcome, Refused, ReplaceChunks
+from coordinator.ledger.port import LedgerUnavailable
+from protocol.types import SessionId
+from storage.decorators.wrapped_store import WrappedStore
+from storage.gc_plan import Fate, may_discard
+from storage.object_store import Buffer, ObjectStore, StoreError
+
+log = logging.getLogger(__name__)
+
+
+class EntryObjects:
+    """Those of one entry. Objects are put through `store`, which remembers their keys."""
+
+    def __init__(self, store: ObjectStore, writer: LedgerWriter) -> None:
+        self.store: ObjectStore = _RecordingStore(store, self._remember)
+        self._writer = writer
+        self.keys: dict[str, None] = {}
+        """In the order in which they were put."""
+        self.fate = Fate.UNPROPOSED
+
+    async def submit(self, command: ReplaceChunks | CommitTable) -> Outcome:
+        """Propose the entry; returns its outcome once it is applied. Raises `OutcomeUnknown`."""
+        for key in keys_of(command):
+            self._remember(key)
+        self.fate = Fate.UNKNOWN  # from now on until it is told, also where this is cancelled
+        outcome = await self._writer.submit(command)
+        # Also of what was never appended, as it was too large or the queue was full (`LedgerWriter.submit`).
+        self.fate = Fate.REJECTED if isinstance(outcome, Refused) else Fate.APPLIED
+        return outcome
+
+    def _remember(self, key: str) -> None:
+        self.keys[key] = None
+
+
+class UncommittedObjects:
+    """Every agent has one. `is_bucket_ours`: raises `StoreError` or `LedgerError` where that cannot be known."""
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        is_bucket_ours: Callable[[], Awaitable[bool]],
+        metrics: Metrics,
+    ) -> None:
+        self._store = store
+        self._metadata = metadata
+        self._writer = writer
+        self._is_bucket_ours = is_bucket_ours
+        self._metrics = metrics
+
+    @asynccontextmanager
+    async def of_entry(self, session: SessionId) -> AsyncIterator[EntryObjects]:
+        """The objects of an entry of `session`. They are deleted at the end where the entry certainly does not come; a
+        cancellation leaves them to the end of the session."""
+        objects = EntryObjects(self._store, self._writer)
+        try:
+            yield objects
+        except Exception:
+            await self.settle(session, objects.fate, tuple(objects.keys))
+            raise
+        await self.settle(session, objects.fate, tuple(objects.keys))
+
+    async def settle(self, session: SessionId, fate: Fate, keys: Sequence[str]) -> None:
+        """Delete what a session put, unless its entry came, or still may come."""
+        if fate is Fate.APPLIED:
+            return
+        keys = self._not_in_state(keys)
+        if not keys:
+            return
+        is_deleted = False
+        if self._may_discard(session, fate):
+            try:
+                is_ours = await self._is_bucket_ours()
+                # That may take long, while a recovery begins that takes them: the session is asked behind it (S9).
+                mine = self._not_in_state(keys)
+                if mine and is_ours and self._may_discard(session, fate):
+                    await self._store.delete(mine)
+                    is_deleted = True
+            except (StoreError, LedgerUnavailable) as error:
+                log.debug("objects of an entry that did not come stay", extra={"reason": str(error), "first": keys[0]})
+        self._metrics.uncommitted_objects.labels("deleted" if is_deleted else "left").inc(len(keys))
+
+    def _may_discard(self, session: SessionId, fate: Fate) -> bool:
+        return may_discard(fate, is_session_confirmed=session == self._writer.session and self._writer.is_confirmed)
+
+    def _not_in_state(self, keys: Sequence[str]) -> Sequence[str]:
+        """An entry may be rejected because another one brought its object in: that is the state's, and stays."""
+        state = self._metadata.state
+        return [key for key in keys if key not in state.object_ids and key not in state.released]
+
+
+def keys_of(command: ReplaceChunks | CommitTable) -> tuple[str, ...]:
+    """The keys of the table's objects that an entry brings in. A data file may be put by a Spark job, which decides
+    about it; one that is put here is remembered by its put."""
+    table = command.table
+    return () if table is None else (*(made.key for made in table.added), table.metadata.key)
+
+
+class _RecordingStore(WrappedStore):
+    """A store that reports every key before it is put: a put that fails may have been carried out."""
+
+    def __init__(self, inner: ObjectStore, remember: Callable[[str], None]) -> None:
+        super().__init__(inner)
+        self._remember = remember
+
+    async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
+        self._remember(key)
+        await self._inner.put(key, parts, if_absent=if_absent)

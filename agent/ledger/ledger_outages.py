@@ -1,0 +1,141 @@
+"""A ledger whose outages are told.
+
+Rule: all of it is one outage, told once, however many loops ask it. Appending and reading fail and come back each by
+itself (a full etcd goes on answering reads), and the outage is over when both are answered. An answer that says no is
+an answer; a call that was given up says nothing.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from agent.runtime.outages import Outage, OutageWords
+from coordinator.ledger.port import (
+    Entry,
+    Head,
+    Ledger,
+    LedgerError,
+    LedgerIdentity,
+    LedgerRecord,
+    LedgerStart,
+    LedgerUnavailable,
+    SnapshotPointer,
+)
+from protocol.types import Position, SessionId
+
+WORDS = OutageWords(
+    fails=(
+        "the ledger does not answer: until it does nothing is acknowledged or created, and after a while consumers get "
+        "nothing new; clients get retriable errors, agents stay up and nothing acknowledged is lost. "
+        'docs/RUNBOOK.md, "etcd is slow, or members fail"'
+    ),
+    answers="the ledger answers again, clients go on",
+)
+APPENDING = "append"
+READING = "read"
+
+
+class OutageTellingLedger:
+    """A `Ledger` over another one."""
+
+    def __init__(
+        self, inner: Ledger, *, monotonic_s: Callable[[], float], count_error: Callable[[], None] = lambda: None
+    ) -> None:
+        self._inner = inner
+        self._outage = Outage(WORDS, monotonic_s=monotonic_s)
+        self._count_error = count_error
+
+    @property
+    def outage_seconds(self) -> float:
+        """For how long it has not answered, 0 while it does."""
+        return self._outage.seconds
+
+    @contextmanager
+    def _told(self, operation: str) -> Iterator[None]:
+        try:
+            yield
+        except LedgerUnavailable as error:
+            self._count_error()
+            self._outage.failed(operation, str(error))
+            raise
+        except LedgerError:
+            self._outage.answered(operation)
+            raise
+        self._outage.answered(operation)
+
+    async def identity(self) -> LedgerIdentity:
+        return await self._inner.identity()
+
+    async def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
+        with self._told(APPENDING):
+            return await self._inner.claim_bucket(bucket_id)
+
+    async def open_session(self, name: str) -> SessionId:
+        with self._told(APPENDING):
+            return await self._inner.open_session(name)
+
+    async def keep_session(self, session: SessionId) -> None:
+        with self._told(READING):
+            await self._inner.keep_session(session)
+
+    async def close_session(self, session: SessionId) -> None:
+        await self._inner.close_session(session)
+
+    async def is_session_ended(self, name: str, session: SessionId) -> bool:
+        with self._told(READING):
+            return await self._inner.is_session_ended(name, session)
+
+    async def released_names(self) -> AsyncGenerator[str, None]:
+        with self._told(READING):
+            async for name in self._inner.released_names():
+                yield name
+
+    async def live_names(self) -> Sequence[str]:
+        with self._told(READING):
+            return await self._inner.live_names()
+
+    async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+        with self._told(APPENDING):
+            return await self._inner.append(session, entries)
+
+    async def load(self) -> LedgerStart:
+        with self._told(READING):
+            return await self._inner.load()
+
+    async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
+        with self._told(READING):
+            async for records in self._inner.tail(after):
+                self._outage.answered(READING)
+                yield records
+
+    async def kept(self) -> Sequence[LedgerRecord]:
+        with self._told(READING):
+            return await self._inner.kept()
+
+    async def head(self) -> Head:
+        with self._told(READING):
+            return await self._inner.head()
+
+    async def pointer(self) -> SnapshotPointer | None:
+        with self._told(READING):
+            return await self._inner.pointer()
+
+    async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
+        with self._told(APPENDING):
+            return await self._inner.set_snapshot(expected, pointer)
+
+    async def trim(self, position: Position) -> None:
+        with self._told(APPENDING):
+            await self._inner.trim(position)
+
+    async def pressure(self) -> float:
+        with self._told(READING):
+            return await self._inner.pressure()
+
+    async def fence(self) -> None:
+        await self._inner.fence()
+
+    async def restart(self, identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
+        await self._inner.restart(identity, pointer)
+
+    async def close(self) -> None:
+        await self._inner.close()

@@ -1,0 +1,5 @@
+"""Periodic work of the maintenance leader: snapshots, garbage collection, expiry, retention, digests.
+
+The leader is elected through the ledger (`leader`). Each job proposes ledger entries, or deletes objects that no
+entry names any more (safety rule S6).
+"""

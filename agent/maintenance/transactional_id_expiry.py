@@ -1,0 +1,83 @@
+"""Has transactional ids forgotten that nobody used for long, which would grow for ever otherwise.
+
+Rule: the cutoff comes from a checked clock; without one nothing expires (safety rule S2). An id whose transaction is
+open stays. Nothing is written to the ledger while none is due; which ones go is worked out where the entry is applied.
+Time and interval: transactional.id.expiration.ms and transaction.remove.expired.transaction.cleanup.interval.ms, as
+this agent was given them.
+Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.removeExpiredTransactionalIds (Kafka 4.3).
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.ledger_writer import LedgerWriter
+from agent.maintenance.leader import Housekeeper
+from agent.runtime.clock import Clock
+from agent.runtime.yielding import Turns
+from coordinator.commands.commands import Refused
+from coordinator.commands.transaction import ExpireTransactionalIds
+from coordinator.configs.broker_configs import broker_value
+from coordinator.state.state import NO_TIME
+from protocol.limits import TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX
+from protocol.types import Milliseconds
+
+log = logging.getLogger(__name__)
+
+
+class TransactionalIdExpiry:
+    """Every agent has one; the housekeeper's works."""
+
+    def __init__(
+        self,
+        *,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        housekeeper: Housekeeper,
+        clock: Clock,
+        proposed_time: Callable[[], Milliseconds | None],
+        broker_configs: Mapping[str, str],
+    ) -> None:
+        self._metadata = metadata
+        self._writer = writer
+        self._housekeeper = housekeeper
+        self._clock = clock
+        self._proposed_time = proposed_time
+        self._expiration_ms = int(broker_value(broker_configs, "transactional.id.expiration.ms"))
+        name = "transaction.remove.expired.transaction.cleanup.interval.ms"
+        self._interval_s = int(broker_value(broker_configs, name)) / 1000
+
+    async def run(self) -> None:
+        """Expire again and again, for ever."""
+        while True:
+            await self._clock.sleep(self._interval_s)
+            if self._housekeeper.is_mine:
+                await self.expire()
+
+    async def expire(self) -> int:
+        """Propose to forget who was not heard of for too long; returns how many were due."""
+        now_ms = self._proposed_time()
+        if now_ms is None:
+            return 0
+        cutoff_ms = Milliseconds(now_ms - self._expiration_ms)
+        due_count, untimed_count = await self._count(cutoff_ms)
+        for _ in range(0, due_count or min(untimed_count, 1), TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX):
+            command = ExpireTransactionalIds(cutoff_ms=cutoff_ms, ids_max=TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX)
+            outcome = await self._writer.submit(command)
+            if isinstance(outcome, Refused):
+                log.warning("transactional ids that are due stay until the next time: %s", outcome.reason)
+                return 0
+        if due_count:
+            log.info("forgot transactional ids that nobody used for long", extra={"transactional_ids": due_count})
+        return due_count
+
+    async def _count(self, cutoff_ms: Milliseconds) -> tuple[int, int]:
+        """How many ids are due, and how many were used while nobody told the time, who get the entry's (S2)."""
+        turns = Turns(self._clock)
+        due_count = untimed_count = 0
+        for held in tuple(self._metadata.state.transactional_ids.values()):
+            if not held.metadata.is_ongoing:
+                due_count += NO_TIME < held.updated_ms < cutoff_ms
+                untimed_count += held.updated_ms == NO_TIME
+            await turns.row()
+        return due_count, untimed_count

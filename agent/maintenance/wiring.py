@@ -1,0 +1,79 @@
+"""Wires the background work that drops what has expired: records, offsets, producers, transactional ids, transactions.
+
+All of it but the time-outs of transactions goes by a checked clock (safety rules S2 and S21).
+"""
+
+from collections.abc import Callable, Mapping
+
+from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.ledger_writer import LedgerWriter
+from agent.maintenance.leader import Housekeeper
+from agent.maintenance.offset_expiry import OffsetExpiry
+from agent.maintenance.producer_expiry import ProducerExpiry
+from agent.maintenance.retention import Retention
+from agent.maintenance.transaction_timeouts import TransactionJanitor
+from agent.maintenance.transactional_id_expiry import TransactionalIdExpiry
+from agent.runtime.clock import Clock
+from agent.runtime.supervisor import Run
+from coordinator.configs.broker_configs import broker_value
+from protocol.types import Milliseconds
+
+
+class ExpiryRoles:
+    """Every agent has them; the maintenance leader's work. `proposed_time`: None while the clock is not believed."""
+
+    def __init__(
+        self,
+        *,
+        metadata: MetadataLoop,
+        writer: LedgerWriter,
+        housekeeper: Housekeeper,
+        clock: Clock,
+        proposed_time: Callable[[], Milliseconds | None],
+        broker_configs: Mapping[str, str],
+    ) -> None:
+        self._retention = Retention(
+            metadata=metadata,
+            writer=writer,
+            clock=clock,
+            proposed_time=proposed_time,
+            housekeeper=housekeeper,
+            broker_configs=broker_configs,
+        )
+        self._offsets = OffsetExpiry(
+            metadata=metadata,
+            writer=writer,
+            housekeeper=housekeeper,
+            clock=clock,
+            proposed_time=proposed_time,
+            broker_configs=broker_configs,
+        )
+        self._producers = ProducerExpiry(
+            metadata=metadata,
+            writer=writer,
+            housekeeper=housekeeper,
+            clock=clock,
+            proposed_time=proposed_time,
+            expiration_ms=lambda: int(broker_value(broker_configs, "producer.id.expiration.ms")),
+        )
+        self._transactions = TransactionJanitor(
+            metadata=metadata, writer=writer, housekeeper=housekeeper, clock=clock, broker_configs=broker_configs
+        )
+        self._transactional_ids = TransactionalIdExpiry(
+            metadata=metadata,
+            writer=writer,
+            housekeeper=housekeeper,
+            clock=clock,
+            proposed_time=proposed_time,
+            broker_configs=broker_configs,
+        )
+
+    def loops(self) -> Mapping[str, Run]:
+        """The loops by the names of their tasks."""
+        return {
+            "producer expiry": self._producers.run,
+            "retention": self._retention.run,
+            "offset expiry": self._offsets.run,
+            "transactions": self._transactions.run,
+            "transactional ids": self._transactional_ids.run,
+        }

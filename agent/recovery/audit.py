@@ -1,0 +1,196 @@
+"""Compares bucket, ledger and state, and names what disagrees.
+
+Rule: nothing is believed of what an agent holds in memory: the state is loaded anew, from snapshot and entries, which
+checks both against the pointer's digest and the head's count (safety rules S3, S9). The bucket is listed first, so
+that what the state refers to was there; what seems to be missing or strange is looked at once more, for agents go on
+meanwhile. A repair deletes what ended sessions left, by the rules of the cleaner, and nothing else.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
+
+from agent.bucket.cluster_identity import check_bucket, check_reached
+from agent.bucket.store_damages import StoreDamages
+from agent.ledger.bootstrap import load
+from coordinator.invariants import check
+from coordinator.ledger.port import Ledger, LedgerCorrupt
+from coordinator.state.state import ClusterState
+from protocol.limits import AUDIT_DISAGREEMENTS_TOLD_MAX, GC_DELETIONS_PER_STEP_MAX
+from storage.gc_plan import judge_listed
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreError
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
+
+if TYPE_CHECKING:
+    from agent.recovery.deep_audit import Progress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """`what` names the kind, `subject` an object, or whatever it is about."""
+
+    what: str
+    subject: str
+    detail: str
+
+
+@dataclass(slots=True, kw_only=True)
+class AuditReport:
+    """Counts are of objects. Only `disagreements` are faults: the rest comes and goes while a cluster works."""
+
+    cluster_id: str
+    incarnation: int
+    position: int = 0
+    referenced: int = 0
+    referenced_bytes: int = 0
+    released: int = 0
+    """Waiting for their grace, or for a snapshot."""
+    in_flight: int = 0
+    """Of live sessions, and in no state: about to be committed, or left behind at the session's end."""
+    leftovers: int = 0
+    """Of ended sessions, and in no state: the cleaner deletes them."""
+    deleted: int = 0
+    """Leftovers that the repair deleted."""
+    read_objects: int = 0
+    """That were read to their last byte: with --deep."""
+    read_bytes: int = 0
+    disagreements: list[Disagreement] = field(default_factory=list[Disagreement])
+
+    def told(self) -> Mapping[str, object]:
+        """For JSON; of many disagreements the first ones."""
+        values = asdict(self)
+        values["disagreements"] = values["disagreements"][:AUDIT_DISAGREEMENTS_TOLD_MAX]
+        return {**values, "disagreements_count": len(self.disagreements)}
+
+
+class Audit:
+    """One audit; `run` once."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        store: ObjectStore,
+        *,
+        grace_ms: int,
+        undeletable: Mapping[str, str] | None = None,
+        damages: StoreDamages | None = None,
+    ) -> None:
+        """`undeletable`: garbage that the store did not delete so far, with the reasons. `damages`: what an embedded
+        store has found in its files.
+        """
+        self._damages = damages or StoreDamages()
+        self._ledger = ledger
+        self._store = store
+        self._grace_ms = grace_ms
+        self._undeletable = dict(undeletable or {})
+
+    async def run(
+        self, *, is_repairing: bool, is_deep: bool = False, progress: "Progress | None" = None
+    ) -> AuditReport:
+        """Compare everything; with `is_deep` read everything, too.
+
+        Raises `LedgerUnavailable` and `StoreUnavailable`: try again.
+        """
+        identity = await self._ledger.identity()
+        self._report = AuditReport(cluster_id=identity.cluster_id, incarnation=identity.incarnation)
+        try:
+            await check_bucket(self._store, identity, appends_count=1)  # so that an audit claims no empty bucket
+            await check_reached(self._store, self._ledger)
+            sizes = await self._list()
+            state = (await load(self._ledger, self._store)).follower.state
+        except LedgerCorrupt as error:
+            self._disagree("ledger", identity.cluster_id, str(error))
+            return self._report
+        for damage in self._damages.found:
+            self._disagree("damaged", damage.key or damage.file, f"{damage.file}: {damage.detail}")
+        self._report.position, self._report.released = state.position, len(state.released)
+        for fault in check(state):
+            self._disagree("state", identity.cluster_id, fault)
+        await self._compare_referenced(state, sizes)
+        await self._compare_others(state, list(sizes), is_repairing=is_repairing)
+        if is_deep:
+            await self._read_all(state, progress)
+        for key, reason in self._undeletable.items():
+            if await self._size(key) is not None:
+                self._disagree("undeletable", key, f"it is garbage, and the store does not delete it: {reason}")
+        return self._report
+
+    async def _read_all(self, state: ClusterState, progress: "Progress | None") -> None:
+        from agent.recovery.deep_audit import DeepAudit  # brings what reads tables
+
+        deep = DeepAudit(state=state, store=self._store, progress=progress)
+        await deep.run()
+        self._report.read_objects, self._report.read_bytes = deep.objects, deep.byte_count
+        for damage in deep.found:
+            self._disagree("damaged", damage.key, damage.detail)
+
+    def _disagree(self, what: str, subject: str, detail: str) -> None:
+        self._report.disagreements.append(Disagreement(what=what, subject=subject, detail=detail))
+
+    async def _list(self) -> Mapping[str, int]:
+        sizes: dict[str, int] = {}
+        for prefix in (INTAKE_PREFIX, LAKE_PREFIX):
+            async for meta in self._store.list(prefix):
+                sizes[meta.key] = meta.size_bytes
+        return sizes
+
+    async def _compare_referenced(self, state: ClusterState, sizes: Mapping[str, int]) -> None:
+        """What the state refers to is there, and as large as it says."""
+        missing: list[str] = []
+        for known in state.objects.values():
+            self._report.referenced += 1
+            self._report.referenced_bytes += known.object_bytes
+            size_bytes = sizes.get(known.key)
+            if size_bytes is None:
+                size_bytes = await self._size(known.key)
+            if size_bytes is None:
+                missing.append(known.key)
+            elif size_bytes != known.object_bytes:
+                detail = f"it has {size_bytes} bytes, the state says {known.object_bytes}"
+                self._disagree("size", known.key, detail)
+        if missing:
+            now = (await load(self._ledger, self._store)).follower.state
+            for key in missing:
+                object_id = now.object_ids.get(key)
+                if object_id is not None:
+                    rows = now.objects[object_id].references
+                    self._disagree("missing", key, f"{rows} chunks refer to it, and it is not in the bucket")
+
+    async def _compare_others(self, state: ClusterState, keys: Sequence[str], *, is_repairing: bool) -> None:
+        """What the state does not refer to is in flight, or garbage that somebody will delete."""
+        verdict = judge_listed(
+            keys,
+            position=state.position,
+            referenced=state.object_ids,
+            released=state.released,
+            sessions_live=state.sessions,
+            sessions_ended=state.sessions_ended,
+            topics=state.topics,
+            time_ms=state.time_ms,
+            grace_ms=self._grace_ms,
+        )
+        known = sum(key in state.object_ids or key in state.released for key in keys)
+        self._report.leftovers = len(verdict.deletable) + len(verdict.waiting)
+        self._report.in_flight = len(keys) - known - self._report.leftovers - len(verdict.unknown)
+        for key in verdict.unknown:
+            if await self._size(key) is not None:
+                self._disagree("unknown", key, "no entry names it, nor its session: nobody will ever delete it")
+        if is_repairing:
+            await self._delete(verdict.deletable)
+
+    async def _delete(self, keys: Sequence[str]) -> None:
+        for first in range(0, len(keys), GC_DELETIONS_PER_STEP_MAX):
+            step = keys[first : first + GC_DELETIONS_PER_STEP_MAX]
+            reasons: Mapping[str, StoreError] = {}
+            try:
+                await self._store.delete(step)
+            except ObjectsNotDeleted as error:
+                reasons = error.reasons
+            self._report.deleted += len(step) - len(reasons)
+            self._undeletable |= {key: str(reason) for key, reason in reasons.items()}
+
+    async def _size(self, key: str) -> int | None:
+        try:
+            return (await self._store.head(key)).size_bytes
+        except (ObjectMissing, ObjectDamaged):
+            return None

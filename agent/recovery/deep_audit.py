@@ -1,0 +1,314 @@
+"""Reads every byte of everything that is stored, and names what is damaged and which records lie in it.
+
+Rule: nothing is changed, and damage is a finding, never an exception. One object is read after another, in pieces, so
+memory is bounded by an intake object, or a row group. An object that is gone is no damage here: `agent.recovery.audit`
+names what is missing. Of an archive file of before, which has no checksums, it is checked that its rows can be read and
+are those that the index says; of a table's metadata, which has none either, that it can be decoded.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from agent.runtime.threads import run_in_thread
+from coordinator.ledger.port import LedgerCorrupt
+from coordinator.snapshot import decode_snapshot
+from coordinator.state.chunk_index import NO_CHECKSUM, ChunkRef
+from coordinator.state.state import ClusterState, ObjectState, PartitionState, TopicState
+from coordinator.state.table_folders import folder_name
+from coordinator.state.unplaced_batches import WaitingRun
+from iceberg_export.parquet.reader import check_place, check_rows, decode_row_group, parse_footer
+from iceberg_export.rows.checksums import FileChecksums, check_key, checked_footer, tail_bytes
+from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained
+from iceberg_export.tables.avro_files import decode_rows
+from iceberg_export.tables.metadata import TableUnreadable, decode
+from iceberg_export.tail.manifest import TailUnreadable, decode_manifest
+from protocol.decoding import Undecodable, decode_json_object, decode_number
+from protocol.errors import InvalidBatch
+from protocol.limits import AUDIT_AFFECTED_LISTED_MAX, AUDIT_PROGRESS_OBJECTS, AUDIT_READ_BYTES
+from protocol.records.batch import check_crcs
+from protocol.types import ObjectId
+from storage.chunk_format import (
+    FORMAT_VERSION,
+    HEADER_BYTES,
+    TAIL_BYTES_HINT,
+    ChunkFormatError,
+    ObjectDescription,
+    TailTooShort,
+    check_chunk,
+    check_header,
+    describe_object,
+)
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore
+from storage.refs import (
+    METADATA_SUFFIX,
+    REACHED_PREFIX,
+    SNAPSHOT_PREFIX,
+    TAIL_KEY,
+    VERSION_HINT,
+    ObjectKind,
+    intake_key,
+    position_of_key,
+    table_metadata_folder,
+    topic_of_copy,
+    topic_of_parquet_key,
+    version_of_copy,
+)
+
+_DAMAGE = (ObjectDamaged, ChunkFormatError, InvalidBatch, TableUnreadable, Undecodable, LedgerCorrupt, TailUnreadable)
+
+
+class Progress(Protocol):
+    """Is called after every few objects."""
+
+    def __call__(self, objects: int, objects_total: int, byte_count: int, /) -> None: ...
+
+
+class DamageFound(NamedTuple):
+    key: str
+    detail: str
+
+
+class _Row(NamedTuple):
+    """A row of the index."""
+
+    topic: str
+    partition: int
+    chunk: ChunkRef
+
+
+@dataclass(slots=True, kw_only=True)
+class DeepAudit:
+    """One reading of everything; `run` once."""
+
+    state: ClusterState
+    """No other code may change it meanwhile: threads look through it."""
+    store: ObjectStore
+    progress: Progress | None = None
+    objects: int = 0
+    byte_count: int = 0
+    found: list[DamageFound] = field(default_factory=list[DamageFound])
+
+    async def run(self) -> None:
+        """Read everything. Raises `StoreUnavailable`: try again."""
+        snapshots = [meta.key async for meta in self.store.list(SNAPSHOT_PREFIX)]
+        marks = [meta.key async for meta in self.store.list(REACHED_PREFIX)]
+        copies = [(topic, key) for topic in list(self.state.topics.values()) for key in await self._copies_of(topic)]
+        total = len(self.state.objects) + len(snapshots) + len(marks) + len(copies) + 1
+        for object_id, stored in list(self.state.objects.items()):
+            await self._look(stored.key, partial(self._read, object_id, stored), total, object_id)
+        for key in snapshots:
+            await self._look(key, partial(self._decoded, key, decode_snapshot), total)
+        for key in marks:
+            await self._look(key, partial(self._decoded, key, partial(_check_mark, key)), total)
+        for topic, key in copies:
+            await self._look(key, partial(self._read_copy, topic, key), total)
+        await self._look(TAIL_KEY, partial(self._decoded, TAIL_KEY, decode_manifest), total)
+        self._tell(total)
+
+    async def _look(
+        self, key: str, read: Callable[[], Awaitable[None]], total: int, object_id: ObjectId | None = None
+    ) -> None:
+        self.objects += 1
+        if self.objects % AUDIT_PROGRESS_OBJECTS == 0:
+            self._tell(total)
+        try:
+            await read()
+        except ObjectMissing:
+            pass  # replaced meanwhile, or missing, which the audit names
+        except _DAMAGE as error:
+            affected = "" if object_id is None else f"; {await run_in_thread(self._affected, object_id)}"
+            self.found.append(DamageFound(key, f"{error}{affected}"))
+
+    def _tell(self, total: int) -> None:
+        if self.progress is not None:
+            self.progress(self.objects, total, self.byte_count)
+
+    async def _get(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        self.byte_count += byte_count
+        return await self.store.get_range(key, byte_first, byte_count)
+
+    async def _decoded(self, key: str, decode_it: Callable[[bytes], object]) -> None:
+        data = await self.store.get(key)
+        self.byte_count += len(data)
+        await run_in_thread(decode_it, data)
+
+    async def _copies_of(self, topic: TopicState) -> list[str]:
+        """Keys of the copies of its table's metadata, and of the hint that leads to the newest one."""
+        if topic.table is None:
+            return []
+        folder = table_metadata_folder(folder_name(self.state, topic), topic.topic_id)
+        # What else is there begins with a session, and so comes before these.
+        found = [meta.key async for meta in self.store.list(folder, after=f"{folder}v")]
+        return [key for key in found if topic_of_copy(key) is not None]
+
+    async def _read_copy(self, topic: TopicState, key: str) -> None:
+        """Raises `TableUnreadable` and `Undecodable` where readers without a catalog are led to nothing, or to
+        something else than the table."""
+        data = await self.store.get(key)
+        self.byte_count += len(data)
+        version = version_of_copy(key)
+        if version is None:
+            copy = key.removesuffix(VERSION_HINT) + f"v{decode_number(data)}{METADATA_SUFFIX}"
+            try:
+                await self.store.head(copy)
+            except ObjectMissing as error:
+                raise TableUnreadable(f"it leads to {copy}, which does not exist") from error
+            return
+        await run_in_thread(decode, data)
+        # Older versions have no original any more, and no reader that begins now.
+        if topic.table is not None and version == topic.table.version:
+            original = await self.store.get(topic.table.metadata_key)
+            if data != original:
+                raise TableUnreadable(f"it differs from {topic.table.metadata_key}, of which it is a copy")
+
+    async def _read(self, object_id: ObjectId, stored: ObjectState) -> None:
+        match stored.kind:
+            case ObjectKind.INTAKE:
+                data = await self.store.get(stored.key)
+                self.byte_count += len(data)
+                await run_in_thread(self._check_intake, object_id, stored.key, data)
+            case ObjectKind.PARQUET:
+                await self._read_file(object_id, stored)
+            case ObjectKind.TABLE_METADATA:
+                is_json = stored.key.endswith(METADATA_SUFFIX)
+                await self._decoded(stored.key, decode if is_json else decode_rows)
+
+    def _check_intake(self, object_id: ObjectId, key: str, data: bytes) -> None:
+        """CPU work for a thread: it goes through all that is not archived of each partition in the object. Raises
+        `ChunkFormatError` and `InvalidBatch`."""
+        description = _checked_description(key, data)
+        for topic_id, number in dict.fromkeys((chunk.topic_id, chunk.partition) for chunk in description.chunks):
+            partition = self.state.partition(topic_id, number)
+            if partition is not None:
+                index = partition.index
+                rows = [index.row(row) for row in index.rows_of_object(object_id, index.intake_row)]
+                _check_chunks(memoryview(data), [*rows, *_waiting_runs(partition, object_id)])
+
+    async def _read_file(self, object_id: ObjectId, stored: ObjectState) -> None:
+        size = stored.object_bytes
+        found = (await self.store.head(stored.key)).size_bytes
+        if found != size:
+            raise FileUnreadable(f"it has {found} bytes, the state says {size}")
+        if size < FOOTER_TAIL_BYTES:
+            raise FileUnreadable(f"it has {size} bytes: no Parquet file")
+        tail = await self._get(stored.key, size - FOOTER_TAIL_BYTES, FOOTER_TAIL_BYTES)
+        while (needed := tail_bytes(tail, size)) > len(tail):
+            tail = await self._get(stored.key, size - needed, needed)
+        with damage_contained("the footer"):
+            _, checksums = checked_footer(tail, size)
+        if checksums is None:
+            await self._read_rows(object_id, stored, tail)
+            return
+        check_key(checksums, stored.key)
+        for byte_first, byte_end in _steps(checksums):
+            data = await self._get(stored.key, byte_first, byte_end - byte_first)
+            await run_in_thread(checksums.check, byte_first, data)
+
+    async def _read_rows(self, object_id: ObjectId, stored: ObjectState, tail: bytes) -> None:
+        """A file of before."""
+        footer = await run_in_thread(parse_footer, tail, key=stored.key, file_bytes=stored.object_bytes)
+        by_group: dict[int, list[_Row]] = {}
+        topic_id = topic_of_parquet_key(stored.key)
+        topic = None if topic_id is None else self.state.topics.get(topic_id)
+        for row in await run_in_thread(self._rows, object_id, () if topic is None else (topic,)):
+            if row.chunk.row_count:
+                check_place(footer, row.chunk)
+                by_group.setdefault(row.chunk.row_group, []).append(row)
+        for number, place in enumerate(footer.row_groups):
+            data = await self._get(stored.key, place.byte_first, place.byte_count)
+            rows = await run_in_thread(decode_row_group, footer, number, data)
+            for partition, chunk in ((row.partition, row.chunk) for row in by_group.get(number, ())):
+                part = check_rows(rows, chunk)
+                newest_ms = int(part.timestamp_ms.max())
+                if (int(part.partition[0]), newest_ms) != (partition, chunk.max_timestamp):
+                    raise FileUnreadable(
+                        f"offsets {chunk.offset_first} to {chunk.offset_end} of partition {partition} are not those "
+                        "rows that the index says"
+                    )
+
+    def _rows(self, object_id: ObjectId, topics: Iterable[TopicState]) -> list[_Row]:
+        """What of the index of `topics` lies in an object. A file's rows are of one topic, so an audit of many files
+        does not look through all topics for each. CPU work for a thread."""
+        return [
+            _Row(topic.name, number, partition.index.row(row))
+            for topic in topics
+            for number, partition in enumerate(topic.partitions)
+            for row in partition.index.rows_of_object(object_id)
+        ]
+
+    def _affected(self, object_id: ObjectId) -> str:
+        """Which records lie in an object. CPU work for a thread: it goes through the indexes of all topics."""
+        spans: dict[tuple[str, int], tuple[int, int]] = {}
+        topics = self.state.topics.values()
+        for topic, partition, chunk in self._rows(object_id, topics):
+            first, end = spans.get((topic, partition), (chunk.offset_first, chunk.offset_end))
+            spans[topic, partition] = min(first, chunk.offset_first), max(end, chunk.offset_end)
+        uncommitted = [
+            f"{topic.name}-{number} records of open transactions"
+            for topic in topics
+            for number, partition in enumerate(topic.partitions)
+            if _waiting_runs(partition, object_id)
+        ]
+        if not spans and not uncommitted:
+            tables = [topic.name for topic in topics if topic.table and object_id in topic.table.objects]
+            return "no records of the log lie in it" + "".join(f"; it is of the table of {name}" for name in tables)
+        listed = [
+            f"{topic}-{partition} offsets {first} to {end - 1}" for (topic, partition), (first, end) in spans.items()
+        ]
+        listed += uncommitted
+        more = len(listed) - AUDIT_AFFECTED_LISTED_MAX
+        return ", ".join(listed[:AUDIT_AFFECTED_LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _check_mark(key: str, data: bytes) -> None:
+    """Raises `Undecodable` where a mark of how far the ledger had come does not say what its key says."""
+    said = decode_json_object(data).get("position")
+    if said != position_of_key(key):
+        raise Undecodable(f"it says position {said}")
+
+
+def _waiting_runs(partition: PartitionState, object_id: ObjectId) -> list[WaitingRun]:
+    """What of an object waits in a partition for its transaction's commit: no row of the index refers to it yet."""
+    return [run for runs in partition.waiting.values() for run in runs if run.object_id == object_id]
+
+
+def _checked_description(key: str, data: bytes) -> ObjectDescription:
+    """Raises `ChunkFormatError`."""
+    try:
+        description = describe_object(data[-TAIL_BYTES_HINT:], len(data))
+    except TailTooShort as error:
+        description = describe_object(data[-error.bytes_needed :], len(data))
+    view = memoryview(data)
+    version = check_header(view[:HEADER_BYTES])
+    if version > FORMAT_VERSION:
+        raise ChunkFormatError(f"its header says that it is of version {version}")
+    written_as = intake_key(description.session, description.number)
+    if written_as != key:
+        raise ChunkFormatError(f"it was written as {written_as}")
+    for chunk in description.chunks:
+        check_chunk(view[chunk.byte_first : chunk.byte_first + chunk.byte_count], chunk)
+    return description
+
+
+def _check_chunks(data: memoryview, chunks: Iterable[ChunkRef | WaitingRun]) -> None:
+    """Raises `InvalidBatch`, and `ChunkFormatError` where the ledger means other bytes than these."""
+    for chunk in chunks:
+        checksum = check_crcs(data[chunk.byte_first : chunk.byte_first + chunk.byte_count])
+        if chunk.checksum not in (NO_CHECKSUM, checksum):
+            raise ChunkFormatError(
+                f"the chunk at byte {chunk.byte_first} has the checksum {checksum:#010x}, the ledger says "
+                f"{chunk.checksum:#010x}"
+            )
+
+
+def _steps(checksums: FileChecksums) -> Iterator[tuple[int, int]]:
+    """Whole stretches, about `AUDIT_READ_BYTES` at a time."""
+    begun = 0
+    ends = checksums.ends.tolist()
+    for end, following in pairwise([*ends, ends[-1] + AUDIT_READ_BYTES + 1]):
+        if end > begun and following - begun > AUDIT_READ_BYTES:
+            yield begun, end
+            begun = end

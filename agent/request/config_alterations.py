@@ -1,0 +1,45 @@
+"""Configs of several resources altered, each by itself, as AlterConfigs and IncrementalAlterConfigs answer it."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from agent.admin.configs import Alteration, ConfigError
+from agent.admin.topics import TopicError, before, catch_up, deadline_s
+from agent.request.services import Services
+from agent.runtime.yielding import Turns
+from protocol.errors import ErrorCode
+
+
+async def alter_all(
+    services: Services, wanted: Sequence[Alteration], *, is_validate_only: bool
+) -> list[dict[str, Any]]:
+    """A row of the answer for each resource. One that is named twice is not altered at all, as in Kafka."""
+    mentions = Counter((each.resource_type, each.resource_name) for each in wanted)
+    end_s = deadline_s(services.clock)
+    turns = Turns(services.clock)
+    unseen = await catch_up(services.metadata, services.clock, end_s)
+    rows = []
+    for each in wanted:
+        error_code, message = ErrorCode.none, None
+        try:
+            if mentions[each.resource_type, each.resource_name] > 1:
+                raise ConfigError(ErrorCode.invalid_request, "Each resource must appear at most once.")
+            if unseen is not None:
+                raise unseen
+            alteration = services.configs.alter(each, is_validate_only=is_validate_only)
+            await before(end_s, services.clock, alteration)
+        except ConfigError as error:
+            error_code, message = error.error_code, str(error)
+        except TopicError as error:
+            error_code, message = error.error_code, error.message
+        rows.append(
+            {
+                "error_code": error_code,
+                "error_message": message,
+                "resource_type": each.resource_type,
+                "resource_name": each.resource_name,
+            }
+        )
+        await turns.row()
+    return rows

@@ -1,0 +1,57 @@
+"""Config values as DescribeConfigs and CreateTopics answer them."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from coordinator.configs.config_entries import ConfigEntry, Layers, topic_entry
+from coordinator.configs.config_types import ConfigSource
+from coordinator.configs.topic_configs import TOPIC_CONFIGS
+
+NO_TYPE = 0
+"""DescribeConfigsResponse.ConfigType.UNKNOWN."""
+
+
+def config_rows(
+    entries: Iterable[ConfigEntry], *, with_synonyms: bool, with_documentation: bool
+) -> list[dict[str, Any]]:
+    """The rows of an answer, in the order of the entries."""
+    return [
+        {
+            "name": entry.spec.name,
+            "value": entry.value,
+            "read_only": entry.spec.is_read_only,
+            "config_source": entry.source,
+            "is_sensitive": False,
+            "synonyms": [
+                {"name": synonym.name, "value": synonym.value, "source": synonym.source}
+                for synonym in (entry.synonyms if with_synonyms else ())
+            ],
+            "config_type": entry.spec.type,
+            "documentation": entry.spec.documentation if with_documentation else None,
+        }
+        for entry in entries
+    ]
+
+
+def logger_rows(levels: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The rows for loggers' levels, by the names of the loggers. Kafka tells no type of them."""
+    return [
+        {
+            "name": name,
+            "value": level,
+            "read_only": False,
+            "config_source": ConfigSource.DYNAMIC_BROKER_LOGGER,
+            "is_sensitive": False,
+            "synonyms": [],
+            "config_type": NO_TYPE,
+            "documentation": None,
+        }
+        for name, level in levels.items()
+    ]
+
+
+def created_topic_configs(configs: Mapping[str, str | None], layers: Layers) -> list[dict[str, Any]]:
+    """The configs of a new topic, as CreateTopics answers them: without synonyms and documentation."""
+    given = {name: value for name, value in configs.items() if value is not None}
+    entries = [topic_entry(given, layers, name) for name in TOPIC_CONFIGS]
+    return config_rows(entries, with_synonyms=False, with_documentation=False)

@@ -1,0 +1,84 @@
+"""Which of a V1 client's connections is the newest: a stamp for each connection that is accepted (safety rule S7).
+
+Rule: a stamp is the ledger's position behind a barrier that began when the connection was accepted, and a serial that
+rises with every connection of this agent. One barrier serves all connections that were accepted before it began. A
+position that came late would rank its connection too high, above one by which the client has gone on since: such a
+connection gets no stamp, and a request that needs one closes it.
+"""
+
+import asyncio
+
+from agent.ledger.apply_loop import MetadataLoop
+from agent.runtime.clock import Clock
+from coordinator.commands.transaction import Stamp
+from coordinator.ledger.port import LedgerUnavailable
+from protocol.limits import STAMP_SECONDS_MAX
+from protocol.types import Position
+
+
+class ConnectionStamp:
+    """Of one connection: known soon after it was accepted, or never."""
+
+    __slots__ = ("_accepted_s", "_position", "_serial")
+
+    def __init__(self, *, serial: int, accepted_s: float, position: asyncio.Future[Position | None]) -> None:
+        self._serial = serial
+        self._accepted_s = accepted_s
+        self._position = position
+
+    def settle(self, position: Position | None, now_s: float) -> None:
+        """The ledger had come to `position` when it was asked, of which the agent learns now; None: it did not say."""
+        is_in_time = now_s - self._accepted_s <= STAMP_SECONDS_MAX
+        self._position.set_result(position if is_in_time else None)
+
+    async def known(self, clock: Clock) -> Stamp | None:
+        """The stamp; None where the connection cannot get one: it is to be closed."""
+        if not self._position.done():
+            try:
+                async with clock.timeout(STAMP_SECONDS_MAX):
+                    await asyncio.shield(self._position)
+            except TimeoutError:
+                return None
+        position = self._position.result()
+        return None if position is None else Stamp(position=position, serial=self._serial)
+
+
+class ConnectionStamps:
+    """Makes the stamps of one agent's connections."""
+
+    def __init__(self, *, metadata: MetadataLoop, clock: Clock) -> None:
+        self._metadata = metadata
+        self._clock = clock
+        self._serial_next = 0
+        self._waiting: list[ConnectionStamp] = []
+        self._wanted = asyncio.Event()
+
+    def accepted(self) -> ConnectionStamp:
+        """The stamp of a connection that is accepted now."""
+        stamp = ConnectionStamp(
+            serial=self._serial_next,
+            accepted_s=self._clock.monotonic_s(),
+            position=asyncio.get_running_loop().create_future(),
+        )
+        self._serial_next += 1
+        self._waiting.append(stamp)
+        self._wanted.set()
+        return stamp
+
+    async def run(self) -> None:
+        """Ask the ledger for the positions of those that were accepted, for ever."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            waiting, self._waiting = self._waiting, []
+            position = await self._position()
+            now_s = self._clock.monotonic_s()
+            for stamp in waiting:
+                stamp.settle(position, now_s)
+
+    async def _position(self) -> Position | None:
+        try:
+            async with self._clock.timeout(STAMP_SECONDS_MAX):
+                return await self._metadata.barrier()
+        except (LedgerUnavailable, TimeoutError):
+            return None

@@ -1,0 +1,145 @@
+"""Hands offsets that a group commits to its ledger, and says what became of them as clients are told.
+
+Rule: whether they may be committed is judged in the same turn of the loop in which they are handed over (safety rule
+S13 holds what was judged wrongly by then, where the entry is applied). The coordinator judges ahead of the ledger, so a
+refusal is told once all that it may follow from is applied, and behind a barrier (safety rule S4): members that are
+told that they are none give up what they have. Many rows go as several entries, and others have their turn
+in between; every row has its own answer.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from agent.groups.group_ledger import OffsetRow
+from agent.groups.membership_errors import costs_place
+from agent.request.services import Services
+from coordinator.commands.consumer_group_values import ConsumerGroup
+from coordinator.configs.broker_configs import broker_value
+from protocol.errors import ErrorCode
+from protocol.limits import OFFSET_METADATA_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
+
+
+class _Share(NamedTuple):
+    """Some rows of a commit, and what gets an error for each of them."""
+
+    rows_count: int
+    error_codes: asyncio.Future[Sequence[ErrorCode]]
+
+
+def is_too_long(metadata: str, length_max: int) -> bool:
+    """Whether a note is longer than offset.metadata.max.bytes, which counts UTF-16 units as Java does.
+
+    Nor may it be longer than what answers of any version hold.
+    """
+    if len(metadata) * 4 <= min(length_max, OFFSET_METADATA_BYTES_MAX):
+        return False
+    units_count = len(metadata.encode("utf-16-le")) // 2
+    return units_count > length_max or len(metadata.encode()) > OFFSET_METADATA_BYTES_MAX
+
+
+def commit_error(
+    services: Services,
+    group_id: str,
+    *,
+    member_id: str,
+    group_instance_id: str | None,
+    generation: int,
+    api_version: int,
+    rows: Sequence[OffsetRow],
+    is_transactional: bool = False,
+) -> ErrorCode:
+    """What the coordinator of the group's kind says to a commit in that name; `generation` is a member epoch to one."""
+    group = services.state.groups.get(group_id)
+    if group is None or not services.group_ledger.is_mine(group_id):
+        return ErrorCode.not_coordinator
+    if isinstance(group.value, ConsumerGroup) or services.consumer_groups.is_live(group_id):
+        return services.consumer_groups.check_commit(
+            group,
+            member_id=member_id,
+            group_instance_id=group_instance_id,
+            epoch=generation,
+            api_version=api_version,
+            partitions=((row.topic_id, row.partition) for row in rows),
+            is_transactional=is_transactional,
+        )
+    return services.groups.check_commit(
+        group_id,
+        member_id=member_id,
+        group_instance_id=group_instance_id,
+        generation=generation,
+        api_version=api_version,
+        is_transactional=is_transactional,
+    )
+
+
+async def commit_offsets(
+    services: Services, group_id: str, rows: Sequence[OffsetRow], judge: Callable[[Sequence[OffsetRow]], ErrorCode]
+) -> list[ErrorCode]:
+    """An error for each row, once it is applied or offsets.commit.timeout.ms is over; it may be applied later then.
+
+    `judge` says of some of the rows whether the group's coordinator, which this agent has to be, takes them.
+    """
+    handed: list[_Share] = []
+    for first in range(0, len(rows), OFFSETS_PER_COMMIT_ENTRY_MAX):
+        if first > 0:
+            await services.clock.sleep(0)
+        share = rows[first : first + OFFSETS_PER_COMMIT_ENTRY_MAX]
+        error_code = judge(share)
+        if error_code is ErrorCode.none:
+            handed.append(_Share(len(share), services.group_ledger.commit(group_id, share)))
+        else:
+            handed.append(_refused(services, group_id, len(share), error_code))
+    told = await _told(services, handed)
+    services.metrics.offsets_committed.inc(told.count(ErrorCode.none))
+    return told
+
+
+async def refusal(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> list[ErrorCode]:
+    """What a client is told of each row of a commit that the group's coordinator refuses with `error_code`.
+
+    NOT_COORDINATOR where the changes that it may follow from were not made, COORDINATOR_NOT_AVAILABLE where nothing is
+    known of them within offsets.commit.timeout.ms: the client asks again.
+    """
+    return await _told(services, [_refused(services, group_id, rows_count, error_code)])
+
+
+def _refused(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> _Share:
+    future: asyncio.Future[Sequence[ErrorCode]] = asyncio.get_running_loop().create_future()
+    ledger, group = services.group_ledger, services.state.groups.get(group_id)
+    claim_epoch = None if group is None else group.claim_epoch
+
+    def tell(confirmed: asyncio.Future[ErrorCode]) -> None:
+        told_code = error_code if confirmed.result() is ErrorCode.none else confirmed.result()
+        future.set_result([told_code] * rows_count)
+
+    def confirm(settled: asyncio.Future[ErrorCode]) -> None:
+        if claim_epoch is not None and costs_place(error_code) and settled.result() is ErrorCode.none:
+            ledger.confirmed(group_id, claim_epoch).add_done_callback(tell)
+        else:
+            tell(settled)
+
+    ledger.settled(group_id).add_done_callback(confirm)
+    return _Share(rows_count, future)
+
+
+async def _told(services: Services, handed: Sequence[_Share]) -> list[ErrorCode]:
+    """An error for each row, once all of them are known or their time is over."""
+    with suppress(TimeoutError):
+        async with services.clock.timeout(commit_timeout_s(services)):
+            await asyncio.wait([share.error_codes for share in handed])
+    told: list[ErrorCode] = []
+    for rows_count, future in handed:
+        told += map(as_told, future.result()) if future.done() else [ErrorCode.coordinator_not_available] * rows_count
+    return told
+
+
+def commit_timeout_s(services: Services) -> float:
+    """How long a commit waits for the ledger: offsets.commit.timeout.ms."""
+    return int(broker_value(services.broker_configs, "offsets.commit.timeout.ms")) / 1000
+
+
+def as_told(error_code: ErrorCode) -> ErrorCode:
+    """A ledger that has too much to do is a coordinator that is not available, as in Kafka."""
+    return ErrorCode.coordinator_not_available if error_code is ErrorCode.request_timed_out else error_code

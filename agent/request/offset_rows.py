@@ -1,0 +1,92 @@
+"""Reads the rows of requests that commit offsets: which of their partitions exist, and what is to be committed there.
+
+Rule: a partition is called unknown only after a barrier (safety rule S4). Each row has its own answer; many are read in
+turns.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from agent.groups.group_ledger import OffsetRow
+from agent.request.offset_commits import is_too_long
+from agent.request.services import Services
+from agent.runtime.yielding import Turns
+from coordinator.configs.broker_configs import broker_value
+from coordinator.ledger.port import LedgerUnavailable
+from coordinator.state.state import TopicState
+from protocol.errors import ErrorCode
+
+
+class WantedOffset(NamedTuple):
+    """A partition that exists: where its error goes, and what to commit; None where the note is too long."""
+
+    position: int
+    row: OffsetRow | None
+
+
+class OffsetRequest(NamedTuple):
+    """What the request of one API and version says in its own way."""
+
+    topics: Sequence[Any]
+    find: Callable[[Any], TopicState | None]
+    """The topic that one of `topics` names, as far as this agent knows."""
+    row: Callable[[TopicState, Any], OffsetRow]
+    """What is to be committed for one of its partitions."""
+    missing: Callable[[TopicState | None], ErrorCode]
+    """How a partition that does not exist, in this topic, is told."""
+
+
+async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[ErrorCode], list[WantedOffset]]:
+    """An error for every partition of the request, in its order, and those of them that exist."""
+    turns = Turns(services.clock)
+    is_confirmed = await _is_confirmed(services, request, turns)
+    metadata_max = int(broker_value(services.broker_configs, "offset.metadata.max.bytes"))
+    errors: list[ErrorCode] = []
+    wanted: list[WantedOffset] = []
+    for topic in request.topics:
+        found = request.find(topic)
+        for partition in topic.partitions:
+            if found is not None and _has(found, partition.partition_index):
+                row = request.row(found, partition)
+                wanted.append(WantedOffset(len(errors), None if is_too_long(row.metadata, metadata_max) else row))
+                errors.append(ErrorCode.none)
+            else:
+                errors.append(request.missing(found) if is_confirmed else ErrorCode.coordinator_not_available)
+            await turns.row()
+    return errors, wanted
+
+
+async def _is_confirmed(services: Services, request: OffsetRequest, turns: Turns) -> bool:
+    """Whether what seems to be missing is: where anything is, a barrier is taken, which may not be answered (S4)."""
+    for topic in request.topics:
+        found = request.find(topic)
+        for partition in topic.partitions:
+            if found is None or not _has(found, partition.partition_index):
+                try:
+                    await services.metadata.barrier()
+                except LedgerUnavailable:
+                    return False
+                return True
+            await turns.row()
+    return True
+
+
+def _has(topic: TopicState, partition_index: int) -> bool:
+    return 0 <= partition_index < len(topic.partitions)
+
+
+def answered_topics(
+    topics: Sequence[Any], errors: Sequence[ErrorCode], named: Callable[[Any], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The topics of the answer; `named` says how one of them is called."""
+    by_partition = iter(errors)
+    return [
+        named(topic)
+        | {
+            "partitions": [
+                {"partition_index": partition.partition_index, "error_code": next(by_partition)}
+                for partition in topic.partitions
+            ]
+        }
+        for topic in topics
+    ]

@@ -1,0 +1,136 @@
+"""What a request handler may use: the parts of one agent, wired by `agent.components`.
+
+Rule: handlers reach everything through `Services`, and know of the connection only what `Request` says.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from agent.admin.cluster_view import BrokerView, Placements, brokers, client_zone
+from agent.admin.config_layers import BrokerConfigs
+from agent.admin.configs import ConfigAdmin
+from agent.admin.topics import TopicAdmin
+from agent.fetch.fetch_path import FetchPath
+from agent.fetch.sessions import FetchSessions
+from agent.fetch.timestamp_search import TimestampSearch
+from agent.fetch.wait import Patience
+from agent.groups.classic_coordinator import GroupCoordinator
+from agent.groups.consumer_coordinator import ConsumerGroups
+from agent.groups.group_ledger import GroupLedger
+from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.producer_ids import ProducerIdBlock
+from agent.produce.produce_path import ProducePath
+from agent.produce.record_rules import RecordRulesOfTopics
+from agent.request.connection_epochs import ConnectionStamp, ConnectionStamps
+from agent.request.draining import Draining
+from agent.runtime.clock import Clock
+from agent.runtime.ids import Ids
+from agent.runtime.metrics import Metrics
+from agent.telemetry.client_info import ConnectedClient
+from agent.telemetry.subscriptions import Asker, ClientTelemetry
+from coordinator.state.rendezvous import Assignment, Placement
+from coordinator.state.state import ClusterState, TopicState
+from protocol.connection import RequestFrame
+from protocol.types import Milliseconds
+from storage.object_store import Buffer
+
+Answer = Sequence[Buffer] | asyncio.Future[Sequence[Buffer]] | None
+"""Bytes to send; or bytes to come, while the connection's next request is taken up; or nothing (acks=0)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    cluster_id: str
+    node_id: int
+    metadata: MetadataLoop
+    writer: LedgerWriter
+    produce: ProducePath
+    record_rules: RecordRulesOfTopics
+    fetch: FetchPath
+    fetch_sessions: FetchSessions
+    timestamps: TimestampSearch
+    producer_ids: ProducerIdBlock
+    topics: TopicAdmin
+    stamps: ConnectionStamps
+    group_ledger: GroupLedger
+    consumer_groups: ConsumerGroups
+    groups: GroupCoordinator
+    telemetry: ClientTelemetry
+    broker_configs: BrokerConfigs
+    configs: ConfigAdmin
+    store_url: str
+    """The bucket, as the settings name it."""
+    metrics: Metrics
+    clock: Clock
+    ids: Ids
+    checked_time: Callable[[], Milliseconds | None]
+    """The wall clock's time, None while it is not to be believed (safety rule S2)."""
+    is_clock_ahead: Callable[[], bool]
+    """Whether it is not believed because it is far ahead of what the ledger knows (safety rule S21)."""
+    draining: Draining = field(default_factory=Draining)
+    placements: Placements = field(default_factory=Placements)
+
+    @property
+    def placement(self) -> Placement:
+        """Where clients find partitions now."""
+        return self.placements.of(self.state)
+
+    def zone_of(self, request: "Request") -> str | None:
+        """The zone that the request's client is in; None where it does not say."""
+        return client_zone(self.placement, request.frame.client_id, request.listener)
+
+    def assignments(self, topic: TopicState, zone: str | None) -> Sequence[Assignment]:
+        """Who leads each partition for clients of a zone. While this agent opens a session there may be nobody else."""
+        count = len(topic.partitions)
+        placement = self.placement
+        nobody = Assignment(self.node_id, (self.node_id,))
+        assignments = placement.assignments(topic.topic_id, count, zone) or [nobody] * count
+        if not topic.replicas:
+            return assignments
+        told = list(assignments)
+        for index, replicas in topic.replicas.items():
+            told[index] = placement.by_hand(replicas, zone, told[index])
+        return told
+
+    def brokers(self, listener: str) -> list[BrokerView]:
+        """Whom clients of a listener can reach: whoever `assignments` names is among them."""
+        return brokers(self.state, listener, self.writer.agent)
+
+    @property
+    def state(self) -> ClusterState:
+        return self.metadata.state
+
+
+class NoAnswer(Exception):
+    """A request that is owed no answer has failed: only a closed connection makes its client look again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request as it came: its frame, and the name of the listener that took it."""
+
+    frame: RequestFrame
+    listener: str
+    peer: str
+    client: ConnectedClient = field(default_factory=ConnectedClient)
+    """What the connection's client said of itself so far."""
+    stamp: ConnectionStamp | None = None
+    """Of the connection (safety rule S7); None where the request came by none."""
+    received_s: float = field(default=0.0)
+    """The injected monotonic clock's time when the frame was complete."""
+    patience: Patience | None = field(default=None)
+    """Of a fetch: it waits no longer when this ends."""
+    room: Callable[[], int] | None = field(default=None)
+    """How many bytes of records an answer may hold now; None where nobody counts."""
+
+    @property
+    def client_host(self) -> str:
+        """The client's address as Kafka shows it: with a slash before, without the port (InetAddress.toString)."""
+        return "/" + self.peer.rpartition(":")[0]
+
+    @property
+    def asker(self) -> Asker:
+        """Who asks about, or pushes, metrics of clients."""
+        return Asker(client_id=self.frame.client_id, address=self.peer, connection=self.client)

@@ -1,0 +1,131 @@
+"""Asks the ledger on behalf of transactional requests, and tells what became of it.
+
+Rule: nothing is decided here; what is not known to be decided is an error that clients repeat the request after, never
+a success. A request that came on a connection which its client has given up is not answered (safety rule S7).
+Source of the errors: org.apache.kafka.clients.producer.internals.TransactionManager (Kafka 4.3).
+"""
+
+import logging
+
+from agent.request.services import NoAnswer, Request, Services
+from coordinator.commands.commands import Refused
+from coordinator.commands.transaction import (
+    AddToTransaction,
+    EndTransaction,
+    InitTransactionalProducer,
+    Stamp,
+    TransactionDecided,
+)
+from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
+from coordinator.state.state import PartitionState
+from protocol.errors import ErrorCode
+from protocol.limits import LEDGER_WAIT_SECONDS_MAX
+from protocol.types import NO_PRODUCER_ID, ProducerId
+from txn.producer_state import is_stale
+
+log = logging.getLogger(__name__)
+
+NOT_KNOWN = TransactionDecided(error_code=ErrorCode.coordinator_not_available)
+"""The ledger has not answered in time, or never will: it may have happened."""
+SENT_AWAY = TransactionDecided(error_code=ErrorCode.not_coordinator)
+"""This agent is stopping: another one is asked."""
+
+
+async def decided(
+    services: Services, request: Request, command: InitTransactionalProducer | AddToTransaction | EndTransaction
+) -> TransactionDecided:
+    """What became of the command once it is applied. Raises `NoAnswer` where the request is stale (S7)."""
+    if await services.draining.sends_away():
+        return SENT_AWAY
+    try:
+        async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
+            outcome = await services.writer.submit(command)
+    except (OutcomeUnknown, TimeoutError):
+        return NOT_KNOWN
+    if isinstance(outcome, Refused):
+        is_later = outcome.error_code is ErrorCode.request_timed_out
+        return NOT_KNOWN if is_later else TransactionDecided(error_code=outcome.error_code)
+    assert isinstance(outcome, TransactionDecided), f"unexpected outcome of {type(command).__name__}: {outcome}"
+    if outcome.is_stale:
+        raise stale(services, request, command.transactional_id, _asked(command))
+    return outcome
+
+
+class BatchesOfTransaction:
+    """Judges the transactional batches of one Produce request by its transactional id, before they are written.
+
+    At apply a batch is judged by its producer id alone: that this is the transactional id's has to be known here. Once
+    it is, it stays true or is refused there.
+
+    A producer id whose epochs were exhausted is no transactional id's any more. Its late batches are told
+    INVALID_PRODUCER_EPOCH by partitions that have its marker, as in Kafka
+    (UnifiedLog.maybeStartTransactionVerification). Differs from Kafka: by other partitions too, until the next
+    transaction begins; INVALID_PRODUCER_ID_MAPPING is fatal to a client that may abort and go on.
+    """
+
+    def __init__(self, services: Services, transactional_id: str | None) -> None:
+        self._services = services
+        self._transactional_id = transactional_id
+        self._is_caught_up = False
+
+    async def error(self, partition: PartitionState, producer_id: int, epoch: int) -> ErrorCode:
+        """NONE where the producer id is the transactional id's; that it is not is said behind a barrier (S4)."""
+        if self._is_known(producer_id):
+            return ErrorCode.none
+        if not self._is_caught_up:
+            try:
+                await self._services.metadata.barrier()
+            except LedgerUnavailable:
+                return ErrorCode.not_leader_or_follower
+            self._is_caught_up = True
+        if self._is_known(producer_id):
+            return ErrorCode.none
+        is_outdated = is_stale(partition.producers.get(ProducerId(producer_id)), epoch) or self._was_its_own(
+            producer_id
+        )
+        return ErrorCode.invalid_producer_epoch if is_outdated else ErrorCode.invalid_producer_id_mapping
+
+    def _is_known(self, producer_id: int) -> bool:
+        owner = self._services.state.producers_of_transactions.get(ProducerId(producer_id))
+        return owner is not None and owner == self._transactional_id
+
+    def _was_its_own(self, producer_id: int) -> bool:
+        held = self._services.state.transactional_ids.get(self._transactional_id or "")
+        return held is not None and held.metadata.previous_producer_id == producer_id != NO_PRODUCER_ID
+
+
+async def stamp_of(services: Services, request: Request) -> Stamp | None:
+    """The stamp of the request's connection, None where it came by none. Raises `NoAnswer` where it cannot be had: the
+    client comes back by a newer connection (safety rule S7)."""
+    if request.stamp is None:
+        return None
+    stamp = await request.stamp.known(services.clock)
+    if stamp is None:
+        raise NoAnswer("the ledger did not tell in time how old this connection is, and transactions have to know")
+    return stamp
+
+
+def stale(services: Services, request: Request, transactional_id: str, asked: str) -> NoAnswer:
+    """Count and tell a request on a connection that its client had given up; raise what is returned (S7)."""
+    services.metrics.transactions_stale_requests.inc()
+    log.warning(
+        "a request of a transaction came on a connection that its client had left for a newer one, and did nothing: "
+        "closing the connection",
+        extra={
+            "transactional_id": transactional_id,
+            "client_id": request.frame.client_id,
+            "peer": request.peer,
+            "asked": asked,
+        },
+    )
+    return NoAnswer("its client has a newer connection")
+
+
+def _asked(command: InitTransactionalProducer | AddToTransaction | EndTransaction) -> str:
+    match command:
+        case EndTransaction(is_commit=is_commit):
+            return "commit" if is_commit else "abort"
+        case AddToTransaction(partitions=partitions, groups=groups):
+            return f"add {len(partitions)} partitions, {len(groups)} groups"
+        case InitTransactionalProducer():
+            return "begin under a new epoch"

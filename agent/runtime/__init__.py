@@ -1,0 +1,1 @@
+"""The process around everything: clock, ids, threads, supervised tasks, metrics, logs. Imports no other room."""

@@ -1,0 +1,91 @@
+"""Log lines on stderr: one line per message, as key=value text or as a JSON object.
+
+Rule: modules log through `logging.getLogger(__name__)`, a constant sentence with the values in `extra`; the format is
+chosen here. Only the `ready` line goes to stdout (`agent.cli.startup_report`). Where several processes write to one
+stderr (`agent.cli.processes`) each line ends with whose it is.
+"""
+
+import json
+import logging
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TextIO
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
+_QUIET = ("uvicorn.error", "uvicorn.access", "asyncio", "numba", "botocore")
+"""Libraries whose chatter below a warning says nothing to whoever runs the agent."""
+
+
+def configure_logs(level: str, log_format: str, stream: TextIO | None = None, *, process: str | None = None) -> None:
+    """Send everything from `level` (debug, info, warning, error) on to stderr, as `text` or `json`.
+
+    `process` is the name of this process where its lines have to be told from others', else None.
+    """
+    handler = logging.StreamHandler(stream or sys.stderr)
+    handler.setFormatter(JsonFormatter(process) if log_format == "json" else TextFormatter(process))
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(level.upper())
+    for name in _QUIET:
+        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    logging.captureWarnings(capture=True)
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-11-21T05:20:11.123Z WARNING agent.ledger.ledger_writer: the sentence key=value key="two words"`."""
+
+    def __init__(self, process: str | None = None) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        pairs = "".join(f" {key}={_text_value(value)}" for key, value in _extras(record, self._process))
+        line = f"{_time_text(record)} {record.levelname} {record.name}: {_one_line(record.getMessage())}{pairs}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: time, level, logger, message, the extras, and exception where there is one."""
+
+    def __init__(self, process: str | None = None) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, object] = {
+            "time": _time_text(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        fields.update(_extras(record, self._process))
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str, ensure_ascii=False)
+
+
+def _extras(record: logging.LogRecord, process: str | None) -> Iterator[tuple[str, object]]:
+    yield from ((key, value) for key, value in vars(record).items() if key not in _STANDARD)
+    if process is not None:
+        yield "process", process
+
+
+def _time_text(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, tz=UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _text_value(value: object) -> str:
+    """A value that can be told from its neighbours: quoted unless it is one plain word."""
+    text = str(value)
+    if text and all(char.isprintable() and char not in ' "=' for char in text):
+        return text
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _one_line(text: str) -> str:
+    """What a client sent may hold line breaks; a log line must not be forged with them."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

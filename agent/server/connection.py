@@ -1,0 +1,440 @@
+"""One client's connection: the thin shell around `protocol.connection.ServerConnection`.
+
+Rule: requests of one connection are taken up one after the other, in order; a Produce is taken up once its records are
+in the intake, and answered later, so that pipelined requests share a flush. Sockets are not read while requests wait
+beyond their bound, nor answers written into a peer that does not read. A request counts into the memory of all
+(`protocol.request_memory`) until it is taken up, a large one from its size on: once that has memory it is read to its
+end, so what holds memory never waits for more. While others wait for memory nothing keeps it that depends on its peer:
+a fetch that requests stand behind waits no longer, and who sends or reads too slowly is ended. Answers that a peer does
+not read count into the memory of all, too (`protocol.answer_memory`).
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Sequence
+from typing import cast
+
+from agent.fetch.wait import Patience
+from agent.request.connection_epochs import ConnectionStamp
+from agent.request.services import NoAnswer, Request, Services
+from agent.runtime.supervisor import begin_in, contain
+from agent.server.connection_table import ConnectionTable
+from agent.server.dispatch import HANDLERS
+from agent.server.request_arrival import RequestArrival
+from agent.telemetry.client_info import ConnectedClient
+from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
+from protocol.api_versions import ApiKey, range_of
+from protocol.connection import RequestFrame, ServerConnection
+from protocol.errors import MalformedRequest
+from protocol.limits import (
+    CONNECTIONS_MAX,
+    RECEIVE_BUFFER_BYTES,
+    RECEIVE_PROGRESS_BYTES_MIN,
+    REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX,
+    REQUESTS_QUEUED_MAX,
+)
+from storage.object_store import Buffer, StoreError, StoreUnavailable
+
+log = logging.getLogger(__name__)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection. Its task lives as long as the socket."""
+
+    def __init__(self, table: ConnectionTable, services: Services, tasks: asyncio.TaskGroup, listener: str) -> None:
+        """Begin with `connection_made`.
+
+        Args:
+            table: all connections of the agent, and the memory that they share.
+            services: what requests are handled with, and the clock and metrics.
+            tasks: the group that the connection's task belongs to.
+            listener: the name of the listener that accepted the connection.
+        """
+        self._table = table
+        self._memory = table.memory
+        self._services = services
+        self._tasks = tasks
+        self.listener = listener
+        self._wire = ServerConnection(is_roomy=False)
+        self._arrival = RequestArrival()
+        self._frames: deque[RequestFrame] = deque()
+        self._wanted: asyncio.Future[None] | None = None
+        self._writable: asyncio.Future[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_reading = True
+        self._is_sending = False
+        self._outgoing: list[Buffer] = []
+        self._held_bytes = 0
+        self._claimed_bytes = 0
+        self._is_taking_up = False
+        self._taken_up_count = 0
+        self._patience: Patience | None = None
+        """Of the fetch that is being served."""
+        self._hurried_since_s = 0.0
+        self._unread_since_s = 0.0
+        self._closing_since_s: float | None = None
+        self._client = ConnectedClient()
+        self._stamp: ConnectionStamp | None = None
+        self.peer = ""
+        self.used_s = 0.0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports have these methods without deriving from asyncio's classes.
+        self._transport = cast("asyncio.Transport", transport)
+        host_port = transport.get_extra_info("peername") or ("?", 0)
+        self.peer = f"{host_port[0]}:{host_port[1]}"
+        self.used_s = self._services.clock.monotonic_s()
+        if not self._table.register(self):
+            if not self._table.is_draining:
+                extra = {"peer": self.peer, "limit": CONNECTIONS_MAX}
+                log.warning("refused a connection: too many are open", extra=extra)
+            self._transport.abort()
+            return
+        self._stamp = self._services.stamps.accepted()
+        self._task = begin_in(self._tasks, contain(self._serve, self._close_on_bug))
+        if self._task is None:  # the agent is about to end
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        cut_bytes = self._wire.receive_eof()
+        if cut_bytes and not self._table.is_draining:
+            log.info("a client closed in the middle of a request", extra={"peer": self.peer, "bytes": cut_bytes})
+        self._give_up_receiving()
+        self._wire.drop_partial()
+        self._table.take_back_buffer(self)
+        self._table.unregister(self)
+        if self._client.instance_id is not None:
+            self._services.telemetry.disconnected(self._client)
+        if self._task is not None:
+            self._task.cancel()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._wire.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            frames = self._wire.buffer_updated(nbytes)
+        except MalformedRequest as error:
+            self._close_malformed(error)
+            return
+        if self._wire.is_cramped and self._table.lend_buffer(self):
+            self._wire.grow()
+        if not frames:
+            if self._wire.large_frame_bytes and not self._claimed_bytes:
+                self.regulate_reading()
+            return
+        self.used_s = self._services.clock.monotonic_s()
+        self._frames.extend(frames)
+        more_bytes = len(frames[0].body) if len(frames) == 1 else sum(len(frame.body) for frame in frames)
+        if self._claimed_bytes:
+            more_bytes -= self._claimed_bytes
+            self._claimed_bytes = 0
+            del self._table.receiving[self]
+        self._hold(more_bytes)
+        if self._patience is not None:
+            self._tell_held_up()
+        if self._wanted is not None and not self._wanted.done():
+            self._wanted.set_result(None)
+        self.regulate_reading()
+
+    def regulate_reading(self) -> None:
+        """Read the socket, or leave what comes to the kernel and so to the client, by what waits already."""
+        if self._transport is None or self._transport.is_closing():
+            return
+        should_read = self._may_read()
+        if should_read is self._is_reading:
+            return
+        self._is_reading = should_read
+        if should_read:
+            self._table.paused.discard(self)
+            self._transport.resume_reading()
+        else:
+            self._table.paused.add(self)
+            self._transport.pause_reading()
+
+    def _may_read(self) -> bool:
+        if self._claimed_bytes or self._table.is_draining:
+            return not self._table.is_draining
+        memory, frames = self._memory, self._frames
+        if self._wire.is_reading_paused or memory.reserve_holder is self:
+            return False
+        if frames and (
+            len(frames) >= REQUESTS_QUEUED_MAX
+            or memory.is_full
+            or self._held_bytes >= REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX
+        ):
+            return False
+        frame_bytes = self._wire.large_frame_bytes
+        return not frame_bytes or self._claim(frame_bytes)
+
+    def _claim(self, frame_bytes: int) -> bool:
+        is_next = not self._frames and not self._is_taking_up and self._writable is None
+        memory, table = self._memory, self._table
+        was_waiting = memory.is_waiting(self)
+        is_let_in = memory.claim(self, frame_bytes, may_use_reserve=is_next)
+        if is_let_in or not was_waiting:
+            self.used_s = self._services.clock.monotonic_s()
+        if is_let_in:
+            self._claimed_bytes = frame_bytes
+            self._held_bytes += frame_bytes
+            # So that the first look, which may come at once, finds enough.
+            table.receiving[self] = -max(frame_bytes, RECEIVE_PROGRESS_BYTES_MIN)
+        if memory.is_contended:
+            table.hurry_fetches()
+        return is_let_in
+
+    def _tell_held_up(self) -> None:
+        self._table.held_up.add(self)
+        if self._memory.is_contended:
+            self._table.hurry_fetches()
+
+    def hurry(self) -> None:
+        """Others want the memory of requests that stand behind a fetch: that waits no longer."""
+        if self._patience is not None and not self._patience.is_over:
+            self._hurried_since_s = self._services.clock.monotonic_s()
+            self._patience.end()
+
+    def eof_received(self) -> bool:
+        """A half-closed peer gets no more answers: Kafka's clients never half-close."""
+        return False
+
+    def pause_writing(self) -> None:
+        self._writable = asyncio.get_running_loop().create_future()
+        self._unread_since_s = self._services.clock.monotonic_s()
+        self._table.keep_unread(self)
+
+    def resume_writing(self) -> None:
+        self._table.answers.forget(self)
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    def close(self) -> None:
+        """Close once what was answered is sent, for which the sweep gives it some time. Nothing more is received."""
+        self._send_now()
+        if self._transport is not None:
+            self._transport.close()
+        if self._closing_since_s is None:
+            self._closing_since_s = self._services.clock.monotonic_s()
+            self._give_up_receiving()
+            self._wire.drop_partial()
+            self._table.take_back_buffer(self)
+
+    def abort(self) -> None:
+        """Close at once, whatever is unsent: the peer may not be reading."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def unread_bytes(self) -> int:
+        """Of answers that the kernel has not taken."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._frames and self._wire.requests_waiting == 0 and not self._outgoing
+
+    def stalled_s(self, now_s: float) -> float:
+        """For how long the request that is arriving has made no progress while the socket is read."""
+        if not self._is_reading:
+            self._arrival.forget()
+            return 0.0
+        arrived_bytes = self._wire.receive_eof()
+        seconds = self._arrival.stalled_s(self._wire.requests_received, arrived_bytes, now_s)
+        if arrived_bytes and not seconds:
+            self.used_s = now_s
+        return seconds
+
+    def leave_buffer(self) -> bool:
+        """Leave a lent receive buffer, unless a request is arriving in it; returns whether it was left."""
+        self._wire.shrink()
+        return not self._wire.is_roomy
+
+    @property
+    def arrived_bytes(self) -> int:
+        """Of the request that is arriving."""
+        return self._wire.receive_eof()
+
+    @property
+    def due_bytes(self) -> int:
+        """By how much that has to grow from one look to the next, while others wait."""
+        return self._memory.bytes_due(self, self._claimed_bytes)
+
+    @property
+    def is_owed_answer(self) -> bool:
+        """Whether something was taken up whose answer matters: a fetch loses nothing, its client asks again."""
+        return bool(self._outgoing) or self._taken_up_count > (0 if self._patience is None else 1)
+
+    @property
+    def unread_s(self) -> float:
+        """For how long the peer has left its answers unread, or has been kept for them while it is being closed."""
+        since_s = self._closing_since_s
+        if self._writable is not None:
+            since_s = self._unread_since_s if since_s is None else min(since_s, self._unread_since_s)
+        return 0.0 if since_s is None else self._services.clock.monotonic_s() - since_s
+
+    @property
+    def withheld_s(self) -> float:
+        """For how long what waits here for the peer or for its fetch has kept memory that was wanted."""
+        if not self._held_bytes:
+            return 0.0
+        is_hurried = self._patience is not None and self._patience.is_over
+        hurried_s = self._services.clock.monotonic_s() - self._hurried_since_s if is_hurried else 0.0
+        return max(self.unread_s, hurried_s)
+
+    def stop_reading(self) -> None:
+        """Take up nothing more: what waits was not accepted, and its client asks another time."""
+        self._drop_queued()
+        self.regulate_reading()
+
+    def _give_up_receiving(self) -> None:
+        """Hold no memory but that of the request that is being served, and want no more."""
+        self._drop_queued()
+        claimed_bytes, self._claimed_bytes = self._claimed_bytes, 0
+        table = self._table
+        table.receiving.pop(self, None)
+        table.paused.discard(self)
+        self._memory.stop_waiting(self)
+        self._hold(-claimed_bytes)
+
+    def _drop_queued(self) -> None:
+        dropped_bytes = sum(len(frame.body) for frame in self._frames)
+        self._frames.clear()
+        self._hold(-dropped_bytes)
+
+    def _hold(self, more_bytes: int) -> None:
+        self._held_bytes += more_bytes
+        memory = self._memory
+        memory.count(more_bytes)
+        if more_bytes < 0 and memory.is_contended:
+            if not self._held_bytes:
+                memory.leave_reserve(self)
+            self._table.wake_soon()
+
+    def _close_on_bug(self) -> None:
+        self._services.metrics.connections_refused.labels("bug").inc()
+        self.close()
+
+    def _close_malformed(self, error: MalformedRequest) -> None:
+        log.warning(
+            "closed a connection that does not speak Kafka's protocol", extra={"peer": self.peer, "reason": str(error)}
+        )
+        self._services.metrics.connections_refused.labels("malformed").inc()
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def _serve(self) -> None:
+        try:
+            while True:
+                while self._frames:
+                    if self._writable is not None:
+                        await self._writable
+                    if self._table.is_draining or self._transport is None or self._transport.is_closing():
+                        return
+                    await self._take_up_next()
+                    self.regulate_reading()
+                self._wanted = asyncio.get_running_loop().create_future()
+                await self._wanted
+        except MalformedRequest as error:
+            self._close_malformed(error)
+
+    async def _take_up_next(self) -> None:
+        """A function of its own, so that a connection without requests does not keep the last one's memory."""
+        frame = self._frames.popleft()
+        held_bytes = len(frame.body)
+        self._taken_up_count += 1
+        self._is_taking_up = True
+        if frame.api_key == ApiKey.FETCH:
+            # It may wait long, and nobody is to wait for that: a small one counts no more, a large one is hurried.
+            self._patience = Patience()
+            if held_bytes <= RECEIVE_BUFFER_BYTES:
+                self._hold(-held_bytes)
+                held_bytes = 0
+            if self._held_bytes:
+                self._tell_held_up()
+        try:
+            await self._take_up(frame)
+        finally:
+            self._is_taking_up = False
+            if self._patience is not None:
+                self._patience = None
+                self._table.held_up.discard(self)
+            if held_bytes:
+                self._hold(-held_bytes)
+
+    async def _take_up(self, frame: RequestFrame) -> None:
+        began_s = self._services.clock.monotonic_s()
+        services = self._services
+        request = Request(
+            frame=frame,
+            listener=self.listener,
+            peer=self.peer,
+            client=self._client,
+            stamp=self._stamp,
+            received_s=began_s,
+            patience=self._patience,
+            room=self._table.answers.room,
+        )
+        try:
+            answer = await HANDLERS[frame.api_key](services, request)
+        except (LedgerUnavailable, StoreError, OutcomeUnknown) as error:
+            # What cannot be answered now: the client sees a lost connection, asks again, and finds us or another agent.
+            # Outages are told once for all requests (`agent.runtime.outages`).
+            self._services.metrics.connections_refused.labels("unanswerable").inc()
+            log.log(
+                logging.DEBUG if isinstance(error, LedgerUnavailable | StoreUnavailable) else logging.WARNING,
+                "could not answer a request, closing its connection",
+                extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(error)},
+            )
+            self.close()
+            return
+        except NoAnswer as reason:
+            log.info("closing a connection", extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(reason)})
+            self.close()
+            return
+        if answer is None:
+            self._send(self._wire.skip(frame.number))
+        elif isinstance(answer, asyncio.Future):
+            answer.add_done_callback(lambda future: self._finish(frame, began_s, future))
+            return
+        else:
+            self._send(self._wire.respond(frame.number, answer))
+        self._count(frame, began_s)
+
+    def _finish(self, frame: RequestFrame, began_s: float, future: "asyncio.Future[Sequence[Buffer]]") -> None:
+        if future.cancelled():
+            return
+        self._send(self._wire.respond(frame.number, future.result()))
+        self._count(frame, began_s)
+
+    def _count(self, frame: RequestFrame, began_s: float) -> None:
+        metrics = self._services.metrics.request(api_name(frame.api_key), frame.api_version)
+        metrics.answered(self._services.clock.monotonic_s() - began_s)
+
+    def _send(self, buffers: list[Buffer]) -> None:
+        """Send soon: answers that become ready together leave in one call."""
+        self._taken_up_count -= 1
+        if not self._is_sending:
+            self._is_sending = True
+            asyncio.get_running_loop().call_soon(self._send_now)
+        self._outgoing.extend(buffers)
+
+    def _send_now(self) -> None:
+        self._is_sending = False
+        buffers, self._outgoing = self._outgoing, []
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if buffers:
+            transport.writelines(buffers)
+            if self._writable is not None:
+                self._table.keep_unread(self)
+        self.regulate_reading()
+
+
+def api_name(api_key: int) -> str:
+    served = range_of(api_key)
+    assert served is not None, f"API {api_key} has no row in protocol.api_versions"
+    return served.name

@@ -1,0 +1,73 @@
+"""Sockets: the listeners, and the end of their connections.
+
+The listeners hand each connection to a protocol that the caller of `start_serving` makes (`agent.server.connection`);
+what connections share is in `agent.server.connection_table`. The server sweeps the table, drains it and aborts it.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+from agent.runtime.clock import Clock
+from agent.server.connection_table import ConnectionTable
+from agent.server.slow_clients import sweep
+from protocol.limits import DRAIN_POLL_SECONDS, RECEIVE_STALLED_SECONDS_MAX
+
+LISTEN_BACKLOG = 1024
+
+
+class KafkaServer:
+    """The listeners and their connections."""
+
+    def __init__(self, *, table: ConnectionTable, clock: Clock) -> None:
+        self.table = table
+        self._clock = clock
+        self._accept: Callable[[str], asyncio.BaseProtocol] | None = None
+        self._servers: list[asyncio.Server] = []
+
+    async def listen(self, name: str, host: str, port: int) -> int:
+        """Open a listener and return its port (a free one for port 0). Raises `OSError`."""
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(
+            lambda: self._accepted(name), host, port, backlog=LISTEN_BACKLOG, start_serving=False
+        )
+        self._servers.append(server)
+        bound: int = server.sockets[0].getsockname()[1]
+        return bound
+
+    def _accepted(self, listener: str) -> asyncio.BaseProtocol:
+        assert self._accept is not None, "connections are accepted once the agent is wired"
+        return self._accept(listener)
+
+    async def start_serving(self, accept: Callable[[str], asyncio.BaseProtocol]) -> None:
+        """Accept connections from now on. `accept` makes the protocol of one, given its listener's name."""
+        self._accept = accept
+        for server in self._servers:
+            await server.start_serving()
+
+    async def run_idle_sweep(self) -> None:
+        """End connections that are silent for too long or hold up others. Runs until it is cancelled."""
+        while True:
+            await self._clock.sleep(RECEIVE_STALLED_SECONDS_MAX)
+            now_s = self._clock.monotonic_s()
+            sweep(self.table, now_s)
+            self.table.take_back_unused_buffers(now_s)
+
+    async def drain(self, seconds_max: float) -> None:
+        """Take up no request, wait at most `seconds_max` until those taken up are answered, then close all."""
+        table = self.table
+        table.is_draining = True
+        for server in self._servers:
+            server.close()
+        for connection in list(table.connections):
+            connection.stop_reading()
+        deadline_s = self._clock.monotonic_s() + seconds_max
+        while any(c.is_owed_answer for c in table.connections) and self._clock.monotonic_s() < deadline_s:
+            await self._clock.sleep(DRAIN_POLL_SECONDS)
+        for connection in list(table.connections):
+            connection.close()
+
+    def abort(self) -> None:
+        """End every connection at once, and accept none any more: the agent's tasks are over."""
+        self.table.is_draining = True
+        for connection in list(self.table.connections):
+            connection.abort()

@@ -1,0 +1,1 @@
+"""Metrics that clients push (KIP-714): subscriptions, and the series they become."""

@@ -1,0 +1,301 @@
+"""Client metrics (KIP-714): which clients push which metrics and how often, and which pushes are taken.
+
+Rule: which metrics a client is asked for follows from the state, and the subscription's id from these and the client's
+own id, so a client may be told by one agent and push to another. When a client asked or pushed last is known to the
+agent it did so to: it lies in memory, and goes with the client's connection, or once it was silent for three intervals.
+Source: org.apache.kafka.server.ClientMetricsManager, org.apache.kafka.server.metrics.ClientMetricsInstance (Kafka 4.3).
+"""
+
+import asyncio
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from agent.runtime.clock import Clock
+from agent.runtime.ids import Ids, uuid_text
+from agent.runtime.metrics import Metrics
+from agent.runtime.regexes import matcher
+from agent.runtime.threads import run_in_thread
+from agent.telemetry.client_info import ConnectedClient
+from agent.telemetry.series import ClientLabels, ClientSeries, UnreadableMetrics, read_metrics
+from coordinator.configs.client_subscriptions import (
+    EVERY_METRIC,
+    ClientSubscription,
+    read_subscription,
+)
+from protocol.errors import ErrorCode
+from protocol.limits import (
+    CLIENT_INSTANCES_MAX,
+    CLIENT_SAID_CHARS_MAX,
+    CLIENT_SILENT_INTERVALS_MAX,
+    CLIENT_SILENT_SECONDS_MIN,
+)
+from protocol.records.compression import Compression
+from protocol.records.crc import crc32c
+
+ACCEPTED_COMPRESSION: Sequence[Compression] = (
+    Compression.ZSTD,
+    Compression.LZ4,
+    Compression.GZIP,
+    Compression.SNAPPY,
+)
+"""As clients are told, the best one first."""
+KNOWN_COMPRESSION = frozenset(int(kind) for kind in Compression)
+NEVER_S = float("-inf")
+MAY_ASK_AGAIN = (ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type)
+"""After these a client has to ask for its subscription before its time."""
+RESERVED_IDS = (uuid.UUID(int=0), uuid.UUID(int=1))
+NOTHING = read_subscription({})
+"""What a client is asked for whom no resource is about."""
+TAKEN = "taken"
+
+
+class TelemetryRefused(Exception):
+    """The request, as its client is told."""
+
+    def __init__(self, error_code: ErrorCode) -> None:
+        super().__init__(error_code.name)
+        self.error_code = error_code
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asker:
+    """The client that a request came from. `address` is HOST:PORT."""
+
+    client_id: str
+    address: str
+    connection: ConnectedClient
+
+    def told(self, instance_id: uuid.UUID) -> Mapping[str, str]:
+        """What subscriptions may be about, by the names of `coordinator.configs.client_metrics_configs.MATCHED`."""
+        host, _, port = self.address.rpartition(":")
+        return {
+            "client_instance_id": uuid_text(instance_id.bytes),
+            "client_id": self.client_id[:CLIENT_SAID_CHARS_MAX],
+            "client_software_name": self.connection.software_name,
+            "client_software_version": self.connection.software_version,
+            "client_source_address": host,
+            "client_source_port": port,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Push:
+    """What a client sent. `metrics`: OTLP's MetricsData, in the framing of the compression."""
+
+    subscription_id: int
+    is_terminating: bool
+    compression: int
+    metrics: bytes
+
+
+@dataclass(slots=True, kw_only=True)
+class ClientInstance:
+    """A client, as this agent knows it. Times are the clock's monotonic ones."""
+
+    instance_id: uuid.UUID
+    told: Mapping[str, str]
+    connection: ConnectedClient
+    subscription_id: int
+    metrics: Sequence[str]
+    interval_ms: int
+    version: int
+    """Of the subscriptions that this was made of."""
+    used_s: float
+    asked_s: float = NEVER_S
+    pushed_s: float = NEVER_S
+    is_terminating: bool = False
+    last_error: ErrorCode = ErrorCode.none
+
+    @property
+    def silent_s_max(self) -> float:
+        return max(CLIENT_SILENT_SECONDS_MIN, CLIENT_SILENT_INTERVALS_MAX * self.interval_ms / 1000)
+
+    def may_ask(self, now_s: float) -> bool:
+        """Whether its interval has gone by since it asked or pushed; it has asked now, if so."""
+        if now_s - max(self.asked_s, self.pushed_s) < self.interval_ms / 1000:
+            return False
+        self.asked_s = now_s
+        return True
+
+    def may_push(self, now_s: float) -> bool:
+        """The same for a push; the first one after the client asked comes at any time, as clients spread them."""
+        if self.asked_s <= self.pushed_s and now_s - self.pushed_s < self.interval_ms / 1000:
+            return False
+        self.pushed_s = now_s
+        return True
+
+
+@dataclass(slots=True)
+class _Subscriptions:
+    """What the state asks for, read once for each change."""
+
+    seen: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
+    read: Sequence[ClientSubscription] = ()
+    version: int = 0
+
+    def follow(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        if configs != self.seen:
+            self.seen = {name: dict(values) for name, values in configs.items()}
+            self.read = [read_subscription(values) for values in self.seen.values()]
+            self.version += 1
+
+
+class ClientTelemetry:
+    """Answers clients; what they push becomes `series`."""
+
+    def __init__(
+        self,
+        *,
+        configs: Callable[[], Mapping[str, Mapping[str, str]]],
+        clock: Clock,
+        ids: Ids,
+        metrics: Metrics,
+        bytes_max: int,
+    ) -> None:
+        self._configs = configs
+        self._clock = clock
+        self._ids = ids
+        self._metrics = metrics
+        self._subscriptions = _Subscriptions()
+        self._instances: OrderedDict[uuid.UUID, ClientInstance] = OrderedDict()
+        """Those that were used last come last."""
+        self._reading = asyncio.Lock()
+        self.series = ClientSeries(clock=clock, count_dropped=metrics.client_series_dropped.inc)
+        self.bytes_max = bytes_max
+        """Of what one push carries, before it is unpacked: Kafka's telemetry.max.bytes."""
+
+    @property
+    def instances_count(self) -> int:
+        """Clients that are known."""
+        return len(self._instances)
+
+    async def subscribe(self, instance_id: uuid.UUID | None, asker: Asker) -> ClientInstance:
+        """What the client is to push; without an id it gets one. Raises `TelemetryRefused`."""
+        instance = await self._instance(self._new_id() if instance_id is None else instance_id, asker)
+        if not instance.may_ask(self._clock.monotonic_s()) and instance.last_error not in MAY_ASK_AGAIN:
+            raise TelemetryRefused(ErrorCode.throttling_quota_exceeded)
+        instance.last_error = ErrorCode.none
+        return instance
+
+    async def push(self, instance_id: uuid.UUID | None, asker: Asker, push: Push) -> None:
+        """Take what a client pushed into `series`. Raises `TelemetryRefused`, and changes no series then."""
+        if instance_id is None or instance_id in RESERVED_IDS:
+            raise self._refused(ErrorCode.invalid_request)
+        instance = await self._instance(instance_id, asker)
+        try:
+            instance.last_error = self._judge(instance, push)
+        finally:
+            instance.is_terminating = push.is_terminating
+        if instance.last_error:
+            raise self._refused(instance.last_error)
+        if push.metrics:
+            await self._take(instance, push)
+        self._metrics.client_pushes.labels(TAKEN).inc()
+
+    def disconnected(self, connection: ConnectedClient) -> None:
+        """A connection closed: whoever used it last here begins anew when it comes again."""
+        instance = None if connection.instance_id is None else self._instances.get(connection.instance_id)
+        if instance is not None and instance.connection is connection:
+            del self._instances[instance.instance_id]
+
+    async def _take(self, instance: ClientInstance, push: Push) -> None:
+        async with self._reading:  # what is unpacked takes memory, so it is one at a time
+            try:
+                points = await run_in_thread(read_metrics, Compression(push.compression), push.metrics)
+            except UnreadableMetrics as error:
+                instance.last_error = ErrorCode.invalid_record
+                raise self._refused(ErrorCode.invalid_record) from error
+        labels = ClientLabels(
+            instance_id=instance.told["client_instance_id"],
+            client_id=instance.told["client_id"],
+            software_name=instance.told["client_software_name"],
+        )
+        self.series.add(labels, points, kept_s=instance.silent_s_max)
+
+    def _judge(self, instance: ClientInstance, push: Push) -> ErrorCode:
+        if instance.is_terminating:
+            return ErrorCode.invalid_request
+        if not instance.may_push(self._clock.monotonic_s()) and not push.is_terminating:
+            return ErrorCode.throttling_quota_exceeded
+        if push.subscription_id != instance.subscription_id:
+            return ErrorCode.unknown_subscription_id
+        if push.compression not in KNOWN_COMPRESSION:
+            return ErrorCode.unsupported_compression_type
+        return ErrorCode.telemetry_too_large if len(push.metrics) > self.bytes_max else ErrorCode.none
+
+    def _refused(self, error_code: ErrorCode) -> TelemetryRefused:
+        self._metrics.client_pushes.labels(error_code.name).inc()
+        return TelemetryRefused(error_code)
+
+    async def _instance(self, instance_id: uuid.UUID, asker: Asker) -> ClientInstance:
+        """The client, with the subscription of now; it is the one that was used last."""
+        self._forget_silent(self._clock.monotonic_s())
+        self._subscriptions.follow(self._configs())
+        read, version = self._subscriptions.read, self._subscriptions.version
+        instance = self._instances.get(instance_id)
+        if instance is None or instance.version != version:
+            told = asker.told(instance_id) if instance is None else instance.told
+            is_asked = any(subscription.match for subscription in read)
+            wanted = await run_in_thread(_meant, read, told) if is_asked else read
+            instance = self._instances.get(instance_id)  # another request of the same client may have been faster
+            if instance is None or instance.version != version:
+                instance = self._made(instance_id, told, asker.connection, wanted, version)
+                self._instances[instance_id] = instance
+        instance.used_s, instance.connection = self._clock.monotonic_s(), asker.connection
+        asker.connection.instance_id = instance_id
+        self._instances.move_to_end(instance_id)
+        if len(self._instances) > CLIENT_INSTANCES_MAX:
+            self._instances.popitem(last=False)
+        return instance
+
+    def _forget_silent(self, now_s: float) -> None:
+        while self._instances:
+            oldest = next(iter(self._instances.values()))
+            if now_s - oldest.used_s < oldest.silent_s_max:
+                return
+            self._instances.popitem(last=False)
+
+    def _made(
+        self,
+        instance_id: uuid.UUID,
+        told: Mapping[str, str],
+        connection: ConnectedClient,
+        wanted: Sequence[ClientSubscription],
+        version: int,
+    ) -> ClientInstance:
+        metrics = sorted({metric for subscription in wanted for metric in subscription.metrics})
+        if EVERY_METRIC in metrics:
+            metrics = [EVERY_METRIC]
+        interval_ms = min((NOTHING.interval_ms, *(subscription.interval_ms for subscription in wanted)))
+        return ClientInstance(
+            instance_id=instance_id,
+            told=told,
+            connection=connection,
+            subscription_id=subscription_id(metrics, interval_ms, instance_id),
+            metrics=metrics,
+            interval_ms=interval_ms,
+            version=version,
+            used_s=self._clock.monotonic_s(),
+        )
+
+    def _new_id(self) -> uuid.UUID:
+        return uuid.UUID(bytes=self._ids.new_uuid())
+
+
+def _meant(subscriptions: Sequence[ClientSubscription], told: Mapping[str, str]) -> Sequence[ClientSubscription]:
+    """Those that are about the client which says this of itself."""
+    return [each for each in subscriptions if all(_is_match(told[name], re) for name, re in each.match.items())]
+
+
+def _is_match(text: str, expression: str) -> bool:
+    return bool(matcher([text])(expression))
+
+
+def subscription_id(metrics: Sequence[str], interval_ms: int, instance_id: uuid.UUID) -> int:
+    """Tells one set of metrics and interval from another, the same at every agent; a signed number of 32 bits."""
+    checksum = crc32c(f"{metrics}{interval_ms}".encode())
+    for first in range(0, 16, 4):
+        checksum ^= int.from_bytes(instance_id.bytes[first : first + 4], "big")
+    return checksum - (1 << 32) if checksum >> 31 else checksum

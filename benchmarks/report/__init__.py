@@ -1,0 +1,1 @@
+"""Results as figures, tables and files, and whether the goals are reached."""

@@ -1,0 +1,197 @@
+"""What should be reached, and whether it was: one line per goal.
+
+Rule: pure. A goal whose rows were not measured says so; it is neither met nor missed.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.cases import Kind, PeerName
+from benchmarks.report.results import RowResult, ratios
+from benchmarks.report.statistics import geometric_mean, ratio
+
+PRODUCE_MEAN_MIN, PRODUCE_ROW_MIN = 1.0, 0.8
+CPU_PRODUCE_MAX, RATE_SHARE_MIN = 0.5, 0.9
+RAW_PUT_SHARE_MIN = 0.8
+CONSUME_MIN, CPU_CONSUME_MAX = 1.0, 1.5
+ARCHIVE_CONSUME_MIN, ARCHIVE_CONSUME_MB_PER_CPU_S_MIN = 0.5, 200.0
+LATENCY_P50_MS_MAX, LATENCY_P99_MS_MAX, END_TO_END_P50_MS_MAX = 5.0, 25.0, 8.0
+ARCHIVE_MB_PER_CPU_S_MIN = 150.0
+CHUNKS_PER_S_MIN, LOAD_SECONDS_MAX, CHUNK_BYTES_MAX = 300_000.0, 5.0, 250.0
+IDLE_CPU_PERCENT_MAX, IDLE_RSS_MIB_MAX, IDLE_OBJECT_REQUESTS_MAX, START_SECONDS_MAX = 1.0, 300.0, 0.0, 1.5
+IDLE_GROUPS_ENTRIES_MAX = 0.0
+TRANSACTION_OVERHEAD_PERCENT_MAX = {10: 20.0, 100: 5.0}
+"""By how many milliseconds a transaction lasts."""
+COMMIT_OF_ONE_PARTITION_MAX, COMMIT_VISIBLE_MS_MAX = 1.5, 100.0
+"""1,000 partitions beside one; the worst until everybody can read it."""
+PUTS_PER_GIB_MAX, GETS_PER_OBJECT_MAX = 60.0, 1.0
+"""With the default flush interval, 100 MB/s on one agent; three readers."""
+LATENCY_OF_FLOOR_MAX, EXPRESS_P50_MS_MAX = 1.2, 15.0
+"""Of clusters: p50 beside the wait for a flush, a PUT and an append; and where nothing is waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """`measured` in words; `is_met` None where nothing was measured."""
+
+    text: str
+    measured: str
+    is_met: bool | None
+
+
+def judge(rows: Sequence[RowResult]) -> Iterator[Goal]:
+    """The goals in the order of the table, for the embedded broker unless they name MinIO."""
+    yield from _produce(_of(rows, Kind.PRODUCE), _of(rows, Kind.PRODUCE_PACED))
+    yield _raw_puts(rows)
+    memory, archive = _of(rows, Kind.CONSUME_MEMORY), _of(rows, Kind.CONSUME_ARCHIVE)
+    yield _mean_at_least("consume from memory", ratios(memory, PeerName.EMBEDDED, "mb_per_s"), CONSUME_MIN)
+    cpu = ratios(memory, PeerName.EMBEDDED, "cpu_s_per_gb")
+    yield _mean_at_most("CPU to consume from memory", cpu, CPU_CONSUME_MAX)
+    share = ratios(archive, PeerName.EMBEDDED, "mb_per_s")
+    yield _mean_at_least("consume from the cold archive, Kafka from memory", share, ARCHIVE_CONSUME_MIN)
+    for text, metric, least in (
+        ("consume from the cold archive, MB/s a core", "mb_per_cpu_s", ARCHIVE_CONSUME_MB_PER_CPU_S_MIN),
+        ("archive pass, MB/s a core", "archive_mb_per_cpu_s", ARCHIVE_MB_PER_CPU_S_MIN),
+    ):
+        yield _smallest(text, _figures(archive, metric), least)
+    metadata = _of(rows, Kind.METADATA)
+    yield _smallest("chunk references applied a second", _figures(metadata, "chunks_per_s"), CHUNKS_PER_S_MIN)
+    latency, end_to_end, idle = _of(rows, Kind.LATENCY), _of(rows, Kind.END_TO_END), _of(rows, Kind.IDLE)
+    for text, found, metric, most in (
+        ("load of a million chunks, s", metadata, "load_s", LOAD_SECONDS_MAX),
+        ("memory of a chunk, bytes", metadata, "memory_bytes_per_chunk", CHUNK_BYTES_MAX),
+        ("latency at 1,000 records/s, p50 ms", latency, "p50_ms", LATENCY_P50_MS_MAX),
+        ("latency at 1,000 records/s, p99 ms", latency, "p99_ms", LATENCY_P99_MS_MAX),
+        ("end to end, p50 ms", end_to_end, "p50_ms", END_TO_END_P50_MS_MAX),
+        ("idle, % of a core", idle, "cpu_percent", IDLE_CPU_PERCENT_MAX),
+        ("idle, MiB resident", idle, "rss_mib", IDLE_RSS_MIB_MAX),
+        ("idle, object requests", idle, "object_requests", IDLE_OBJECT_REQUESTS_MAX),
+        ("start of penstock run, s", idle, "start_s", START_SECONDS_MAX),
+        (
+            "start of penstock run with a cold page cache, s",
+            _of(rows, Kind.COLD_START),
+            "cold_start_s",
+            START_SECONDS_MAX,
+        ),
+    ):
+        yield _largest(text, _figures(found, metric), most)
+    requests = _of(rows, Kind.OBJECT_REQUESTS)
+    for text, metric, most in (
+        ("MinIO at 100 MB/s, flush of 250 ms, PUTs per GiB", "puts_per_gib", PUTS_PER_GIB_MAX),
+        ("MinIO, three readers after a restart, GETs per object", "gets_per_object", GETS_PER_OBJECT_MAX),
+    ):
+        yield _largest(text, _figures(requests, metric, PeerName.MINIO), most)
+    entries = _figures(_of(rows, Kind.GROUPS), "idle_entries_per_s")
+    yield _largest("idle groups, ledger entries/s", entries, IDLE_GROUPS_ENTRIES_MAX)
+    yield from _transactions(rows)
+    yield from _clusters(rows)
+
+
+def _transactions(rows: Sequence[RowResult]) -> Iterator[Goal]:
+    for peer, where in ((PeerName.EMBEDDED, ""), (PeerName.MINIO, " on MinIO")):
+        for transaction_ms, most in TRANSACTION_OVERHEAD_PERCENT_MAX.items():
+            of_length = [row for row in _of(rows, Kind.TRANSACTIONS) if row.case.transaction_ms == transaction_ms]
+            overhead = _figures(of_length, "overhead_percent", peer)
+            yield _largest(f"transactions of {transaction_ms} ms{where}, % below idempotent", overhead, most)
+        commits = {row.case.partitions: row for row in _of(rows, Kind.COMMIT)}
+        for metric, what in (("answered_p50_ms", "answered"), ("visible_p50_ms", "visible")):
+            one, many = (commits.get(partitions) for partitions in (1, 1000))
+            share = None
+            if one is not None and many is not None:
+                share = ratio(many.figure(peer, metric), one.figure(peer, metric))
+            text = f"commit{where} {what}, 1,000 partitions / one"
+            yield _largest(text, [] if share is None else [share], COMMIT_OF_ONE_PARTITION_MAX)
+        worst = _figures(list(commits.values()), "visible_max_ms", peer)
+        yield _largest(f"commit{where} visible, worst ms", worst, COMMIT_VISIBLE_MS_MAX)
+
+
+def _clusters(rows: Sequence[RowResult]) -> Iterator[Goal]:
+    """One agent, and every count of agents, each on its own."""
+    share = _figures(_of(rows, Kind.CLUSTER_PRODUCE), "share_of_raw", PeerName.CLUSTER)
+    yield _smallest("cluster, produce beside plain 8 MiB PUTs", share, RAW_PUT_SHARE_MIN)
+    latency = _of(rows, Kind.CLUSTER_LATENCY)
+    waiting = [row for row in latency if row.case.flush_interval_ms]
+    express = [row for row in latency if not row.case.flush_interval_ms]
+    floor = _figures(waiting, "p50_of_floor", PeerName.CLUSTER)
+    yield _largest("cluster, latency p50 / (wait + PUT + append)", floor, LATENCY_OF_FLOOR_MAX)
+    p50 = _figures(express, "p50_ms", PeerName.CLUSTER)
+    yield _largest("cluster, express latency p50 ms", p50, EXPRESS_P50_MS_MAX)
+
+
+def _produce(fast: Sequence[RowResult], paced: Sequence[RowResult]) -> Iterator[Goal]:
+    values = ratios(fast, PeerName.EMBEDDED, "mb_per_s")
+    yield _mean_at_least("produce", values, PRODUCE_MEAN_MIN)
+    yield Goal(
+        text=f"produce, slowest row >= {PRODUCE_ROW_MIN} x Kafka",
+        measured=f"{min(values):.2f} x" if values else "not measured",
+        is_met=min(values) >= PRODUCE_ROW_MIN if values else None,
+    )
+    cpu = ratios([row for row in paced if _is_rate_held(row)], PeerName.EMBEDDED, "cpu_s_per_gb")
+    yield _mean_at_most("CPU to produce at an equal rate, 16 KiB batches", cpu, CPU_PRODUCE_MAX)
+
+
+def _is_rate_held(row: RowResult) -> bool:
+    """Whether both brokers followed: CPU at different rates says nothing."""
+    wanted = row.case.rate * row.case.value_bytes / 1e6 * RATE_SHARE_MIN
+    rates = (row.figure(peer, "mb_per_s") for peer in (PeerName.KAFKA, PeerName.EMBEDDED))
+    return all(rate is not None and rate >= wanted for rate in rates)
+
+
+def _raw_puts(rows: Sequence[RowResult]) -> Goal:
+    """Beside the best row, for the slower ones may be bound by the client."""
+    raw = _figures(_of(rows, Kind.RAW_PUT), "mb_per_s", PeerName.MINIO)
+    produced = [*_of(rows, Kind.PRODUCE), *_of(rows, Kind.PRODUCE_BULK)]
+    ours = _figures(produced, "mb_per_s", PeerName.MINIO)
+    share = ratio(max(ours, default=None), max(raw, default=None))
+    return Goal(
+        text=f"produce through MinIO, best row >= {RAW_PUT_SHARE_MIN} x raw 8 MiB PUTs",
+        measured="not measured" if share is None else f"{share:.2f} x",
+        is_met=None if share is None else share >= RAW_PUT_SHARE_MIN,
+    )
+
+
+def _of(rows: Sequence[RowResult], kind: Kind) -> list[RowResult]:
+    return [row for row in rows if row.case.kind is kind]
+
+
+def _figures(rows: Sequence[RowResult], metric: str, peer: PeerName = PeerName.EMBEDDED) -> list[float]:
+    found = (row.figure(peer, metric) for row in rows)
+    return [value for value in found if value is not None]
+
+
+def _mean_at_least(text: str, values: Sequence[float], least: float) -> Goal:
+    mean = geometric_mean(values)
+    return Goal(
+        text=f"{text}, geometric mean >= {least} x Kafka",
+        measured="not measured" if mean is None else f"{mean:.2f} x",
+        is_met=None if mean is None else mean >= least,
+    )
+
+
+def _mean_at_most(text: str, values: Sequence[float], most: float) -> Goal:
+    mean = geometric_mean(values)
+    return Goal(
+        text=f"{text}, geometric mean <= {most} x Kafka",
+        measured="not measured" if mean is None else f"{mean:.2f} x",
+        is_met=None if mean is None else mean <= most,
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def _smallest(text: str, values: Sequence[float], least: float) -> Goal:
+    return Goal(
+        text=f"{text}, every row >= {_number(least)}",
+        measured=_number(min(values)) if values else "not measured",
+        is_met=min(values) >= least if values else None,
+    )
+
+
+def _largest(text: str, values: Sequence[float], most: float) -> Goal:
+    return Goal(
+        text=f"{text}, every row <= {most:g}",
+        measured=_number(max(values)) if values else "not measured",
+        is_met=max(values) <= most if values else None,
+    )

@@ -1,0 +1,136 @@
+"""Configs, quotas, and what else administrators alter. Part of `coordinator.apply.apply`.
+
+Rule: an alteration is carried out on what is set at its position, so none undoes another; a mapping that changed is
+another object, which tells whoever keeps something that follows from it. Names and values were judged by the proposer.
+How much there may be in all is judged here, with the values of `protocol.limits`: changing one of them is a change of
+the rules (S3).
+Source: org.apache.kafka.controller.ConfigurationControlManager, ClientQuotaControlManager (Kafka 4.3).
+"""
+
+from typing import assert_never
+
+from coordinator.apply.config_operations import altered
+from coordinator.apply.topics import assign_replicas, create_partitions
+from coordinator.commands.admin import (
+    AdminCommand,
+    AlterClientQuotas,
+    AlterConfigs,
+    AssignReplicas,
+    CreatePartitions,
+    ResourceType,
+)
+from coordinator.commands.commands import Done, Outcome, Refused
+from coordinator.configs.config_types import configs_bytes
+from coordinator.state.state import EVERY_BROKER, ClusterState, TopicState
+from protocol.errors import ErrorCode
+from protocol.limits import CONFIG_RESOURCES_MAX, CONFIGS_BYTES_MAX, QUOTA_ENTITIES_MAX
+
+
+def apply_admin_command(state: ClusterState, command: AdminCommand) -> Outcome:
+    """The part of `coordinator.apply.apply` that is about partitions, configs and quotas."""
+    match command:
+        case CreatePartitions():
+            return create_partitions(state, command)
+        case AssignReplicas():
+            return assign_replicas(state, command)
+        case AlterConfigs():
+            return alter_configs(state, command)
+        case AlterClientQuotas():
+            return alter_client_quotas(state, command)
+        case _:
+            assert_never(command)
+
+
+def alter_configs(state: ClusterState, command: AlterConfigs) -> Outcome:
+    """Carry out all operations on one resource, or none."""
+    match command.resource_type:
+        case ResourceType.TOPIC:
+            return _alter_topic(state, command)
+        case ResourceType.BROKER:
+            configs = _altered(state.broker_configs, command)
+            if not isinstance(configs, Refused):
+                state.broker_configs = configs
+                if command.resource_name == EVERY_BROKER:
+                    _stamp(state, *state.topics.values())
+        case ResourceType.GROUP:
+            configs = _altered(state.group_configs, command)
+            if not isinstance(configs, Refused):
+                state.group_configs = configs
+        case ResourceType.CLIENT_METRICS:
+            configs = _altered(state.client_metrics_configs, command)
+            if not isinstance(configs, Refused):
+                state.client_metrics_configs = configs
+        case ResourceType.BROKER_LOGGER:
+            configs = Refused(error_code=ErrorCode.invalid_request, reason="loggers' levels are not in the ledger")
+        case _:
+            assert_never(command.resource_type)
+    return configs if isinstance(configs, Refused) else Done()
+
+
+def _alter_topic(state: ClusterState, command: AlterConfigs) -> Outcome:
+    topic_id = state.topic_ids.get(command.resource_name)
+    if topic_id is None:
+        return Refused(
+            error_code=ErrorCode.unknown_topic_or_partition, reason=f"Topic '{command.resource_name}' does not exist."
+        )
+    topic = state.topics[topic_id]
+    configs = altered(topic.configs, command.operations, is_whole=command.is_whole)
+    refused = _check_bytes(configs)
+    if refused is not None:
+        return refused
+    topic.configs = configs
+    _stamp(state, topic)
+    return Done()
+
+
+def _stamp(state: ClusterState, *topics: TopicState) -> None:
+    """Whose clock stamps the topics' records from now on (safety rule S14)."""
+    for topic in topics:
+        topic.is_log_append_time = state.uses_append_time(topic)
+
+
+def _altered(configs: dict[str, dict[str, str]], command: AlterConfigs) -> dict[str, dict[str, str]] | Refused:
+    """The configs of all resources of one type; one that has none left is not among them."""
+    name = command.resource_name
+    own = altered(configs.get(name, {}), command.operations, is_whole=command.is_whole)
+    refused = _check_bytes(own)
+    if refused is not None:
+        return refused
+    others = {other: values for other, values in configs.items() if other != name}
+    if own and len(others) >= CONFIG_RESOURCES_MAX:
+        return Refused(
+            error_code=ErrorCode.policy_violation,
+            reason=f"{len(others)} resources of this type have configs, {CONFIG_RESOURCES_MAX} is the most.",
+        )
+    return {**others, name: own} if own else others
+
+
+def _check_bytes(configs: dict[str, str]) -> Refused | None:
+    taken = configs_bytes(configs)
+    if taken <= CONFIGS_BYTES_MAX:
+        return None
+    return Refused(
+        error_code=ErrorCode.invalid_config,
+        reason=f"The configs would have {taken} bytes together, {CONFIGS_BYTES_MAX} is the most.",
+    )
+
+
+def alter_client_quotas(state: ClusterState, command: AlterClientQuotas) -> Outcome:
+    """Set and remove quotas of one entity; one that has none left is forgotten."""
+    quotas = dict(state.client_quotas.get(command.entity, {}))
+    for name, value in command.quotas:
+        if value is None:
+            quotas.pop(name, None)
+        else:
+            quotas[name] = value
+    others_count = len(state.client_quotas) - (command.entity in state.client_quotas)
+    if quotas and others_count >= QUOTA_ENTITIES_MAX:
+        return Refused(
+            error_code=ErrorCode.policy_violation,
+            reason=f"{others_count} entities have quotas, {QUOTA_ENTITIES_MAX} is the most.",
+        )
+    if quotas:
+        state.client_quotas[command.entity] = quotas
+    else:
+        state.client_quotas.pop(command.entity, None)
+    return Done()

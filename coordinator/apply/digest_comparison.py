@@ -1,0 +1,114 @@
+"""Agents that compare the digests of their states (safety rule S3). Part of `coordinator.apply.apply`.
+
+Whoever is about to publish a snapshot appends `CompareDigest`. Every agent that is live then computes the digest behind
+that very append, and says it by `ReportDigest`. So the ledger holds what all computed, and each judges itself by it.
+
+Rule: more than half of those who were asked are right, whoever keeps house; nobody else is. Why:
+- The housekeeper may be the one that is wrong, so its word counts as much as any other's, and no snapshot is published
+  of a state that others computed otherwise: it would make the wrong state everybody's, once the ledger is trimmed.
+- Where agents differ and no digest has more than half, nobody knows who is right, and an agent that cannot know does
+  not serve: all stop that were asked. What each had computed was in its memory alone, so each that starts
+  again computes it anew from the last snapshot and from the same entries. It was not asked then, so what others said
+  before it began is no verdict on it.
+- A session that ends without a word is not waited for, but it counts: or a few whose others are cut off for a moment
+  would be most, and the others wrong when they are back. Where those that spoke agree, but are too few, nothing is
+  decided, and the next comparison tells.
+- An agent that cannot tell (its program writes other canonical bytes, or it came by a snapshot past the position) does
+  not count.
+
+What is in the state is small and bounded: a digest for each session that was live.
+"""
+
+from collections import Counter
+from enum import Enum
+from operator import itemgetter
+
+from coordinator.commands.commands import CompareDigest, Done, Outcome, Refused, ReportDigest
+from coordinator.state.state import ClusterState, DigestComparison
+from protocol.errors import ErrorCode
+from protocol.types import SessionId
+
+
+class Verdict(Enum):
+    """What a comparison says of an agent."""
+
+    OPEN = "open"
+    """Not everybody has said something."""
+    AGREED = "agreed"
+    """All computed the same."""
+    OTHERS_DIFFER = "others differ"
+    """More than half computed what this agent did, and somebody else did not: that one stops."""
+    DIVERGED = "diverged"
+    """More than half computed something else than this agent: it must not serve."""
+    UNDECIDED = "undecided"
+    """Some differ, and no digest has more than half: nobody knows who is right, so nobody may serve."""
+    INCOMPLETE = "incomplete"
+    """Too few have spoken before their sessions ended, or can tell: it says nothing of anybody."""
+
+
+def compare_digest(state: ClusterState, command: CompareDigest) -> Outcome:
+    """Begin a comparison at this position, in the place of the one before: any agent may ask."""
+    state.comparison = DigestComparison(
+        position=state.position,
+        shape=command.shape,
+        digests=dict.fromkeys(state.sessions),
+        asked_count=len(state.sessions),
+    )
+    return Done()
+
+
+def report_digest(state: ClusterState, session_id: SessionId, command: ReportDigest) -> Outcome:
+    """Keep what an agent computed; one that cannot take part is not waited for."""
+    comparison = state.comparison
+    if comparison is None or comparison.position != command.position:
+        return Refused(
+            error_code=ErrorCode.invalid_request, reason=f"nothing is compared at position {command.position}"
+        )
+    if comparison.digests.get(session_id, b"") is not None:
+        return Refused(
+            error_code=ErrorCode.invalid_request, reason=f"session {session_id} has nothing (more) to report"
+        )
+    if command.digest is None:
+        del comparison.digests[session_id]
+        comparison.asked_count -= 1
+    else:
+        comparison.digests[session_id] = command.digest
+    return Done()
+
+
+def excuse(state: ClusterState, session_id: SessionId) -> None:
+    """Wait no more for a session that ends."""
+    comparison = state.comparison
+    if comparison is not None and comparison.digests.get(session_id, b"") is None:
+        del comparison.digests[session_id]
+
+
+def judge(comparison: DigestComparison, own: bytes) -> Verdict:
+    """What it says of an agent that was asked and computed `own`. Once it is not open, it stays, until the next begins.
+
+    Only that all agree is told late: where some have not spoken, one of them may still differ.
+    """
+    said = _said(comparison)
+    is_complete = None not in comparison.digests.values()
+    leading, count = max(said.items(), key=itemgetter(1), default=(own, 0))
+    if 2 * count > comparison.asked_count > 1:
+        if leading != own:
+            return Verdict.DIVERGED
+        if is_complete:
+            return Verdict.AGREED if said.keys() == {own} else Verdict.OTHERS_DIFFER
+        return Verdict.OPEN
+    if not is_complete:
+        return Verdict.OPEN
+    return Verdict.UNDECIDED if len(said) > 1 else Verdict.INCOMPLETE
+
+
+def may_be_published(comparison: DigestComparison, own: bytes) -> bool:
+    """Whether `own` may be, although not everybody has said something: more than half computed it. Of two agents of
+    which one does not speak, the other's word has to be enough, or the ledger would never be trimmed.
+    """
+    said = _said(comparison)
+    return 2 * said[own] > comparison.asked_count or (comparison.asked_count <= 2 and said.keys() == {own})
+
+
+def _said(comparison: DigestComparison) -> Counter[bytes]:
+    return Counter(each for each in comparison.digests.values() if each is not None)

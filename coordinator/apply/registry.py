@@ -1,0 +1,291 @@
+"""Schemas, subjects and their settings. Part of `coordinator.apply.apply`.
+
+Rule: a schema is registered under the versions and the compatibility that its agent judged it against, or not at all:
+of two at a time one is judged again, against the other. Texts are never read here. How much there may be is judged
+here, with the values of `protocol.limits`: changing one of them is a change of the rules (S3).
+Source: io.confluent.kafka.schemaregistry.storage.KafkaSchemaRegistry (8.0), what it checks and in which order.
+Differs from Confluent's: what others refer to cannot be deleted permanently while a deleted version refers to it; a
+content that has an id keeps it in IMPORT mode, and a version that is there is not made another.
+"""
+
+from collections.abc import Collection
+from typing import assert_never
+
+from coordinator.commands.commands import Done, Outcome
+from coordinator.commands.registry import (
+    EVERY_SUBJECT,
+    Compatibility,
+    DeleteVersions,
+    RegisterSchema,
+    RegistryCommand,
+    RegistryError,
+    RegistryMode,
+    RegistryRefused,
+    SchemaRegistered,
+    SetCompatibility,
+    SetMode,
+    VersionsDeleted,
+)
+from coordinator.state.registry import SUBJECT_VERSION_FIRST, Registry, SubjectVersion, VersionState
+from protocol.limits import (
+    REGISTRY_SUBJECTS_MAX,
+    REGISTRY_TEXT_BYTES_MAX,
+    SCHEMA_BYTES_MAX,
+    SCHEMA_REFERENCES_BYTES_MAX,
+    SCHEMA_REFERENCES_MAX,
+    SCHEMAS_MAX,
+    SUBJECT_CHARS_MAX,
+    SUBJECT_VERSIONS_MAX,
+)
+
+ID_END = 1 << 31
+"""Ids and versions are signed 32-bit numbers in the API, and in records."""
+
+
+def apply_registry_command(registry: Registry, command: RegistryCommand) -> Outcome:
+    """The part of `coordinator.apply.apply` that is about schemas."""
+    match command:
+        case RegisterSchema():
+            return register_schema(registry, command)
+        case DeleteVersions():
+            return delete_versions(registry, command)
+        case SetCompatibility():
+            return set_compatibility(registry, command)
+        case SetMode():
+            return set_mode(registry, command)
+        case _:
+            assert_never(command)
+
+
+def register_schema(registry: Registry, command: RegisterSchema) -> SchemaRegistered | RegistryRefused:
+    """Find the schema's id and version, or give it new ones."""
+    subject, content = command.subject, command.content
+    refused = _check_name(subject)
+    if refused is not None:
+        return refused
+    known_id = registry.ids_by_digest.get(content.digest)
+    found = registry.find(subject, content)
+    if found is not None and command.version is None and command.schema_id in (None, known_id):
+        return SchemaRegistered(schema_id=found[0], version=found[1])
+    refused = _check_registering(registry, command) or _check_references(registry, command)
+    if refused is not None:
+        return refused
+    held = registry.subjects.get(subject)
+    schema_id = command.schema_id if command.schema_id is not None else known_id
+    if schema_id is None:
+        schema_id = registry.schema_id_next
+    version = command.version
+    if version is None:
+        version = SUBJECT_VERSION_FIRST if held is None else max(held.versions) + 1
+    refused = (
+        _check_imported(registry, command, known_id)
+        or _check_seen(registry, command)
+        or _check_room(registry, command, schema_id, version, is_known=known_id is not None)
+    )
+    if refused is not None:
+        return refused
+    if known_id is None:
+        registry.add_schema(schema_id, content)
+    registry.put_version(subject, version, VersionState(schema_id=schema_id))
+    registry.note_change(subject)
+    return SchemaRegistered(schema_id=schema_id, version=version)
+
+
+def _check_name(subject: str) -> RegistryRefused | None:
+    if 0 < len(subject) <= SUBJECT_CHARS_MAX:
+        return None
+    told = f"A subject has 1 to {SUBJECT_CHARS_MAX} characters, this one has {len(subject)}."
+    return RegistryRefused(error=RegistryError.INVALID_SUBJECT, reason=told)
+
+
+def _check_registering(registry: Registry, command: RegisterSchema) -> RegistryRefused | None:
+    mode = registry.mode(command.subject)
+    is_import = command.schema_id is not None or command.version is not None
+    wanted = RegistryMode.IMPORT if is_import else RegistryMode.READWRITE
+    if mode is wanted:
+        return None
+    remedy = " Schemas come with their ids then." if mode is RegistryMode.IMPORT else ""
+    told = f"Subject {command.subject} is in {mode.name} mode, this takes {wanted.name}.{remedy}"
+    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told)
+
+
+def _check_references(registry: Registry, command: RegisterSchema) -> RegistryRefused | None:
+    content = command.content
+    if len(content.references) > SCHEMA_REFERENCES_MAX:
+        told = f"The schema has {len(content.references)} references, {SCHEMA_REFERENCES_MAX} is the most."
+        return RegistryRefused(error=RegistryError.INVALID_SCHEMA, reason=told)
+    names_bytes = sum(len(each.name.encode()) + len(each.subject.encode()) for each in content.references)
+    if names_bytes > SCHEMA_REFERENCES_BYTES_MAX:
+        told = f"The references' names have {names_bytes} bytes, {SCHEMA_REFERENCES_BYTES_MAX} is the most."
+        return RegistryRefused(error=RegistryError.INVALID_SCHEMA, reason=told)
+    for reference in content.references:
+        if registry.live_version(reference.subject, reference.version) is None:
+            told = f"No schema reference found for subject '{reference.subject}' and version {reference.version}."
+            return RegistryRefused(error=RegistryError.INVALID_SCHEMA, reason=told)
+    return None
+
+
+def _check_imported(registry: Registry, command: RegisterSchema, known_id: int | None) -> RegistryRefused | None:
+    """An id means one content for ever, and a version one id."""
+    told = ""
+    if command.schema_id is not None and known_id not in (None, command.schema_id):
+        told = f"The schema has the id {known_id} already, it cannot have {command.schema_id} too."
+    elif command.schema_id is not None and known_id is None and command.schema_id in registry.schemas:
+        told = f"Overwriting the schema with id {command.schema_id} is not permitted."
+    held = registry.subjects.get(command.subject)
+    found = None if held is None or command.version is None else held.versions.get(command.version)
+    if not told and found is not None and found.schema_id != known_id:
+        told = f"Version {command.version} of subject {command.subject} is another schema already."
+    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told) if told else None
+
+
+def _check_seen(registry: Registry, command: RegisterSchema) -> RegistryRefused | None:
+    """What the schema was judged against is what there is. Nothing is judged where schemas are imported."""
+    wanted = registry.compatibility(command.subject)
+    if registry.mode(command.subject) is RegistryMode.IMPORT:
+        return None
+    is_seen = command.checked_at == registry.changed_at(command.subject) or wanted is Compatibility.NONE
+    if command.checked_as is wanted and is_seen:
+        return None
+    told = f"Subject {command.subject} was changed meanwhile."
+    return RegistryRefused(error=RegistryError.CHANGED_MEANWHILE, reason=told)
+
+
+def _check_room(
+    registry: Registry, command: RegisterSchema, schema_id: int, version: int, *, is_known: bool
+) -> RegistryRefused | None:
+    text_bytes = len(command.content.text.encode())
+    if text_bytes > SCHEMA_BYTES_MAX:
+        told = f"The schema has {text_bytes} bytes, {SCHEMA_BYTES_MAX} is the most."
+        return RegistryRefused(error=RegistryError.SCHEMA_TOO_LARGE, reason=told)
+    held = registry.subjects.get(command.subject)
+    told = ""
+    if held is None and len(registry.subjects) >= REGISTRY_SUBJECTS_MAX:
+        told = f"There are {len(registry.subjects)} subjects, {REGISTRY_SUBJECTS_MAX} is the most."
+    elif held is not None and version not in held.versions and len(held.versions) >= SUBJECT_VERSIONS_MAX:
+        told = f"Subject {command.subject} has {len(held.versions)} versions, {SUBJECT_VERSIONS_MAX} is the most."
+    elif not is_known and len(registry.schemas) >= SCHEMAS_MAX:
+        told = f"There are {len(registry.schemas)} schemas, {SCHEMAS_MAX} is the most."
+    elif not is_known and registry.text_bytes + text_bytes > REGISTRY_TEXT_BYTES_MAX:
+        told = f"All schemas have {registry.text_bytes} bytes, {REGISTRY_TEXT_BYTES_MAX} is the most."
+    elif schema_id >= ID_END or version >= ID_END:
+        told = f"Ids and versions end at {ID_END - 1}."
+    if not told:
+        return None
+    told = f"{told} Delete permanently what nobody needs."
+    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told)
+
+
+def delete_versions(registry: Registry, command: DeleteVersions) -> VersionsDeleted | RegistryRefused:
+    """Delete one version or all, at first so that they can still be read, then for ever."""
+    subject = command.subject
+    if registry.mode(subject) is RegistryMode.READONLY:
+        return _read_only(subject)
+    versions = _deletable(registry, command)
+    if isinstance(versions, RegistryRefused):
+        return versions
+    refused = _check_unreferenced(registry, [(subject, each) for each in versions], is_permanent=command.is_permanent)
+    if refused is not None:
+        return refused
+    held = registry.subjects[subject].versions
+    for version in versions:
+        if command.is_permanent:
+            registry.drop_version(subject, version)
+        else:
+            registry.put_version(subject, version, VersionState(schema_id=held[version].schema_id, is_deleted=True))
+    registry.note_change(subject)
+    if command.version is None and not command.is_permanent:
+        registry.compatibilities.pop(subject, None)
+        registry.modes.pop(subject, None)
+    return VersionsDeleted(versions=tuple(versions))
+
+
+def _deletable(registry: Registry, command: DeleteVersions) -> list[int] | RegistryRefused:
+    subject, version = command.subject, command.version
+    held = registry.subjects.get(subject)
+    if held is None:
+        return RegistryRefused(error=RegistryError.SUBJECT_NOT_FOUND, reason=f"Subject '{subject}' not found.")
+    if version is None:
+        live = held.live()
+        if not command.is_permanent and not live:
+            told = f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
+            return RegistryRefused(error=RegistryError.SUBJECT_SOFT_DELETED, reason=told)
+        if command.is_permanent and live:
+            told = f"Subject '{subject}' was not deleted first before being permanently deleted"
+            return RegistryRefused(error=RegistryError.SUBJECT_NOT_SOFT_DELETED, reason=told)
+        return list(held.versions) if command.is_permanent else live
+    found = held.versions.get(version)
+    if found is None:
+        return RegistryRefused(error=RegistryError.VERSION_NOT_FOUND, reason=f"Version {version} not found.")
+    if found.is_deleted and not command.is_permanent:
+        told = f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete permanently"
+        return RegistryRefused(error=RegistryError.VERSION_SOFT_DELETED, reason=told)
+    if not found.is_deleted and command.is_permanent:
+        told = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
+        return RegistryRefused(error=RegistryError.VERSION_NOT_SOFT_DELETED, reason=told)
+    return [version]
+
+
+def _check_unreferenced(
+    registry: Registry, going: list[SubjectVersion], *, is_permanent: bool
+) -> RegistryRefused | None:
+    """Nothing that stays needs what goes."""
+    leaving = set(going)
+    for subject, version in going:
+        for schema_id in registry.referrers_of(subject, version, with_deleted=is_permanent):
+            if not leaving.issuperset(registry.users_of(schema_id, with_deleted=is_permanent)):
+                told = (
+                    f"One or more references exist to subject '{subject}' version {version}: schema {schema_id} "
+                    "refers to it. Delete that first."
+                )
+                return RegistryRefused(error=RegistryError.REFERENCE_EXISTS, reason=told)
+    return None
+
+
+def set_compatibility(registry: Registry, command: SetCompatibility) -> Done | RegistryRefused:
+    """Set it, or remove the subject's own."""
+    subject = command.subject
+    if registry.mode(subject) is RegistryMode.READONLY:
+        return _read_only(subject)
+    refused = _check_setting(registry.compatibilities, subject, is_removed=command.compatibility is None)
+    if refused is not None:
+        return refused
+    if command.compatibility is None:
+        registry.compatibilities.pop(subject, None)
+    else:
+        registry.compatibilities[subject] = command.compatibility
+    return Done()
+
+
+def set_mode(registry: Registry, command: SetMode) -> Done | RegistryRefused:
+    """Set it, or remove the subject's own. Importing begins with nothing there, unless it is forced."""
+    subject = command.subject
+    refused = _check_setting(registry.modes, subject, is_removed=command.mode is None)
+    if refused is not None:
+        return refused
+    if command.mode is None:
+        registry.modes.pop(subject, None)
+        return Done()
+    if command.mode is RegistryMode.IMPORT and not command.is_forced:
+        names = registry.subjects if subject == EVERY_SUBJECT else [subject]
+        if any(name in registry.subjects and registry.subjects[name].live() for name in names):
+            told = "Cannot import since found existing subjects. Set force=true to import nevertheless."
+            return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told)
+    registry.modes[subject] = command.mode
+    return Done()
+
+
+def _check_setting(settings: Collection[str], subject: str, *, is_removed: bool) -> RegistryRefused | None:
+    if is_removed and subject not in settings and subject != EVERY_SUBJECT:
+        return RegistryRefused(error=RegistryError.SUBJECT_NOT_FOUND, reason=f"Subject '{subject}' not found.")
+    if is_removed or subject in settings or subject == EVERY_SUBJECT:
+        return None
+    if len(settings) > REGISTRY_SUBJECTS_MAX:
+        told = f"{len(settings)} subjects have settings of their own, {REGISTRY_SUBJECTS_MAX} is the most."
+        return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told)
+    return _check_name(subject)
+
+
+def _read_only(subject: str) -> RegistryRefused:
+    told = f"Subject {subject} is in READONLY mode" if subject else "The registry is in READONLY mode"
+    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told)

@@ -1,0 +1,127 @@
+"""The shape of the whole state in a snapshot. Conversions: `coordinator.snapshot`.
+
+Rule: fields are only ever added at the end, with a default and the version that brings them (`wire_forms.since`), so
+that older snapshots stay readable and a cluster in which an older version is in force goes on writing its form.
+"""
+
+import hashlib
+from typing import Annotated, Final
+
+import msgspec
+
+from coordinator.codec.admin_wire import WireConfigs, WireQuotas
+from coordinator.codec.group_wire import WIRE_SHAPES, WireGroup
+from coordinator.codec.registry_wire import REGISTRY_WIRE_SHAPES, WireRegistry
+from coordinator.codec.transaction_wire import WireTransactionalId
+from coordinator.codec.wire_forms import WireStruct, annotations_in_form, since
+from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_FIRST
+from coordinator.state.chunk_index import COLUMN_TYPES
+from coordinator.state.state import TRANSACTION_VERSION_NEWEST
+
+FORMAT_VERSION: Final = 1
+SHAPE_BYTES = 8
+
+
+class SnapshotSession(WireStruct):
+    session: int
+    name: str
+    node_id: int
+    endpoints: list[tuple[str, str, int]]
+    zone: str | None
+    rules_version: int
+    entry_next: int
+    is_draining: bool = False
+
+
+class SnapshotPartition(WireStruct):
+    log_start: int
+    index_first: int
+    unknown_producers_below: int
+    columns: list[memoryview]
+    """Read without a copy: they are most of a snapshot. Those of an index; without checksums before
+    `RULES_CHECKED_STORAGE`."""
+    producers: list[tuple[int, int, int, list[tuple[int, int, int]]]]
+    """Producer id, epoch, last activity, remembered batches."""
+    table_start: int | None = None
+    """None: where the log starts."""
+    transactions_open: list[tuple[int, int]] = []
+    """Producer id and first offset of each, the lowest offset first."""
+    transactions_aborted: list[memoryview] = []
+    """The columns of `txn.isolation`."""
+    waiting: list[tuple[int, list[tuple[int, int, int, int, int, int]]]] = []
+    """By producer id, the fields of each `WaitingRun` but its checksum."""
+    producer_positions: Annotated[list[int], since(RULES_CHECKED_STORAGE)] = []
+    """Of each of `producers`, in their order: the last position."""
+    waiting_checksums: Annotated[list[list[int]], since(RULES_CHECKED_STORAGE)] = []
+    """Of each of `waiting`, in their order: the checksum of each run."""
+
+
+class SnapshotTopic(WireStruct):
+    topic_id: bytes
+    name: str
+    configs: list[tuple[str, str]]
+    created_ms: int
+    partitions: list[SnapshotPartition]
+    replicas: list[tuple[int, list[int]]] = []
+    table: tuple[str, int, list[int]] | None = None
+    """Key of the metadata, version, and the objects in their order."""
+
+
+SnapshotComparison = tuple[int, bytes, list[tuple[int, bytes | None]], int]
+"""Position, shape, what each session said, and how many were asked."""
+
+
+class SnapshotContent(WireStruct):
+    cluster_id: str
+    incarnation: int
+    position: int
+    appends_count: int
+    time_ms: int
+    rules_version: int
+    producer_id_next: int
+    object_id_next: int
+    producers_before_deletion: int
+    sessions: list[SnapshotSession]
+    sessions_ended: list[tuple[int, int]]
+    topics: list[SnapshotTopic]
+    objects: list[tuple[int, str, int, int, int]]
+    """Object id, key, kind, bytes, references."""
+    released: list[tuple[str, int]]
+    housekeeper: int | None = None
+    housekeeper_epoch: int = 0
+    comparison: SnapshotComparison | None = None
+    groups: list[WireGroup] = []
+    group_claims_count: int = 0
+    broker_configs: WireConfigs = []
+    group_configs: WireConfigs = []
+    client_metrics_configs: WireConfigs = []
+    client_quotas: WireQuotas = []
+    transactional_ids: list[WireTransactionalId] = []
+    transaction_version: int = TRANSACTION_VERSION_NEWEST
+    features_epoch: int = 0
+    registry: WireRegistry = msgspec.field(default_factory=WireRegistry)
+
+
+_KINDS = (
+    SnapshotContent,
+    SnapshotTopic,
+    SnapshotPartition,
+    SnapshotSession,
+    *WIRE_SHAPES,
+    *REGISTRY_WIRE_SHAPES,
+    WireTransactionalId,
+)
+_RECORDED_SHAPES = {RULES_FIRST: bytes.fromhex("ffdf09db8dcebfb8")}
+"""Of versions whose form is settled: other programs say the same, whatever their structs are called."""
+
+
+def snapshot_shape(rules_version: int) -> bytes:
+    """Which fields, of which types, the canonical bytes have under a version of the rules.
+
+    Programs that differ in it give one state two digests, so they do not compare them.
+    """
+    recorded = _RECORDED_SHAPES.get(rules_version)
+    if recorded is not None:
+        return recorded
+    described = (FORMAT_VERSION, COLUMN_TYPES, [annotations_in_form(kind, rules_version) for kind in _KINDS])
+    return hashlib.blake2b(repr(described).encode(), digest_size=SHAPE_BYTES).digest()

@@ -1,0 +1,93 @@
+"""What can be written to the ledger about partitions, configs and quotas. Part of `coordinator.commands.commands`.
+
+Rule: an alteration carries the operations that were asked for, not the configs that its agent expects to come out of
+them: they are carried out where the entry is applied, so of two alterations at a time neither undoes the other. What a
+name or a value may be was judged by the agent that proposed it; applying an entry asks no table of configs, which
+versions of this program may know in different lengths (safety rule S3).
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from protocol.types import PartitionIndex, TopicId
+
+Replicas = tuple[int, ...]
+"""Node ids that a partition was given by hand, each once, the preferred leader first. Nothing is stored by them: they
+say whom clients ask, as long as one of them lives."""
+
+
+class ResourceType(IntEnum):
+    """Kafka's codes of what has configs (org.apache.kafka.common.config.ConfigResource.Type)."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class OperationKind(IntEnum):
+    """Kafka's codes of what is done to one config (org.apache.kafka.clients.admin.AlterConfigOp.OpType)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreatePartitions:
+    """Add partitions to a topic, so that it has `partition_count`."""
+
+    topic_id: TopicId
+    partition_count: int
+    replicas: tuple[Replicas, ...] = ()
+    """By hand, of each partition that is added; or of none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignReplicas:
+    """Give partitions of a topic other replicas by hand, all of them or none."""
+
+    topic_id: TopicId
+    replicas: tuple[tuple[PartitionIndex, Replicas], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigOperation:
+    """What is done to one config. `value` is empty for DELETE, and elements between commas for APPEND and SUBTRACT."""
+
+    kind: OperationKind
+    name: str
+    value: str
+    list_default: str = ""
+    """What a list holds where nothing was set, for APPEND and SUBTRACT."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterConfigs:
+    """Change the configs of a topic by its name, a node id or every broker (""), a group, or a telemetry subscription.
+
+    All of the operations, in their order, or none.
+    """
+
+    resource_type: ResourceType
+    resource_name: str
+    is_whole: bool
+    """Whether what no operation names goes (Kafka's AlterConfigs, before KIP-339)."""
+    operations: tuple[ConfigOperation, ...]
+
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whom a quota is for: types of entities with their names, None for the default, in order of types."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterClientQuotas:
+    """Set the quotas of an entity by their names, or remove those whose value is None."""
+
+    entity: QuotaEntity
+    quotas: tuple[tuple[str, float | None], ...]
+
+
+AdminCommand = CreatePartitions | AssignReplicas | AlterConfigs | AlterClientQuotas

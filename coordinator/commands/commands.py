@@ -1,0 +1,435 @@
+"""What can be written to the ledger, and what applying it can answer.
+
+Rule: a command says what an agent proposes; the outcome is computed by `coordinator.apply.apply` from the state at the
+entry's position, on every agent alike. A refused command is an outcome, never an exception. Bytes:
+`coordinator.codec.codec`. Commands on groups: `coordinator.commands.group`; on
+partition counts, configs and quotas: `coordinator.commands.admin`; on schemas: `coordinator.commands.registry`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from coordinator.commands.admin import (
+    AdminCommand,
+    AlterClientQuotas,
+    AlterConfigs,
+    AssignReplicas,
+    CreatePartitions,
+    Replicas,
+)
+from coordinator.commands.group import GroupCommand, GroupsClaimed, OffsetsCommitted
+from coordinator.commands.registry import (
+    DeleteVersions,
+    RegisterSchema,
+    RegistryCommand,
+    RegistryOutcome,
+    SetCompatibility,
+    SetMode,
+)
+from coordinator.commands.rules import RULES_FIRST
+from coordinator.commands.transaction import TransactionalOffsetsPending, TransactionCommand, TransactionDecided
+from coordinator.configs.config_types import LONG_MAX
+from protocol.errors import ErrorCode
+from protocol.types import (
+    Milliseconds,
+    ObjectNumber,
+    Offset,
+    PartitionIndex,
+    Position,
+    ProducerId,
+    SessionId,
+    TopicId,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """An address under a listener's name, as clients should use it."""
+
+    listener: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartSession:
+    """The first entry of a session. It ends a predecessor of the same name (safety rule S12)."""
+
+    name: str
+    node_id: int
+    endpoints: tuple[Endpoint, ...]
+    zone: str | None
+    rules_version: int
+    """The newest rules that the agent knows (safety rule S3)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndSession:
+    """A session is over; proposed by its own agent, or by another that saw the lease gone (safety rule S12)."""
+
+    session: SessionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartDrain:
+    """A session's agent is stopping: from now on clients are sent to the other agents."""
+
+    session: SessionId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimHousekeeper:
+    """The session's agent wants to keep house: refused while somebody does, or where the epoch is not the next one."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompareDigest:
+    """Every live agent is to say what the state's digest is behind this append (safety rule S3).
+
+    `shape`: of its canonical bytes (`coordinator.snapshot.SHAPE`).
+    """
+
+    shape: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportDigest:
+    """What the session's agent computed at the position of a `CompareDigest`; None where it writes another shape."""
+
+    position: Position
+    digest: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RaiseRules:
+    """Put a newer version of the rules in force; refused until every live session knows it (safety rule S3)."""
+
+    rules_version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateTopic:
+    name: str
+    topic_id: TopicId
+    partition_count: int
+    configs: tuple[tuple[str, str], ...]
+    """Overrides by Kafka's names, sorted by name, validated by the proposer (`coordinator.configs.topic_configs`)."""
+    replicas: tuple[Replicas, ...] = ()
+    """By hand, of each partition; or of none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopic:
+    topic_id: TopicId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocateProducerIds:
+    """Reserve a block of producer ids for the session's agent; the outcome names the first."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchColumns:
+    """Record batches, one row each, in the order of their bytes. Sequences of equal length.
+
+    `record_bytes` is the batch's whole size on the wire. Rows without a producer hold -1 in the three producer columns.
+    """
+
+    record_bytes: Sequence[int]
+    record_count: Sequence[int]
+    max_timestamp: Sequence[int]
+    producer_id: Sequence[int]
+    producer_epoch: Sequence[int]
+    base_sequence: Sequence[int]
+    is_transactional: Sequence[int]
+    """0, or the version of its transaction (`txn.transaction.TransactionVersion`), as its Produce request says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkColumns:
+    """Chunks, one row each. A chunk is `batch_count` consecutive rows of the batches, back to back from `byte_first`.
+
+    `topic` is an index into the command's `topic_ids`.
+    """
+
+    topic: Sequence[int]
+    partition: Sequence[int]
+    byte_first: Sequence[int]
+    batch_count: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitChunks:
+    """Make the chunks of one durable intake object true. Refused if the object is another session's (S1)."""
+
+    object_session: SessionId
+    object_number: ObjectNumber
+    object_bytes: int
+    topic_ids: tuple[TopicId, ...]
+    chunks: ChunkColumns
+    batches: BatchColumns
+    batch_crcs: bytes = b""
+    """Of each batch the CRC in its header, as `protocol.records.crc.pack_crcs` gives them; of none where the form in
+    force has no place for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplacedChunk:
+    """A chunk that is in the index now, named exactly (safety rule S6). A transaction's marker has the key "" and its
+    producer's id as first byte."""
+
+    offset_first: Offset
+    offset_end: Offset
+    object_key: str
+    byte_first: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedChunk:
+    """A run of rows of the new data file: rows `[row_first, row_first + row_count)` of one row group.
+
+    `[offset_first, offset_end)` is the range of offsets it answers for; it may hold gaps. `byte_first` and `byte_count`
+    are the row group's place in the file (a hint for read plans and limits).
+    """
+
+    offset_first: Offset
+    offset_end: Offset
+    row_group: int
+    row_first: int
+    row_count: int
+    byte_first: int
+    byte_count: int
+    max_timestamp: Milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReplacement:
+    partition: PartitionIndex
+    replaced: tuple[ReplacedChunk, ...]
+    """Consecutive chunks of the index, in order of offsets."""
+    archived: tuple[ArchivedChunk, ...]
+    """What stands in their place, in order of offsets, covering exactly the same range of offsets."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewObject:
+    """A durable object that an entry makes part of a table."""
+
+    key: str
+    object_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableCommit:
+    """The next version of a topic's Iceberg table. Any difference from the state refuses the whole command (S6)."""
+
+    replaces: str
+    """The key of the metadata that it was made of; "" where the table had none."""
+    metadata: NewObject
+    """The metadata JSON that holds from now on."""
+    added: tuple[NewObject, ...]
+    """Manifest lists and manifests that it refers to and that are new."""
+    data_files: tuple[str, ...]
+    """Keys of data files that enter the table: that of the same command, or ones that chunks refer to already."""
+    released: tuple[str, ...]
+    """Keys of what the table needs no more, the replaced metadata among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaceChunks:
+    """Put one Parquet file in the place of chunks. Any difference from the state refuses the whole command (S6)."""
+
+    topic_id: TopicId
+    object_session: SessionId
+    object_key: str
+    object_bytes: int
+    partitions: tuple[PartitionReplacement, ...]
+    table: TableCommit | None = None
+    """What becomes of the table with it; None where the file holds no rows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitTable:
+    """Change a topic's table, and nothing of its log: files leave it, or enter it that were archived before."""
+
+    topic_id: TopicId
+    object_session: SessionId
+    table: TableCommit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetObjects:
+    """Released objects that were deleted from the bucket: the state need not remember them any more."""
+
+    object_keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetSessions:
+    """Ended sessions whose prefixes were listed for the last time (safety rule S6)."""
+
+    sessions: tuple[SessionId, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireProducers:
+    """Drop the state of producers idle since before the smaller of `cutoff_ms` and the state's time (S2)."""
+
+    cutoff_ms: Milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdvanceLogStart:
+    """Hide the records of partitions below an offset (DeleteRecords). Rows of equal length, one per partition.
+
+    `topic` is an index into `topic_ids`.
+    """
+
+    topic_ids: tuple[TopicId, ...]
+    topic: Sequence[int]
+    partition: Sequence[int]
+    log_start: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplyRetention:
+    """Drop what the named topics need not keep by their configs, as they are when this is applied.
+
+    `now_ms` is from a checked clock; the smaller of it and the state's time counts (S2). The rest are the proposer's
+    defaults for topics that do not say: milliseconds and bytes, below 0 without limit; whether old records go at all.
+
+    `partitions` has a first partition and an end for each of `topic_ids`, where a topic may stand several times; left
+    out, all are meant. No more than `chunks_max` chunks go: what is due beyond that needs another entry.
+    """
+
+    now_ms: Milliseconds
+    topic_ids: tuple[TopicId, ...]
+    retention_ms: int
+    retention_bytes: int
+    is_deleting: bool
+    partitions: tuple[tuple[int, int], ...] = ()
+    chunks_max: int = LONG_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReportTime:
+    """Carries nothing but the envelope's time: lets the state's time advance while nothing is written."""
+
+
+Command = (
+    StartSession
+    | EndSession
+    | StartDrain
+    | ClaimHousekeeper
+    | CompareDigest
+    | ReportDigest
+    | RaiseRules
+    | CreateTopic
+    | DeleteTopic
+    | AllocateProducerIds
+    | CommitChunks
+    | ReplaceChunks
+    | CommitTable
+    | ForgetObjects
+    | ForgetSessions
+    | ExpireProducers
+    | AdvanceLogStart
+    | ApplyRetention
+    | ReportTime
+    | GroupCommand
+    | AdminCommand
+    | TransactionCommand
+    | RegistryCommand
+)
+
+
+DEFINITIONS = (
+    CreateTopic,
+    CreatePartitions,
+    AssignReplicas,
+    AlterConfigs,
+    AlterClientQuotas,
+    RegisterSchema,
+    DeleteVersions,
+    SetCompatibility,
+    SetMode,
+)
+"""What they say stands in no object of the intake: a recovery has it from a snapshot or the ledger alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A command with the time at which it was proposed: None from an agent whose clock is unchecked (S2)."""
+
+    time_ms: Milliseconds | None
+    command: Command
+    form: int = field(default=RULES_FIRST, compare=False)
+    """The version of the rules whose form the entry needs, as it was read (`coordinator.codec.wire_forms`)."""
+
+
+# What applying answers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """The command was carried out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The command changed nothing. `error_code` is what a client that asked for it is told."""
+
+    error_code: ErrorCode
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerIdsAllocated:
+    producer_id_first: ProducerId
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunksCommitted:
+    """Per batch of the command, in its order: its error, and its base offset (-1 with an error).
+
+    A duplicate has no error and its first copy's offset. What is placed at its transaction's commit has no error and
+    -1, and so have its duplicates. `append_time_ms` per chunk is -1 unless the topic's timestamp type is LogAppendTime
+    (safety rule S14); `log_start` per chunk is the partition's first offset.
+    """
+
+    error_codes: Sequence[int]
+    base_offsets: Sequence[int]
+    append_time_ms: Sequence[int]
+    log_start: Sequence[int]
+    grown: tuple[tuple[TopicId, PartitionIndex], ...]
+    """Partitions whose log end moved: whoever waits for their records can go on."""
+    waiting_append_time_ms: Mapping[int, int] = field(default_factory=dict[int, int])
+    """By row of the command's batches: the append time of a batch that waits for its transaction's commit, where the
+    broker stamps it; a duplicate has its first copy's while that waits. No offset leads to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogStartsAdvanced:
+    """Per row of the command: its error, and where the partition's log starts now (-1 with an error)."""
+
+    error_codes: Sequence[int]
+    log_starts: Sequence[int]
+
+
+Outcome = (
+    Done
+    | Refused
+    | ProducerIdsAllocated
+    | ChunksCommitted
+    | LogStartsAdvanced
+    | GroupsClaimed
+    | OffsetsCommitted
+    | TransactionDecided
+    | TransactionalOffsetsPending
+    | RegistryOutcome
+)

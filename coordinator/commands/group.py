@@ -1,0 +1,114 @@
+"""What can be written to the ledger about groups, and what applying it can answer. Part of
+`coordinator.commands.commands`.
+
+Rule: every command on a group that exists names the claim under which its agent coordinates it; apply refuses one of
+another session or of an older claim with NOT_COORDINATOR (safety rule S13). `ExpireOffsets` alone needs none: what it
+drops is judged where it is applied.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator.commands.consumer_group_values import ConsumerGroupChange
+from coordinator.commands.group_values import ClassicGroup
+from protocol.types import Milliseconds, PartitionIndex, TopicId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimGroups:
+    """The session's agent wants to coordinate these groups, whether they exist or not."""
+
+    group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteClassicGroup:
+    """Put a generation of a classic group in the place of what there was."""
+
+    group_id: str
+    claim_epoch: int
+    version: int
+    """Of the group that it was made of: another one refuses it."""
+    group: ClassicGroup
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteConsumerGroup:
+    """Change members and assignments of a consumer group (KIP-848)."""
+
+    group_id: str
+    claim_epoch: int
+    version: int
+    """As in `WriteClassicGroup`."""
+    change: ConsumerGroupChange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitOffsets:
+    """Committed offsets of one or several groups. Rows of equal length, one per partition.
+
+    `group` and `topic` are indexes into `groups` and `topic_ids`; `retention_ms` is -1 where the commit names none.
+    `metadata` is empty where all rows have none.
+    """
+
+    groups: tuple[tuple[str, int], ...]
+    """Group ids and the epochs of their claims."""
+    topic_ids: tuple[TopicId, ...]
+    group: Sequence[int]
+    topic: Sequence[int]
+    partition: Sequence[int]
+    offset: Sequence[int]
+    leader_epoch: Sequence[int]
+    retention_ms: Sequence[int]
+    metadata: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteOffsets:
+    """Drop committed offsets of a group. What is not there is no error."""
+
+    group_id: str
+    claim_epoch: int
+    partitions: tuple[tuple[TopicId, PartitionIndex], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteGroup:
+    """Drop a group that has no members, with its offsets."""
+
+    group_id: str
+    claim_epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireOffsets:
+    """Drop what the named groups need not keep (`coordinator.groups.offset_expiry`), and those of which nothing is
+    left.
+
+    `now_ms` is from a checked clock; the smaller of it and the state's time counts (S2). `NO_TIME` where there is none:
+    then no offset is old, and groups alone go of which nothing is left.
+    """
+
+    now_ms: Milliseconds
+    retention_ms: int
+    group_ids: tuple[str, ...]
+
+
+GroupCommand = (
+    ClaimGroups | WriteClassicGroup | WriteConsumerGroup | CommitOffsets | DeleteOffsets | DeleteGroup | ExpireOffsets
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupsClaimed:
+    """Per group of the command: the claim's epoch, or -1 and why it was not given."""
+
+    claim_epochs: tuple[int, ...]
+    error_codes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsCommitted:
+    """Per row of the command: its error."""
+
+    error_codes: Sequence[int]

@@ -1,0 +1,161 @@
+"""What can be written to the ledger about schemas, and what comes of it. Part of `coordinator.commands.commands`.
+
+Rule: whether a schema can be read, and whether it goes with earlier versions, was judged by the agent that proposed it:
+applying an entry parses nothing, so versions of this program may parse in different ways (safety rule S3). The command
+names what it was judged against, and is refused where that changed meanwhile. Everything else is judged at apply.
+Source of the words and codes: Confluent Schema Registry API 8, `io.confluent.kafka.schemaregistry.rest.exceptions`.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+
+EVERY_SUBJECT = ""
+"""Under this name stands what holds for subjects that have no setting of their own."""
+CONTENT_DIGEST_BYTES = 16
+
+
+class SchemaType(IntEnum):
+    AVRO = 0
+    JSON = 1
+    PROTOBUF = 2
+
+
+class Compatibility(IntEnum):
+    """Which earlier versions a new one has to go with, and who reads whose records."""
+
+    NONE = 0
+    BACKWARD = 1
+    BACKWARD_TRANSITIVE = 2
+    FORWARD = 3
+    FORWARD_TRANSITIVE = 4
+    FULL = 5
+    FULL_TRANSITIVE = 6
+
+
+class RegistryMode(IntEnum):
+    """What may be done to a subject."""
+
+    READWRITE = 0
+    READONLY = 1
+    IMPORT = 2
+
+
+class RegistryError(Enum):
+    """Why a command was refused; the values are the codes that clients of the API are told."""
+
+    SUBJECT_NOT_FOUND = 40401
+    VERSION_NOT_FOUND = 40402
+    SUBJECT_SOFT_DELETED = 40404
+    SUBJECT_NOT_SOFT_DELETED = 40405
+    VERSION_SOFT_DELETED = 40406
+    VERSION_NOT_SOFT_DELETED = 40407
+    INVALID_SCHEMA = 42201
+    OPERATION_NOT_PERMITTED = 42205
+    REFERENCE_EXISTS = 42206
+    INVALID_SUBJECT = 42208
+    SCHEMA_TOO_LARGE = 42209
+    CHANGED_MEANWHILE = 0
+    """No client is told: the agent that proposed the command judges again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaReference:
+    """Another schema that one needs to be read: how its text calls it, and where it is registered."""
+
+    name: str
+    subject: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaContent:
+    """A schema as it was registered. Equal contents have one id, under however many subjects."""
+
+    schema_type: SchemaType
+    text: str
+    references: tuple[SchemaReference, ...] = ()
+
+    @property
+    def digest(self) -> bytes:
+        """16 bytes that no other content has: BLAKE2b of type, text and references."""
+        known = hashlib.blake2b(digest_size=CONTENT_DIGEST_BYTES)
+        parts = [str(int(self.schema_type)), self.text]
+        for reference in self.references:
+            parts += [reference.name, reference.subject, str(reference.version)]
+        for part in parts:
+            encoded = part.encode()
+            known.update(len(encoded).to_bytes(8, "little"))
+            known.update(encoded)
+        return known.digest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterSchema:
+    """Give a schema its id, and a subject its next version."""
+
+    subject: str
+    content: SchemaContent
+    checked_at: int
+    """`Registry.changed_at` of the subject whose versions the schema was compared with."""
+    checked_as: Compatibility
+    """The compatibility that it was checked for."""
+    schema_id: int | None = None
+    """In IMPORT mode: the id that it had elsewhere."""
+    version: int | None = None
+    """In IMPORT mode: the version that it was elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteVersions:
+    """Delete one version of a subject, or all (None). What is deleted at first may still be read by those who know it;
+    what was deleted before is forgotten when it is deleted permanently."""
+
+    subject: str
+    version: int | None
+    is_permanent: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetCompatibility:
+    """Set what new versions of a subject have to go with, or remove the subject's own setting (None)."""
+
+    subject: str
+    compatibility: Compatibility | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetMode:
+    """Set what may be done to a subject, or remove the subject's own setting (None)."""
+
+    subject: str
+    mode: RegistryMode | None
+    is_forced: bool
+    """Whether IMPORT may be set where there are versions already."""
+
+
+RegistryCommand = RegisterSchema | DeleteVersions | SetCompatibility | SetMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaRegistered:
+    """The schema is, or was before, this version of the subject."""
+
+    schema_id: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VersionsDeleted:
+    versions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryRefused:
+    """The command changed nothing."""
+
+    error: RegistryError
+    reason: str
+
+
+RegistryOutcome = SchemaRegistered | VersionsDeleted | RegistryRefused

@@ -1,0 +1,22 @@
+"""The versions of apply's rules, in the order in which they landed (safety rule S3).
+
+Rule: a version has a name here and a line that says what it brings. Code compares with the name, never with a number. A
+change of what `coordinator.apply.apply` computes, or of the form of an entry or a snapshot, belongs to the newest
+version as long as no release has it; after that it takes the next number. `tests/architecture/test_rules.py` notices
+one that does not. docs/adr/0021: how a change is made, and what an agent of another version does.
+"""
+
+from typing import Final
+
+RULES_FIRST: Final = 1
+"""What every cluster began with that was made before the second version."""
+
+RULES_CHECKED_STORAGE: Final = 2
+"""Checksums of chunks in the ledger, a bound for producer states, aborted ranges that apply itself sees dropped (S5),
+folders of topics whose names are too long for one."""
+
+RULES_CHECKED_ENTRIES: Final = 3
+"""A checksum in every entry, of its bytes, its session and its number."""
+
+RULES_NEWEST: Final[int] = RULES_CHECKED_ENTRIES
+"""What this program knows. It serves no cluster in which a later one is in force."""

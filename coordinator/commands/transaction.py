@@ -1,0 +1,167 @@
+"""What can be written to the ledger about transactions, and what applying it answers. Part of
+`coordinator.commands.commands`.
+
+Rule: a command carries what a client asked for; whether it may have it is decided where the entry is applied
+(`coordinator.apply.transactions`), so of two requests at a time the ledger's order decides. One `EndTransaction`
+decides a transaction in all its partitions and groups.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator.configs.config_types import LONG_MAX
+from protocol.errors import ErrorCode
+from protocol.types import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    Milliseconds,
+    PartitionIndex,
+    Position,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+)
+from txn.transaction import TransactionVersion
+
+TransactionPartition = tuple[TopicId, PartitionIndex]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stamp:
+    """Which connection a V1 client's request came on (safety rule S7); its agent is the one that appended the entry.
+
+    `position`: the ledger's when the agent accepted the connection, at least. `serial`: rises with every connection
+    that the agent accepts.
+    """
+
+    position: Position
+    serial: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InitTransactionalProducer:
+    """A producer begins under a transactional id, or goes on under a new epoch (KIP-360)."""
+
+    transactional_id: str
+    timeout_ms: int
+    producer_id: ProducerId
+    """-1 where it says none; so is `epoch`."""
+    epoch: ProducerEpoch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddToTransaction:
+    """Partitions, or groups whose offsets will be committed, become part of a V1 transaction: all of them or none."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    partitions: tuple[TransactionPartition, ...]
+    groups: tuple[str, ...]
+    stamp: Stamp | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransaction:
+    """Commit or abort: in all partitions and groups, or not at all."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    version: TransactionVersion
+    is_commit: bool
+    stamp: Stamp | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireTransaction:
+    """An agent saw exactly this transaction open for longer than its time-out: it is aborted, if it still is open."""
+
+    transactional_id: str
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    serial: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TerminateTransaction:
+    """WriteTxnMarkers: abort what the producer has open, whatever its client thinks (safety rule S15)."""
+
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    is_commit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpireTransactionalIds:
+    """Forget transactional ids that nobody used since the smaller of `cutoff_ms` and the state's time (S2), so many at
+    most: what is due beyond that needs another entry."""
+
+    cutoff_ms: Milliseconds
+    ids_max: int = LONG_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTransactionVersion:
+    """Tell clients another level of the feature transaction.version from now on (KIP-584): 0 to 2."""
+
+    level: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitTransactionalOffsets:
+    """Offsets of one group that become true with a transaction. Rows of equal length, one per partition.
+
+    `topic` is an index into `topic_ids`. `metadata` is empty where all rows have none. Under V2 the group becomes part
+    of the transaction by this.
+    """
+
+    group_id: str
+    claim_epoch: int
+    transactional_id: str
+    producer_id: ProducerId
+    epoch: ProducerEpoch
+    version: TransactionVersion
+    stamp: Stamp | None
+    topic_ids: tuple[TopicId, ...]
+    topic: Sequence[int]
+    partition: Sequence[int]
+    offset: Sequence[int]
+    leader_epoch: Sequence[int]
+    metadata: tuple[str, ...] = ()
+
+
+TransactionCommand = (
+    InitTransactionalProducer
+    | AddToTransaction
+    | EndTransaction
+    | ExpireTransaction
+    | TerminateTransaction
+    | ExpireTransactionalIds
+    | SetTransactionVersion
+    | CommitTransactionalOffsets
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionDecided:
+    """What became of a command on a transaction, refusals included: they may have changed the stamp's order (S7)."""
+
+    error_code: ErrorCode
+    """As the newest version of the request has it (`txn.transaction_requests`)."""
+    producer_id: ProducerId = NO_PRODUCER_ID
+    epoch: ProducerEpoch = NO_PRODUCER_EPOCH
+    is_stale: bool = False
+    """The request came on a connection that its client had given up: nothing is to be answered (safety rule S7)."""
+    grown: tuple[TransactionPartition, ...] = ()
+    """Partitions that have a marker now: whoever waits for their records can go on."""
+    ended_groups: tuple[str, ...] = ()
+    """Groups whose pending offsets became true, or were dropped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalOffsetsPending:
+    """Per row of a `CommitTransactionalOffsets`: its error."""
+
+    error_codes: Sequence[int]
+    is_stale: bool = False

@@ -1,0 +1,1 @@
+"""Configs of topics, brokers, groups and client metrics: names, types, defaults, validation."""

@@ -1,0 +1,616 @@
+"""Kafka's broker configs that `--set` and AlterConfigs accept, with what they do here.
+
+Names, types, defaults and limits are those of Kafka 4.3.1 (org.apache.kafka.server.config.AbstractKafkaConfig);
+sentences are our own. Configs of replication between brokers and of security are not accepted: a setting that
+promises protection must not be taken and ignored. What `Effect.NONE` marks is kept and shown, and changes nothing. It
+is one table, and has therefore more than 500 lines.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from coordinator.configs.config_types import (
+    GZIP_LEVELS,
+    LONG_MAX,
+    ConfigSpec,
+    ConfigType,
+    Effect,
+    InvalidConfig,
+    InvalidConfigRequest,
+    shorten,
+    table,
+)
+from coordinator.configs.group_broker_configs import group_broker_specs
+
+_BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+_DOUBLE, _LIST, _SHORT = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT
+_HONOURED = Effect.HONOURED
+
+BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
+    ConfigSpec(
+        "add.partitions.to.txn.retry.backoff.max.ms",
+        _INT,
+        "100",
+        "The longest wait for a busy transaction.",
+        low=0,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "add.partitions.to.txn.retry.backoff.ms",
+        _INT,
+        "20",
+        "The pause before a partition is added to a busy transaction again.",
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "auto.create.topics.enable",
+        _BOOLEAN,
+        "true",
+        "Whether a topic is created when a client first asks for it.",
+        effect=_HONOURED,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "auto.leader.rebalance.enable",
+        _BOOLEAN,
+        "true",
+        "Whether Kafka moves leaders back; there are none here.",
+        is_read_only=True,
+    ),
+    ConfigSpec("background.threads", _INT, "10", "Threads for Kafka's chores.", low=1),
+    ConfigSpec(
+        "compression.gzip.level",
+        _INT,
+        "-1",
+        "The default of the topic config of the same name.",
+        choices=GZIP_LEVELS,
+    ),
+    ConfigSpec("compression.lz4.level", _INT, "9", "The default of the topic config of the same name.", low=1, high=17),
+    ConfigSpec(
+        "compression.type",
+        _STRING,
+        "producer",
+        "The default of the topic config of the same name.",
+        effect=_HONOURED,
+        choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    ConfigSpec(
+        "compression.zstd.level", _INT, "3", "The default of the topic config of the same name.", low=-131072, high=22
+    ),
+    ConfigSpec("connections.max.idle.ms", _LONG, "600000", "How long a connection may say nothing.", is_read_only=True),
+    ConfigSpec(
+        "controlled.shutdown.enable",
+        _BOOLEAN,
+        "true",
+        "Whether Kafka hands over its leaders before it stops.",
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "default.replication.factor",
+        _INT,
+        "1",
+        "Replicas of a topic; the bucket keeps the copies here.",
+        is_read_only=True,
+    ),
+    ConfigSpec("delete.topic.enable", _BOOLEAN, "true", "Whether topics can be deleted.", is_read_only=True),
+    ConfigSpec("fetch.max.bytes", _INT, "57671680", "The most that one fetch returns.", low=1024, is_read_only=True),
+    ConfigSpec(
+        "follower.replication.throttled.rate",
+        _LONG,
+        str(LONG_MAX),
+        "Kafka's bytes a second from leaders while replicas are moved; there is no replication to slow down here.",
+        low=0,
+    ),
+    ConfigSpec(
+        "group.consumer.assignors",
+        _LIST,
+        "uniform,range",
+        "Assignors of consumer groups (KIP-848); the first is taken where members name none.",
+        effect=_HONOURED,
+        choices=("uniform", "range"),
+        pattern=r".+",
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.consumer.heartbeat.interval.ms",
+        _INT,
+        "5000",
+        "How often a member of a consumer group reports (KIP-848).",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.consumer.max.heartbeat.interval.ms",
+        _INT,
+        "15000",
+        "The most that a group's consumer.heartbeat.interval.ms may be.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.consumer.max.session.timeout.ms",
+        _INT,
+        "60000",
+        "The most that a group's consumer.session.timeout.ms may be.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.consumer.max.size",
+        _INT,
+        "2147483647",
+        "Members of a consumer group (KIP-848); more than 2000 are never let in.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.consumer.migration.policy",
+        _STRING,
+        "bidirectional",
+        "Whether groups with members change between the classic and the consumer protocol.",
+        effect=_HONOURED,
+        choices=("bidirectional", "disabled", "downgrade", "upgrade"),
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.consumer.min.heartbeat.interval.ms",
+        _INT,
+        "5000",
+        "The least that a group's consumer.heartbeat.interval.ms may be.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.consumer.min.session.timeout.ms",
+        _INT,
+        "45000",
+        "The least that a group's consumer.session.timeout.ms may be.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.consumer.regex.refresh.interval.ms",
+        _INT,
+        "600000",
+        "How often a consumer group's regular expressions are held against the topics, whatever happens.",
+        effect=_HONOURED,
+        low=10_000,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.consumer.session.timeout.ms",
+        _INT,
+        "45000",
+        "When a silent member of a consumer group counts as gone (KIP-848).",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.coordinator.threads", _INT, "4", "Threads of Kafka's group coordinator.", low=1, is_read_only=True
+    ),
+    ConfigSpec(
+        "group.initial.rebalance.delay.ms",
+        _INT,
+        "3000",
+        "How long an empty group waits for more members.",
+        effect=_HONOURED,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.max.session.timeout.ms",
+        _INT,
+        "1800000",
+        "The longest session time-out of a classic member.",
+        effect=_HONOURED,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.max.size",
+        _INT,
+        "2147483647",
+        "Members of a classic group; more than 2000 are never let in.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "group.min.session.timeout.ms",
+        _INT,
+        "6000",
+        "The shortest session time-out of a classic member.",
+        effect=_HONOURED,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "leader.replication.throttled.rate",
+        _LONG,
+        str(LONG_MAX),
+        "Kafka's bytes a second to followers while replicas are moved; there is no replication to slow down here.",
+        low=0,
+    ),
+    ConfigSpec(
+        "log.cleaner.backoff.ms", _LONG, "15000", "The pause of Kafka's compaction when there is nothing to do.", low=0
+    ),
+    ConfigSpec("log.cleaner.dedupe.buffer.size", _LONG, "134217728", "Memory of Kafka's compaction."),
+    ConfigSpec("log.cleaner.delete.retention.ms", _LONG, "86400000", "The default of delete.retention.ms.", low=0),
+    ConfigSpec("log.cleaner.enable", _BOOLEAN, "true", "Whether Kafka compacts at all.", is_read_only=True),
+    ConfigSpec("log.cleaner.io.buffer.load.factor", _DOUBLE, "0.9", "How full Kafka's compaction makes its buffer."),
+    ConfigSpec(
+        "log.cleaner.io.buffer.size", _INT, "524288", "Memory of Kafka's compaction for reading and writing.", low=0
+    ),
+    ConfigSpec(
+        "log.cleaner.io.max.bytes.per.second",
+        _DOUBLE,
+        "1.7976931348623157E308",
+        "How much Kafka's compaction reads and writes in a second.",
+    ),
+    ConfigSpec(
+        "log.cleaner.max.compaction.lag.ms", _LONG, str(LONG_MAX), "The default of max.compaction.lag.ms.", low=1
+    ),
+    ConfigSpec(
+        "log.cleaner.min.cleanable.ratio", _DOUBLE, "0.5", "The default of min.cleanable.dirty.ratio.", low=0, high=1
+    ),
+    ConfigSpec("log.cleaner.min.compaction.lag.ms", _LONG, "0", "The default of min.compaction.lag.ms.", low=0),
+    ConfigSpec("log.cleaner.threads", _INT, "1", "Threads of Kafka's compaction.", low=0),
+    ConfigSpec(
+        "log.cleanup.policy",
+        _LIST,
+        "delete",
+        "The default of cleanup.policy.",
+        effect=_HONOURED,
+        choices=("compact", "delete"),
+    ),
+    ConfigSpec("log.flush.interval.messages", _LONG, str(LONG_MAX), "The default of flush.messages.", low=1),
+    ConfigSpec("log.flush.interval.ms", _LONG, None, "The default of flush.ms."),
+    ConfigSpec(
+        "log.flush.scheduler.interval.ms",
+        _LONG,
+        str(LONG_MAX),
+        "The default of flush.ms where log.flush.interval.ms is not set.",
+        is_read_only=True,
+    ),
+    ConfigSpec("log.index.interval.bytes", _INT, "4096", "The default of index.interval.bytes.", low=0),
+    ConfigSpec("log.index.size.max.bytes", _INT, "10485760", "The default of segment.index.bytes.", low=4),
+    ConfigSpec("log.local.retention.bytes", _LONG, "-2", "The default of local.retention.bytes.", low=-2),
+    ConfigSpec("log.local.retention.ms", _LONG, "-2", "The default of local.retention.ms.", low=-2),
+    ConfigSpec(
+        "log.message.timestamp.after.max.ms",
+        _LONG,
+        "3600000",
+        "The default of message.timestamp.after.max.ms.",
+        effect=_HONOURED,
+        low=0,
+    ),
+    ConfigSpec(
+        "log.message.timestamp.before.max.ms",
+        _LONG,
+        str(LONG_MAX),
+        "The default of message.timestamp.before.max.ms.",
+        effect=_HONOURED,
+        low=0,
+    ),
+    ConfigSpec(
+        "log.message.timestamp.type",
+        _STRING,
+        "CreateTime",
+        "The default of message.timestamp.type.",
+        effect=_HONOURED,
+        choices=("CreateTime", "LogAppendTime"),
+    ),
+    ConfigSpec("log.preallocate", _BOOLEAN, "false", "The default of preallocate."),
+    ConfigSpec("log.retention.bytes", _LONG, "-1", "The default of retention.bytes.", effect=_HONOURED),
+    ConfigSpec(
+        "log.retention.check.interval.ms",
+        _LONG,
+        "300000",
+        "How often records are looked for that are too old or too many.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "log.retention.hours",
+        _INT,
+        "168",
+        "The default of retention.ms, in hours, where no smaller unit is set.",
+        effect=_HONOURED,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "log.retention.minutes",
+        _INT,
+        None,
+        "The default of retention.ms, in minutes, where log.retention.ms is not set.",
+        effect=_HONOURED,
+        is_read_only=True,
+    ),
+    ConfigSpec("log.retention.ms", _LONG, None, "The default of retention.ms.", effect=_HONOURED),
+    ConfigSpec(
+        "log.roll.hours",
+        _INT,
+        "168",
+        "The default of segment.ms, in hours, where log.roll.ms is not set.",
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "log.roll.jitter.hours",
+        _INT,
+        "0",
+        "The default of segment.jitter.ms, in hours, where log.roll.jitter.ms is not set.",
+        low=0,
+        is_read_only=True,
+    ),
+    ConfigSpec("log.roll.jitter.ms", _LONG, None, "The default of segment.jitter.ms."),
+    ConfigSpec("log.roll.ms", _LONG, None, "The default of segment.ms."),
+    ConfigSpec("log.segment.bytes", _INT, "1073741824", "The default of segment.bytes.", low=1048576),
+    ConfigSpec("log.segment.delete.delay.ms", _LONG, "60000", "The default of file.delete.delay.ms.", low=0),
+    ConfigSpec("max.connections", _INT, "2147483647", "Connections of one agent.", low=0),
+    ConfigSpec("max.connections.per.ip", _INT, "2147483647", "Connections from one address.", low=0),
+    ConfigSpec(
+        "max.incremental.fetch.session.cache.slots",
+        _INT,
+        "1000",
+        "Fetch sessions that an agent remembers (KIP-227).",
+        low=0,
+        is_read_only=True,
+    ),
+    ConfigSpec("message.max.bytes", _INT, "1048588", "The default of max.message.bytes.", effect=_HONOURED, low=0),
+    ConfigSpec("min.insync.replicas", _INT, "1", "The default of the topic config of the same name.", low=1),
+    ConfigSpec("num.io.threads", _INT, "8", "Threads that work on requests in Kafka.", low=1),
+    ConfigSpec("num.network.threads", _INT, "3", "Threads that read and write sockets in Kafka.", low=1),
+    ConfigSpec(
+        "num.partitions",
+        _INT,
+        "1",
+        "How many partitions a topic gets where nobody says.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec("num.recovery.threads.per.data.dir", _INT, "2", "Threads that check Kafka's files at start.", low=1),
+    ConfigSpec("num.replica.fetchers", _INT, "1", "Threads that replicate in Kafka.", low=1),
+    ConfigSpec(
+        "offset.metadata.max.bytes",
+        _INT,
+        "4096",
+        "The longest note beside a committed offset.",
+        effect=_HONOURED,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "offsets.commit.timeout.ms",
+        _INT,
+        "5000",
+        "How long an offset commit may take.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "offsets.retention.check.interval.ms",
+        _LONG,
+        "600000",
+        "How often expired offsets are looked for.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "offsets.retention.minutes",
+        _INT,
+        "10080",
+        "How long the offsets of an empty group are kept.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "offsets.topic.num.partitions", _INT, "50", "Partitions of Kafka's topic of offsets.", low=1, is_read_only=True
+    ),
+    ConfigSpec(
+        "offsets.topic.replication.factor",
+        _SHORT,
+        "3",
+        "Replicas of Kafka's topic of offsets.",
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "offsets.topic.segment.bytes",
+        _INT,
+        "104857600",
+        "Segments of Kafka's topic of offsets.",
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "producer.id.expiration.ms",
+        _INT,
+        "86400000",
+        "How long the state of an idle producer is kept.",
+        effect=_HONOURED,
+        low=1,
+    ),
+    ConfigSpec(
+        "queued.max.requests", _INT, "500", "Requests that wait for a thread in Kafka.", low=1, is_read_only=True
+    ),
+    ConfigSpec(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        _LONG,
+        str(LONG_MAX),
+        "Kafka's bytes a second while replicas are moved between directories.",
+        low=0,
+    ),
+    ConfigSpec(
+        "replica.lag.time.max.ms", _LONG, "30000", "When a replica counts as behind in Kafka.", is_read_only=True
+    ),
+    ConfigSpec(
+        "request.timeout.ms", _INT, "30000", "How long Kafka's brokers wait for one another.", is_read_only=True
+    ),
+    ConfigSpec(
+        "sasl.kerberos.min.time.before.relogin", _LONG, "60000", "Kafka's pause between two log-ins by Kerberos."
+    ),
+    ConfigSpec(
+        "socket.listen.backlog.size", _INT, "50", "Connections that may wait to be accepted.", low=1, is_read_only=True
+    ),
+    ConfigSpec(
+        "socket.receive.buffer.bytes", _INT, "102400", "The kernel's receive buffer of a connection.", is_read_only=True
+    ),
+    ConfigSpec(
+        "socket.request.max.bytes", _INT, "104857600", "The largest request that is read.", low=1, is_read_only=True
+    ),
+    ConfigSpec(
+        "socket.send.buffer.bytes", _INT, "102400", "The kernel's send buffer of a connection.", is_read_only=True
+    ),
+    ConfigSpec(
+        "telemetry.max.bytes",
+        _INT,
+        "1048576",
+        "The largest telemetry report of a client.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms",
+        _INT,
+        "10000",
+        "How often transactions that took too long are looked for.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "transaction.max.timeout.ms",
+        _INT,
+        "900000",
+        "The longest time-out that a transactional producer may ask for.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "transaction.partition.verification.enable",
+        _BOOLEAN,
+        "true",
+        "Whether Kafka asks the coordinator before a transactional write.",
+    ),
+    ConfigSpec(
+        "transaction.remove.expired.transaction.cleanup.interval.ms",
+        _INT,
+        "3600000",
+        "How often transactional ids that nobody used for long are looked for.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "transaction.state.log.min.isr",
+        _INT,
+        "2",
+        "Replicas per write of Kafka's topic of transactions.",
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "transaction.state.log.num.partitions",
+        _INT,
+        "50",
+        "Partitions of Kafka's topic of transactions.",
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "transaction.state.log.replication.factor",
+        _SHORT,
+        "3",
+        "Replicas of Kafka's topic of transactions.",
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "transaction.two.phase.commit.enable",
+        _BOOLEAN,
+        "false",
+        "Whether another system may decide transactions (KIP-939); that is not served.",
+        choices=("false",),
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "transactional.id.expiration.ms",
+        _INT,
+        "604800000",
+        "How long an unused transactional id is kept.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "unclean.leader.election.enable", _BOOLEAN, "false", "The default of the topic config of the same name."
+    ),
+    *group_broker_specs(),
+)
+
+CLUSTER_WIDE: Final = frozenset(
+    {
+        "log.cleanup.policy",
+        "log.message.timestamp.type",
+        "log.retention.bytes",
+        "log.retention.ms",
+        "producer.id.expiration.ms",
+    }
+)
+"""What one agent does for all, or all do alike where an entry is applied: altered for every broker, or for none."""
+RETENTION_TIMES: Final = ("log.retention.hours", "log.retention.minutes", "log.retention.ms")
+"""KafkaConfig.logRetentionTimeMillis refuses 0, which would drop every record at once."""
+
+
+def validate_broker(name: str, value: str) -> None:
+    """Raise `InvalidConfig` for an unknown name or a value that it does not take."""
+    spec = BROKER_CONFIGS.get(name)
+    if spec is None:
+        raise InvalidConfig(f"Unknown broker config name: {name}")
+    spec.validate(value)
+    if name in RETENTION_TIMES and int(value) == 0:
+        raise InvalidConfig(f"Invalid value {value} for configuration {name}: must be -1 for ever, or at least 1")
+
+
+def validate_dynamic(configs: Mapping[str, str], *, is_every_broker: bool) -> None:
+    """Raise `InvalidConfigRequest` for what cannot be altered while brokers run, for one or for every one of them.
+
+    Source: org.apache.kafka.server.config.DynamicBrokerConfig.validate, which calls any of it an invalid request
+    (KAFKA-13609). Differs from Kafka: what is not known is refused, and so is what only every broker can do alike.
+    """
+    unknown = [name for name in configs if name not in BROKER_CONFIGS]
+    if unknown:
+        raise InvalidConfigRequest(f"Unknown broker config name: {shorten(', '.join(unknown))}")
+    fixed = [name for name in configs if BROKER_CONFIGS[name].is_read_only]
+    if fixed:
+        raise InvalidConfigRequest(f"Cannot update these configs dynamically: {shorten(', '.join(fixed))}")
+    alone = [] if is_every_broker else sorted(CLUSTER_WIDE & configs.keys())
+    if alone:
+        raise InvalidConfigRequest(
+            f"Cannot update these configs for one broker, as any serves every partition: {', '.join(alone)}. Update "
+            "them at default cluster level, with an empty broker id (--entity-default of kafka-configs.sh)"
+        )
+    for name, value in configs.items():
+        try:
+            validate_broker(name, value)
+        except InvalidConfig as error:
+            raise InvalidConfigRequest(str(error)) from error
+
+
+def broker_value(broker_configs: Mapping[str, str], name: str) -> str:
+    """The value of a broker config that has a default, as text: what was set, else Kafka's default."""
+    value = broker_configs.get(name, BROKER_CONFIGS[name].default)
+    assert value is not None, f"{name} has no default"
+    return value

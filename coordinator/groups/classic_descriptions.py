@@ -1,0 +1,56 @@
+"""What whoever looks is told of a classic group, where it is held and where only the ledger has it.
+
+Rule: pure; what is told is a copy, which later changes of the group leave as it is. Metadata and assignments are told
+only while the assignment is settled.
+Source: org.apache.kafka.coordinator.group.GroupMetadataManager.describeGroups, classic.ClassicGroup.describe (Kafka
+4.3).
+"""
+
+from collections.abc import Iterable
+
+from coordinator.commands.group_values import ClassicGroup, ClassicMember
+from coordinator.groups.classic_members import LiveMember
+from coordinator.groups.classic_messages import NO_ASSIGNMENT, DescribedMember, Description
+from coordinator.groups.classic_states import State
+
+
+def describe(
+    state: State, protocol_type: str, protocol: str | None, members: Iterable[LiveMember | ClassicMember]
+) -> Description:
+    """A group in that state, whose members agreed on that protocol last."""
+    is_settled = state is State.STABLE
+    return Description(
+        state=state.value,
+        protocol_type=protocol_type,
+        protocol=(protocol or "") if is_settled else "",
+        members=tuple(_described(member, protocol if is_settled else None) for member in members),
+    )
+
+
+def describe_kept(group: ClassicGroup) -> Description:
+    """A group as the ledger has it: in the state that its next coordinator takes it up in."""
+    return describe(_state_of(group), group.protocol_type, group.protocol, group.members)
+
+
+def _state_of(group: ClassicGroup) -> State:
+    if not group.members:
+        return State.EMPTY
+    if group.is_rebalance_due:
+        return State.PREPARING
+    return State.STABLE if group.is_synced else State.COMPLETING
+
+
+def _described(member: LiveMember | ClassicMember, protocol: str | None) -> DescribedMember:
+    metadata = b""
+    for name, told in member.protocols:
+        if name == protocol:
+            metadata = told
+            break
+    return DescribedMember(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        metadata,
+        NO_ASSIGNMENT if protocol is None else member.assignment,
+    )

@@ -1,0 +1,199 @@
+"""The SQLite file of the embedded ledger: how it is opened and created, and what an error of SQLite means.
+
+Rule: a file that is not a Penstock ledger of a known format is never written to.
+"""
+
+import contextlib
+import os
+import sqlite3
+import struct
+from collections.abc import Container, Generator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from coordinator.ledger.port import LedgerCorrupt, LedgerIdentity, LedgerUnavailable, SessionHeld
+from protocol.limits import LEDGER_WAL_BYTES_KEPT, LEDGER_WAL_PAGES_MAX
+from protocol.records.crc import crc32c
+
+APPLICATION_ID: Final = 0x50454E53
+"""`PENS`: tells the file from any other SQLite database."""
+FORMAT_VERSION: Final = 2
+FORMAT_WITHOUT_CHECKSUMS: Final = 1
+FORMATS_WRITTEN: Final = frozenset({FORMAT_VERSION})
+FORMATS_READ: Final = frozenset({FORMAT_WITHOUT_CHECKSUMS, FORMAT_VERSION})
+NO_CHECKSUM: Final = -1
+"""The entry was written before entries had one."""
+INCARNATION_FIRST: Final = 1
+REMEDY: Final = (
+    "move the file away and recover the cluster from its bucket with `penstock recover` "
+    '(docs/RUNBOOK.md, "etcd was wiped or restored from a backup")'
+)
+
+_TABLES: Final = (
+    "CREATE TABLE meta (cluster_id TEXT NOT NULL, incarnation INTEGER NOT NULL, format_version INTEGER NOT NULL,"
+    " is_fenced INTEGER NOT NULL, bucket_id TEXT NOT NULL)",
+    "CREATE TABLE entries (position INTEGER NOT NULL, number INTEGER NOT NULL, session INTEGER NOT NULL,"
+    " payload BLOB NOT NULL, checksum INTEGER NOT NULL DEFAULT -1, PRIMARY KEY (position, number)) WITHOUT ROWID",
+    # position_last: of an append or a session; position: of the newest append; trimmed: of the newest dropped entry.
+    "CREATE TABLE head (position_last INTEGER NOT NULL, position INTEGER NOT NULL, appends_count INTEGER NOT NULL,"
+    " trimmed INTEGER NOT NULL)",
+    # So an append is one statement, and its thread waits for the interpreter's lock once instead of five times.
+    "CREATE TRIGGER append AFTER INSERT ON entries BEGIN UPDATE head SET position_last = new.position,"
+    " appends_count = appends_count + (position < new.position), position = new.position; END",
+    "CREATE TABLE snapshot (position INTEGER NOT NULL, object_key TEXT NOT NULL, appends_count INTEGER NOT NULL,"
+    " digest BLOB NOT NULL)",
+)
+_ENTRIES_WITHOUT_CHECKSUMS: Final = (
+    "CREATE TEMP VIEW entries AS SELECT position, number, session, payload, -1 AS checksum FROM main.entries"
+)
+_PRIMARY_CODE_MASK: Final = 0xFF
+_CORRUPT_CODES: Final = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_CONSTRAINT,
+        sqlite3.SQLITE_ERROR,  # a statement that the schema in the file does not fit
+    }
+)
+_ENTRY_NUMBERS: Final = struct.Struct("<qqq")
+
+
+def connect(path: Path, *, is_durable: bool, connection_type: type[sqlite3.Connection]) -> sqlite3.Connection:
+    """Open `path`, creating it where it is missing. Every commit is durable, or in the write-ahead log's file at least.
+
+    Locking is exclusive, which also keeps the log's index in this process's memory: no other file beside the log.
+    """
+    connection = sqlite3.connect(path, timeout=0.0, isolation_level=None, factory=connection_type)
+    try:
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        application_id = connection.execute("PRAGMA application_id").fetchone()[0]
+        if application_id != APPLICATION_ID and not _is_empty(connection):
+            raise LedgerCorrupt(f"{path} is not a Penstock ledger (application id {application_id:#x}): {REMEDY}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if is_durable else 'NORMAL'}")
+        connection.execute("PRAGMA secure_delete = OFF")
+        # Bounds the log: beyond the pages a commit moves them into the file and begins the log from its start again.
+        connection.execute(f"PRAGMA wal_autocheckpoint = {LEDGER_WAL_PAGES_MAX}")
+        connection.execute(f"PRAGMA journal_size_limit = {LEDGER_WAL_BYTES_KEPT}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def create_if_empty(connection: sqlite3.Connection, path: Path, new_cluster_id: str) -> None:
+    """An empty file becomes the ledger of a new cluster, in one transaction."""
+    if _is_empty(connection):
+        _create(connection, new_cluster_id)
+        for folder in path.resolve().parents:  # whoever made them for this file may not have synced their names
+            _sync_directory(folder)
+
+
+def upgrade(connection: sqlite3.Connection) -> None:
+    """Give the entries of an older file a place for their checksums (safety rule S20). Older programs refuse it then.
+
+    The values stay `NO_CHECKSUM` until the entries are trimmed: a checksum made now would vouch for what is there now.
+    """
+    if _formats(connection) != [(FORMAT_WITHOUT_CHECKSUMS,)]:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute("ALTER TABLE entries ADD COLUMN checksum INTEGER NOT NULL DEFAULT -1")
+        connection.execute("UPDATE meta SET format_version = ?", (FORMAT_VERSION,))
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def only_read(connection: sqlite3.Connection) -> None:
+    """Refuse every write from now on, and read an older file as if it had been upgraded: older programs still know it.
+
+    What goes by the name `entries` in this connection is a view then.
+    """
+    if _formats(connection) == [(FORMAT_WITHOUT_CHECKSUMS,)]:
+        connection.execute(_ENTRIES_WITHOUT_CHECKSUMS)
+    connection.execute("PRAGMA query_only = ON")
+
+
+def entry_checksum(position: int, session: int, number: int, payload: bytes) -> int:
+    """What the file keeps beside an entry: a bit of it that changed would be applied as another command (S20)."""
+    return crc32c(payload, crc32c(_ENTRY_NUMBERS.pack(position, session, number)))
+
+
+def read_identity(connection: sqlite3.Connection, path: Path, *, formats: Container[int]) -> LedgerIdentity:
+    """Whose ledger the file is. Raises `LedgerCorrupt` where its format is none of `formats`."""
+    rows = connection.execute("SELECT cluster_id, incarnation, format_version, bucket_id FROM meta").fetchall()
+    if len(rows) != 1:
+        raise LedgerCorrupt(f"{path} names {len(rows)} clusters instead of one: {REMEDY}")
+    cluster_id, incarnation, format_version, bucket_id = checked_row(rows[0], (str, int, int, str), path)
+    if format_version not in formats:
+        raise LedgerCorrupt(
+            f"{path} has format {format_version}, this program knows {FORMAT_VERSION}: use the version that wrote it"
+        )
+    return LedgerIdentity(cluster_id=cluster_id, incarnation=incarnation, bucket_id=bucket_id)
+
+
+def checked_row(row: Sequence[Any], kinds: Sequence[type], path: Path) -> Sequence[Any]:
+    """The row, where its values have these types; SQLite itself takes any type in any column (S20).
+
+    Raises `LedgerCorrupt`.
+    """
+    if [type(value) for value in row] != list(kinds):
+        raise LedgerCorrupt(f"{path} is damaged (a row of {[type(value).__name__ for value in row]}): {REMEDY}")
+    return row
+
+
+@contextlib.contextmanager
+def mapped_errors(path: Path) -> Generator[None, None, None]:
+    """Turn SQLite's errors into the ledger's. What is not corruption may pass (a full disk, an I/O error)."""
+    try:
+        yield
+    except UnicodeDecodeError as error:  # in the text of one of SQLite's own messages about a damaged schema
+        raise LedgerCorrupt(f"{path} is damaged ({error}): {REMEDY}") from error
+    except sqlite3.Error as error:
+        if str(error).startswith("Could not decode to UTF-8"):
+            # An error of Python's module, without a code of SQLite's: a damaged TEXT (S20).
+            raise LedgerCorrupt(f"{path} is damaged ({error}): {REMEDY}") from error
+        code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY_CODE_MASK
+        if code in _CORRUPT_CODES:
+            raise LedgerCorrupt(f"{path} is damaged ({error}): {REMEDY}") from error
+        if code == sqlite3.SQLITE_BUSY:
+            raise SessionHeld(f"another program has the ledger {path} open: close it, or use another folder") from error
+        raise LedgerUnavailable(
+            f"{path} could not be read or written ({error}): check the disk and its free space"
+        ) from error
+
+
+def _formats(connection: sqlite3.Connection) -> list[tuple[int]]:
+    return connection.execute("SELECT format_version FROM meta").fetchall()
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT name FROM sqlite_schema LIMIT 1").fetchone() is None
+
+
+def _create(connection: sqlite3.Connection, cluster_id: str) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        for statement in _TABLES:
+            connection.execute(statement)
+        connection.execute("INSERT INTO meta VALUES (?, ?, ?, 0, '')", (cluster_id, INCARNATION_FIRST, FORMAT_VERSION))
+        connection.execute("INSERT INTO head VALUES (0, 0, 0, 0)")
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _sync_directory(path: Path) -> None:
+    """Make the names in a folder durable. One that this process may not open was not made by it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,102 @@
+"""What the state holds of a transactional id beside `txn.transaction.TransactionMetadata`: who takes part, since when.
+
+Rule: values only; pure. Times are the state's at apply. A stamp says which connection of a V1 client acted last
+(safety rule S7). One id has a bounded number of them, however many groups it commits for.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from coordinator.commands.transaction import Stamp, TransactionPartition
+from protocol.limits import OFFSET_STAMPS_MAX
+from protocol.types import Milliseconds, Position, SessionId
+from txn.transaction import TransactionMetadata
+
+NOT_STARTED = Milliseconds(-1)
+FROM_THE_BEGINNING = Position(0)
+
+
+class AppliedStamp(NamedTuple):
+    """The connection that acted last: when it did, through whose session, and which one of that agent's it was."""
+
+    position: Position
+    """Of the entry by which it acted, not of the connection's beginning: a client that goes back to a connection that
+    it has had for long has left those that it opened since."""
+    session: SessionId
+    serial: int
+
+    def is_newer(self, session: SessionId, stamp: Stamp) -> bool:
+        """Whether a request with `stamp` from that session came on a connection that the client had before this one
+        acted, or of an age that cannot be told: at the same position through another agent. The connections of one
+        agent are ordered by their serials."""
+        if session == self.session:
+            return stamp.serial < self.serial
+        return stamp.position <= self.position
+
+
+class Ended(Enum):
+    """How a transaction ended; the values are words for metrics."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    EXPIRED = "expired"
+    """It was open for longer than its time-out."""
+    FENCED = "fenced"
+    """Another instance began under its transactional id."""
+    TERMINATED = "terminated"
+    """A tool aborted it (safety rule S15)."""
+
+
+@dataclass(slots=True)
+class TransactionCounts:
+    """Transactions of the cluster that began and ended in the entries that this process applied."""
+
+    begun: int = 0
+    ended: dict[Ended, int] = field(default_factory=lambda: dict.fromkeys(Ended, 0))
+
+
+@dataclass(slots=True, kw_only=True)
+class TransactionalId:
+    metadata: TransactionMetadata
+    updated_ms: Milliseconds
+    """When anything was last asked for under this id; `NO_TIME` where nobody told the time then (safety rule S2)."""
+    started_ms: Milliseconds = NOT_STARTED
+    """When the open transaction began; -1 while none is open."""
+    partitions: dict[TransactionPartition, None] = field(default_factory=dict[TransactionPartition, None])
+    """Of the open transaction, in the order in which they were added; empty while none is open."""
+    groups: dict[str, None] = field(default_factory=dict[str, None])
+    """Groups that may have pending offsets of the open transaction."""
+    waiting_runs: int = 0
+    """Of the open transaction, in all its partitions (`coordinator.state.unplaced_batches`); so are `waiting_bytes`."""
+    waiting_bytes: int = 0
+    stamp: AppliedStamp | None = None
+    """Of the connection that acted last on V1's behalf since the producer was initialised (S7)."""
+    offset_stamps: dict[str, AppliedStamp] = field(default_factory=dict[str, AppliedStamp])
+    """The same for V1's TxnOffsetCommit, by group: the newest `OFFSET_STAMPS_MAX`."""
+    offset_stamps_from: Position = FROM_THE_BEGINNING
+    """Stamps of older positions were dropped: of a group without one, every connection that began before is stale.
+
+    A dropped stamp refused, of other agents, what began at its position or before, and of its own agent what began
+    before the connection that acted then: all of that began before its position. So nothing is let in that it would
+    have refused. What is refused beyond that comes again on a new connection, which began after it.
+    """
+
+    def keep_offset_stamp(self, group_id: str, stamp: AppliedStamp) -> None:
+        """A connection acted for the group. The oldest stamp goes where there is one too many."""
+        self.offset_stamps[group_id] = stamp
+        if len(self.offset_stamps) > OFFSET_STAMPS_MAX:
+            oldest = min(self.offset_stamps, key=lambda one: (self.offset_stamps[one].position, one))
+            dropped = self.offset_stamps.pop(oldest)
+            self.offset_stamps_from = max(self.offset_stamps_from, Position(dropped.position + 1))
+
+    def is_offset_commit_stale(self, group_id: str, session: SessionId, stamp: Stamp) -> bool:
+        """Whether a commit for the group came on a connection that its client had, or may have, left."""
+        newest = self.offset_stamps.get(group_id)
+        return stamp.position < self.offset_stamps_from if newest is None else newest.is_newer(session, stamp)
+
+    def forget_stamps(self) -> None:
+        """A new epoch fences whatever is still on its way on older connections."""
+        self.stamp = None
+        self.offset_stamps.clear()
+        self.offset_stamps_from = FROM_THE_BEGINNING

@@ -1,0 +1,1 @@
+"""An archive pass: which chunks of the intake become which data file, and the work of one file."""

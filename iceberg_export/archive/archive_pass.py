@@ -1,0 +1,249 @@
+"""One pass of the archive: intake chunks read, one Parquet file put, and the entry that swaps them.
+
+Rule: the file is durable before its entry is appended, and nothing is deleted here: the entry releases the intake, the
+cleaner deletes it. Markers and what was aborted are left out of the file, and are replaced all the same. A pass that
+fails or is cancelled leaves at most an object that no entry refers to, under a key of its session (safety rule S6).
+What the table says of the file joins the same entry, and is the caller's (architecture, "The lake").
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from coordinator.commands.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
+from iceberg_export.archive.plan import ArchivePass, IntakeChunk
+from iceberg_export.parquet.source_chunks import ChunkMismatch
+from iceberg_export.rows.executor import RunInThread
+from iceberg_export.tables.data_file import DataFile
+from iceberg_export.tables.table_reader import gather_bounded
+from protocol.errors import InvalidBatch
+from protocol.limits import ARCHIVE_READS_IN_FLIGHT_MAX
+from protocol.types import ObjectNumber, SessionId
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError
+from storage.read_plan import PlannedRead, plan_reads, slice_read
+from storage.refs import ByteRange, parquet_key
+from txn.isolation import NOTHING_ABORTED
+
+if TYPE_CHECKING:
+    from iceberg_export.parquet.archive_file import ArchiveFile
+    from iceberg_export.parquet.source_chunks import SourceChunk
+    from iceberg_export.rows.columns import RecordRows
+    from iceberg_export.rows.kafka_rows import BatchRows
+    from iceberg_export.typed.file_columns import FileColumns
+
+
+UNREADABLE = (ObjectMissing, ObjectDamaged, InvalidBatch, ChunkMismatch)
+"""What a chunk of the intake that is gone or damaged raises, and so may a table."""
+UnreadableChunk = tuple[IntakeChunk, Exception]
+"""A chunk that cannot be archived, and why: one of `UNREADABLE`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedPass:
+    """What a pass made: the durable file, and the command to append under the session that is in its key."""
+
+    command: ReplaceChunks
+    file: DataFile
+    """The file as a table knows it."""
+    source_bytes: int
+    columns: "FileColumns | None" = None
+    """The typed columns of the file; None where it has none."""
+
+
+class ColumnsOf(Protocol):
+    """Says which typed columns a file has. It may ask for the records that go into it, in a thread, more than once."""
+
+    async def __call__(self, parts: "Callable[[], Iterable[BatchRows | RecordRows]]", /) -> "FileColumns | None": ...
+
+
+async def archive(
+    archive_pass: ArchivePass,
+    *,
+    store: ObjectStore,
+    session: SessionId,
+    number: ObjectNumber,
+    run_in_thread: RunInThread,
+    columns_of: ColumnsOf | None = None,
+) -> ArchivedPass:
+    """Write the pass's chunks as the session's object `number`, and return the entry that puts it in their place.
+
+    `columns_of`: asked for the typed columns once the chunks are read; None where there are to be none.
+
+    Raises `StoreError` (`ObjectMissing`: the index moved on, plan again), `InvalidBatch` or `ChunkMismatch` (an intake
+    object is damaged: the topic cannot be archived past it).
+    """
+    records = await _read_intake(archive_pass.chunks, store)
+    columns = None if columns_of is None else await columns_of(partial(_batches, archive_pass, records))
+    key = parquet_key(archive_pass.folder_name or archive_pass.name, archive_pass.topic_id, session, number)
+    file = await run_in_thread(write_file, archive_pass, records, columns, key)
+    await store.put(key, file.parts)
+    return ArchivedPass(
+        command=_command(archive_pass, file, session, key),
+        file=file.data_file(key),
+        source_bytes=sum(chunk.byte_count for chunk in archive_pass.chunks if not chunk.is_marker),
+        columns=columns,
+    )
+
+
+async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> list[memoryview]:
+    """The chunks' bytes, in their order, none of markers; neighbours in one object are read together."""
+    stored = [index for index, chunk in enumerate(chunks) if not chunk.is_marker]
+    ranges = [_range(chunk) for chunk in chunks if not chunk.is_marker]
+    found: list[memoryview] = [memoryview(b"")] * len(chunks)
+    in_flight = asyncio.Semaphore(ARCHIVE_READS_IN_FLIGHT_MAX)
+
+    failures: list[StoreError] = []
+    """No error of the group: before Python 3.13 one that fails as its task is cancelled forgets the cancellation."""
+
+    async def read(planned: PlannedRead) -> None:
+        async with in_flight:
+            if failures:
+                return
+            try:
+                payload = await store.get_range(planned.read.key, planned.read.byte_first, planned.read.byte_count)
+            except StoreError as error:
+                failures.append(error)
+                return
+        for index, records in slice_read(planned, payload):
+            found[stored[index]] = records
+
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for planned in plan_reads(ranges):
+                tasks.create_task(read(planned))
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from group
+    if failures:
+        # One failed read is enough to give up; the others were not begun, or failed for much the same reason.
+        raise failures[0]
+    return found
+
+
+async def unreadable_chunks(
+    archive_pass: ArchivePass, *, store: ObjectStore, run_in_thread: RunInThread
+) -> list[UnreadableChunk]:
+    """Which of a pass's chunks cannot be archived, by order of (partition, offset): each is read and decoded alone.
+
+    Raises the `StoreError`s that say nothing of the chunk that is read.
+    """
+    stored = [chunk for chunk in archive_pass.chunks if not chunk.is_marker]
+
+    async def look(planned: PlannedRead) -> list[UnreadableChunk]:
+        chunks = [(stored[piece.wanted], piece) for piece in planned.pieces]
+        payload: bytes | None = None
+        if len(chunks) > 1:
+            with contextlib.suppress(ObjectMissing, ObjectDamaged):  # then each of them is read alone
+                payload = await store.get_range(planned.read.key, planned.read.byte_first, planned.read.byte_count)
+        found: list[UnreadableChunk] = []
+        for chunk, piece in chunks:
+            try:
+                if payload is None:
+                    data = memoryview(await store.get_range(chunk.object_key, chunk.byte_first, chunk.byte_count))
+                else:
+                    data = memoryview(payload)[piece.byte_first : piece.byte_first + piece.byte_count]
+                await run_in_thread(_decode, archive_pass, chunk, data)
+            except UNREADABLE as error:
+                found.append((chunk, error))
+        return found
+
+    looks = await gather_bounded([partial(look, planned) for planned in plan_reads([_range(each) for each in stored])])
+    return sorted(
+        (each for found in looks for each in found), key=lambda each: (each[0].partition, each[0].offset_first)
+    )
+
+
+def write_file(
+    archive_pass: ArchivePass,
+    records: Sequence[memoryview],
+    columns: "FileColumns | None" = None,
+    key: str | None = None,
+) -> "ArchiveFile":
+    """The pass's chunks, given with their bytes, as the file that is going to lie under `key`. Work for a thread."""
+    from iceberg_export.parquet.archive_file import written  # brings pyarrow
+
+    return written(partial(_write_file, archive_pass, records, columns, key))
+
+
+def _write_file(
+    archive_pass: ArchivePass,
+    records: Sequence[memoryview],
+    columns: "FileColumns | None",
+    key: str | None,
+    *,
+    has_header_keys: bool,
+) -> "ArchiveFile":
+    from iceberg_export.parquet.writer import ArchiveWriter
+
+    with ArchiveWriter(
+        topic_id=archive_pass.topic_id, typed=columns, has_header_keys=has_header_keys, key=key
+    ) as writer:
+        for chunk, data in zip(archive_pass.chunks, records, strict=True):
+            if chunk.is_marker:
+                writer.leave_out(chunk.partition, chunk.offset_first, chunk.offset_end)
+                continue
+            writer.add(_source_chunk(archive_pass, chunk, data))
+        return writer.finish()
+
+
+def _batches(archive_pass: ArchivePass, records: Sequence[memoryview]) -> "Iterator[BatchRows]":
+    """The pass's records, batch by batch."""
+    from iceberg_export.parquet.source_chunks import decode_chunk
+
+    for chunk, data in zip(archive_pass.chunks, records, strict=True):
+        if not chunk.is_marker:
+            yield from decode_chunk(_source_chunk(archive_pass, chunk, data))
+
+
+def _range(chunk: IntakeChunk) -> ByteRange:
+    return ByteRange(key=chunk.object_key, byte_first=chunk.byte_first, byte_count=chunk.byte_count)
+
+
+def _decode(archive_pass: ArchivePass, chunk: IntakeChunk, data: memoryview) -> None:
+    """Look at every record of a chunk. Raises `InvalidBatch` or `ChunkMismatch`."""
+    from iceberg_export.parquet.source_chunks import decode_chunk
+
+    for _ in decode_chunk(_source_chunk(archive_pass, chunk, data)):
+        pass
+
+
+def _source_chunk(archive_pass: ArchivePass, chunk: IntakeChunk, data: memoryview) -> "SourceChunk":
+    from iceberg_export.parquet.source_chunks import SourceChunk
+
+    return SourceChunk(
+        partition=chunk.partition,
+        offset_first=chunk.offset_first,
+        offset_end=chunk.offset_end,
+        append_time_ms=chunk.append_time_ms,
+        records=data,
+        checksum=chunk.checksum,
+        aborted=archive_pass.aborted.get(chunk.partition, NOTHING_ABORTED),
+    )
+
+
+def _command(archive_pass: ArchivePass, file: "ArchiveFile", session: SessionId, key: str) -> ReplaceChunks:
+    archived = dict(file.partitions)
+    return ReplaceChunks(
+        topic_id=archive_pass.topic_id,
+        object_session=session,
+        object_key=key,
+        object_bytes=file.object_bytes,
+        partitions=tuple(
+            PartitionReplacement(
+                partition=partition,
+                replaced=tuple(
+                    ReplacedChunk(
+                        offset_first=chunk.offset_first,
+                        offset_end=chunk.offset_end,
+                        object_key=chunk.object_key,
+                        byte_first=chunk.byte_first,
+                    )
+                    for chunk in chunks
+                ),
+                archived=archived[partition],
+            )
+            for partition, chunks in archive_pass.by_partition()
+        ),
+    )

@@ -1,0 +1,1 @@
+"""File compaction: small neighbouring data files of a table become large ones (Iceberg: rewrite data files)."""

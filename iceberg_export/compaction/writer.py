@@ -1,0 +1,133 @@
+"""Several data files in, one out: the rows that the index still names, in the order of (partition, offset).
+
+Rule: rows are taken over as they are; only their place changes. Files are those of `topic_files`, in its order, so that
+going through the partitions reads every row group once: one of each file lies decoded in memory. CPU work for a thread.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
+
+import numpy as np
+
+from coordinator.state.chunk_index import ChunkRef
+from iceberg_export.compaction.topic_files import MergeChunk
+from iceberg_export.parquet.archive_file import ArchiveFile, ArchiveFileWriter, written
+from iceberg_export.parquet.reader import check_place, check_rows, decode_row_group, parse_footer
+from iceberg_export.rows.columns import RecordRows, concat_rows
+from iceberg_export.rows.footer import FileUnreadable, Footer
+from iceberg_export.typed.file_columns import FileColumns
+from protocol.limits import ROW_GROUP_BYTES_TARGET
+from protocol.types import PartitionIndex, TopicId
+from storage.object_store import Buffer
+
+
+class _File:
+    """A file to merge, with the last row group that was read of it."""
+
+    def __init__(self, data: Buffer, key: str | None) -> None:
+        self._data = memoryview(data)
+        self._key = key
+        self._footer: Footer | None = None
+        self._decoded: tuple[int, RecordRows] | None = None
+
+    def rows(self, partition: PartitionIndex, chunk: ChunkRef) -> RecordRows:
+        """A chunk's rows. Raises `FileUnreadable`, also where they are not those that the index names."""
+        try:
+            return self._rows(partition, chunk)
+        except FileUnreadable as error:
+            raise error if self._key is None else FileUnreadable(f"{self._key}: {error}") from error
+
+    def _rows(self, partition: PartitionIndex, chunk: ChunkRef) -> RecordRows:
+        if self._footer is None:
+            self._footer = parse_footer(self._data, key=self._key, file_bytes=len(self._data))
+        check_place(self._footer, chunk)
+        if self._decoded is None or self._decoded[0] != chunk.row_group:
+            place = self._data[chunk.byte_first : chunk.byte_first + chunk.byte_count]
+            self._decoded = chunk.row_group, decode_row_group(self._footer, chunk.row_group, place)
+        rows = check_rows(self._decoded[1], chunk)
+        if int(rows.partition[0]) != partition:
+            raise FileUnreadable(f"rows of partition {rows.partition[0]}, the index says {partition}")
+        # A file of before has no checksums: what the index knows of its rows is compared, so that as little damage as
+        # possible is carried on (safety rule S20).
+        newest_ms = int(rows.timestamp_ms.max())
+        if self._footer.checksums is None and newest_ms != chunk.max_timestamp:
+            raise FileUnreadable(f"the newest of its rows is of {newest_ms}, the index says {chunk.max_timestamp}")
+        return rows
+
+
+def merge_files(
+    topic_id: TopicId,
+    chunks: Sequence[MergeChunk],
+    files: Sequence[Buffer],
+    *,
+    keys: Sequence[str] | None = None,
+    row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET,
+    typed: FileColumns | None = None,
+    key: str | None = None,
+) -> ArchiveFile:
+    """The rows of the chunks, which come in the order of (partition, offset), as one file that is going to lie under
+    `key`. `keys`: where each of `files` lies; None is for tests.
+
+    Raises `FileUnreadable` where one of `files` is not what the index says.
+    """
+
+    def write(*, has_header_keys: bool) -> ArchiveFile:
+        with ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys, key=key) as writer:
+            return _merge(writer, chunks, _files(files, keys), row_group_bytes_target)
+
+    return written(write)
+
+
+def _merge(
+    writer: ArchiveFileWriter, chunks: Sequence[MergeChunk], readers: Sequence[_File], row_group_bytes_target: int
+) -> ArchiveFile:
+    pending: list[RecordRows] = []
+    pending_bytes = 0
+    for partition, of_partition in groupby(chunks, key=attrgetter("partition")):
+        if pending_bytes * 2 >= row_group_bytes_target:
+            writer.write_rows(concat_rows(pending))
+            pending, pending_bytes = [], 0
+        for each in of_partition:
+            writer.enter(partition, each.chunk.offset_first, each.chunk.offset_end)
+            if not each.chunk.row_count:
+                continue
+            rows = readers[each.file].rows(partition, each.chunk)
+            room = row_group_bytes_target - pending_bytes
+            for part, byte_count in _cut(rows, row_group_bytes_target, room):
+                pending.append(part)
+                pending_bytes += byte_count
+                if pending_bytes >= row_group_bytes_target:
+                    writer.write_rows(concat_rows(pending))
+                    pending, pending_bytes = [], 0
+    if pending:
+        writer.write_rows(concat_rows(pending))
+    return writer.finish()
+
+
+def _files(files: Sequence[Buffer], keys: Sequence[str] | None) -> list[_File]:
+    names: Sequence[str | None] = [None] * len(files) if keys is None else keys
+    return [_File(data, key) for data, key in zip(files, names, strict=True)]
+
+
+def rows_of(
+    chunks: Sequence[MergeChunk], files: Sequence[Buffer], *, keys: Sequence[str] | None = None
+) -> Iterator[RecordRows]:
+    """The rows of all chunks, as they come. Parameters and errors as those of `merge_files`."""
+    readers = _files(files, keys)
+    for each in chunks:
+        if each.chunk.row_count:
+            yield readers[each.file].rows(each.partition, each.chunk)
+
+
+def _cut(rows: RecordRows, bytes_target: int, room: int) -> Iterator[tuple[RecordRows, int]]:
+    """The rows in parts with their bytes: the first fills `room`, the others `bytes_target`, the last what is left.
+
+    Up to and including the record that fills a part, so that a huge record still goes somewhere.
+    """
+    byte_ends = rows.byte_ends()
+    first, position = 0, 0
+    while first < len(rows):
+        end = min(int(np.searchsorted(byte_ends, position + room)) + 1, len(rows))
+        yield rows.part(first, end), int(byte_ends[end - 1]) - position
+        first, position, room = end, int(byte_ends[end - 1]), bytes_target

@@ -1,0 +1,1 @@
+"""Entries of tables in catalogs of others (SQL, REST, Glue, Hive), through PyIceberg."""

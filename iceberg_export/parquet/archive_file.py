@@ -1,0 +1,254 @@
+"""A Parquet file of the lake in the making, whoever brings its rows: an archive pass, or a merge of files.
+
+Rule: rows come in the order of (partition, offset), about a row group at a time, and what the index needs to serve them
+again comes out beside the file. Memory is bounded by one row group and `ARCHIVE_FILE_MEMORY_BYTES_MAX` of the file:
+what is beyond lies in a temporary file. CPU work for a thread.
+"""
+
+import json
+import mmap
+from dataclasses import dataclass
+from itertools import pairwise
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Protocol, Self
+
+import numpy as np
+
+from coordinator.commands.commands import ArchivedChunk
+from iceberg_export.parquet.arrow_files import FileWriter, HeaderKeysFound
+from iceberg_export.rows.checksums import sealed
+from iceberg_export.rows.columns import RecordRows
+from iceberg_export.rows.footer import RowGroupPlace
+from iceberg_export.rows.schema import (
+    CHECKSUMS_METADATA_KEY,
+    CHECKSUMS_VERSION,
+    FILE_FORMAT_VERSION,
+    FILE_FORMAT_VERSION_HEADER_KEYS,
+    FILE_FORMAT_VERSION_LEFT_OUT,
+    FILE_METADATA_KEY,
+    MICROSECONDS_PER_MILLISECOND,
+)
+from iceberg_export.tables.column_counts import ColumnCounts
+from iceberg_export.tables.data_file import DataFile, RowBounds
+from protocol.limits import ARCHIVE_FILE_MEMORY_BYTES_MAX, ROW_GROUP_ROWS_MAX, TYPED_CELLS_MAX
+from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, PartitionIndex, TopicId
+from storage.object_store import Buffer
+
+if TYPE_CHECKING:
+    from iceberg_export.typed.file_columns import FileColumns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """Consecutive rows of one partition in one row group. `offset_first` is the first record's own."""
+
+    row_group: int
+    row_first: int
+    row_count: int
+    offset_first: Offset
+    max_timestamp: Milliseconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveFile:
+    """A finished file, valid as long as its parts are referred to."""
+
+    parts: tuple[Buffer, ...]
+    object_bytes: int
+    row_count: int
+    bounds: RowBounds | None
+    """None where it holds no rows."""
+    counts: ColumnCounts
+    """As the table has the columns: values that the file leaves out are among the nulls of `value`."""
+    split_offsets: tuple[int, ...]
+    """The first byte of each row group."""
+    partitions: tuple[tuple[PartitionIndex, tuple[ArchivedChunk, ...]], ...]
+    """For each partition, in order, what stands in the place of its chunks: exactly their range of offsets."""
+
+    def data_file(self, key: str) -> DataFile:
+        """The file as its table knows it, once it lies under `key`."""
+        return DataFile(
+            key=key,
+            object_bytes=self.object_bytes,
+            record_count=self.row_count,
+            bounds=self.bounds,
+            counts=self.counts,
+            split_offsets=self.split_offsets,
+        )
+
+
+class WriteFile(Protocol):
+    """Makes a file from its start. Raises `HeaderKeysFound` where it has to be called with `has_header_keys`."""
+
+    def __call__(self, *, has_header_keys: bool) -> ArchiveFile: ...
+
+
+def written(write: WriteFile) -> ArchiveFile:
+    """The file that `write` makes, called again to keep header keys as bytes where a file that was begun without turns
+    out to need them: nearly always the first row group says."""
+    try:
+        return write(has_header_keys=False)
+    except HeaderKeysFound:
+        return write(has_header_keys=True)
+
+
+class ArchiveFileWriter:
+    """Takes ranges of offsets in the order of (partition, offset), each partition's without holes between them, and
+    the rows that lie in them.
+
+    A context manager: leaving it gives up what was not finished.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic_id: TopicId,
+        typed: "FileColumns | None" = None,
+        has_header_keys: bool = False,
+        key: str | None = None,
+    ) -> None:
+        """`has_header_keys`: header keys are kept as bytes, whatever the first rows have. `key`: under which the file
+        is going to lie. It gets checksums then (safety rule S20); None is for tests."""
+        self._topic_id = topic_id
+        self._key = key
+        self._sink: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(max_size=ARCHIVE_FILE_MEMORY_BYTES_MAX)  # noqa: SIM115
+        self._file = FileWriter(self._sink, typed, has_header_keys=has_header_keys)
+        self._version = FILE_FORMAT_VERSION
+        if typed is not None and typed.plans is not None:
+            self._version = FILE_FORMAT_VERSION_LEFT_OUT
+        typed_count = 0 if typed is None else len(typed.columns.columns)
+        self._rows_max = min(ROW_GROUP_ROWS_MAX, TYPED_CELLS_MAX // max(typed_count, 1))
+        """Of a row group: rows without bytes would never fill one, and each is a value in every typed column."""
+        self._runs: dict[PartitionIndex, list[_Run]] = {}
+        self._row_groups_count = 0
+        self._bounds: RowBounds | None = None
+        self._ranges: dict[PartitionIndex, tuple[Offset, Offset]] = {}
+        self._partition_last = PartitionIndex(-1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if not self._sink.closed:
+            self._file.abandon()
+            self._sink.close()
+
+    def enter(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> bool:
+        """Answer for a range of offsets, whatever rows there will be of it. True where its partition begins with it."""
+        assert partition >= self._partition_last, "partitions come in order"
+        is_new = partition != self._partition_last
+        range_first, range_end = (offset_first, offset_first) if is_new else self._ranges[partition]
+        assert offset_first == range_end, "a partition's chunks come without holes"
+        self._partition_last = partition
+        self._ranges[partition] = (range_first, offset_end)
+        return is_new
+
+    def write_rows(self, rows: RecordRows) -> None:
+        """Append rows, one at least: as one row group, or several where they are too many for one.
+
+        Raises `HeaderKeysFound`.
+        """
+        for first in range(0, len(rows), self._rows_max):
+            self._write_row_group(rows.part(first, min(first + self._rows_max, len(rows))))
+
+    def _write_row_group(self, rows: RecordRows) -> None:
+        self._file.write_row_group(rows)
+        self._bounds = _bounds(rows) if self._bounds is None else self._bounds.with_also(_bounds(rows))
+        starts = np.flatnonzero(np.diff(rows.partition, prepend=-1))
+        for first, end in pairwise([*starts.tolist(), len(rows)]):
+            self._runs.setdefault(PartitionIndex(int(rows.partition[first])), []).append(
+                _Run(
+                    row_group=self._row_groups_count,
+                    row_first=first,
+                    row_count=end - first,
+                    offset_first=Offset(int(rows.offset[first])),
+                    max_timestamp=Milliseconds(int(rows.timestamp_ms[first:end].max())),
+                )
+            )
+        self._row_groups_count += 1
+
+    def finish(self) -> ArchiveFile:
+        """Write the footer. Nothing may be added after it."""
+        checksums = {} if self._key is None else {CHECKSUMS_METADATA_KEY: CHECKSUMS_VERSION}
+        places = self._file.close({FILE_METADATA_KEY: self._describe(), **checksums})
+        contents = _contents(self._sink, self._sink.tell())
+        self._sink.close()
+        parts = (contents,) if self._key is None else sealed(contents, self._key, self._file.chunk_bounds())
+        return ArchiveFile(
+            parts=parts,
+            object_bytes=sum(map(len, parts)),
+            row_count=sum(place.row_count for place in places),
+            bounds=self._bounds,
+            counts=self._file.counts(),
+            split_offsets=tuple(place.byte_first for place in places),
+            partitions=tuple(
+                (partition, _archived(offset_first, offset_end, self._runs.get(partition, []), places))
+                for partition, (offset_first, offset_end) in self._ranges.items()
+            ),
+        )
+
+    def _describe(self) -> str:
+        """What the file answers for, so that it can be understood without the ledger."""
+        version = FILE_FORMAT_VERSION_HEADER_KEYS if self._file.has_header_keys else self._version
+        return json.dumps(
+            {
+                "version": version,
+                "topic_id": self._topic_id.hex(),
+                "partitions": [[partition, *offsets] for partition, offsets in self._ranges.items()],
+            },
+            separators=(",", ":"),
+        )
+
+
+def _bounds(rows: RecordRows) -> RowBounds:
+    """What lies lowest and highest among rows, of which there is one at least."""
+    return RowBounds(
+        partition_min=int(rows.partition.min()),
+        partition_max=int(rows.partition.max()),
+        offset_min=int(rows.offset.min()),
+        offset_max=int(rows.offset.max()),
+        timestamp_us_min=int(rows.timestamp_ms.min()) * MICROSECONDS_PER_MILLISECOND,
+        timestamp_us_max=int(rows.timestamp_ms.max()) * MICROSECONDS_PER_MILLISECOND,
+    )
+
+
+def _archived(
+    offset_first: Offset, offset_end: Offset, runs: list[_Run], places: tuple[RowGroupPlace, ...]
+) -> tuple[ArchivedChunk, ...]:
+    """A partition's runs as rows of the index. Each answers for the offsets up to the next one's first record."""
+    if not runs:  # nothing but markers and what was aborted: the range stays in the index, and holds no rows
+        return (
+            ArchivedChunk(
+                offset_first=offset_first,
+                offset_end=offset_end,
+                row_group=0,
+                row_first=0,
+                row_count=0,
+                byte_first=0,
+                byte_count=0,
+                max_timestamp=NO_TIMESTAMP,
+            ),
+        )
+    bounds = [offset_first, *(run.offset_first for run in runs[1:]), offset_end]
+    return tuple(
+        ArchivedChunk(
+            offset_first=first,
+            offset_end=end,
+            row_group=run.row_group,
+            row_first=run.row_first,
+            row_count=run.row_count,
+            byte_first=places[run.row_group].byte_first,
+            byte_count=places[run.row_group].byte_count,
+            max_timestamp=run.max_timestamp,
+        )
+        for run, (first, end) in zip(runs, pairwise(bounds), strict=True)
+    )
+
+
+def _contents(sink: SpooledTemporaryFile[bytes], object_bytes: int) -> Buffer:
+    """The file's bytes; those of a large one are mapped, and its nameless file goes with the mapping."""
+    if object_bytes <= ARCHIVE_FILE_MEMORY_BYTES_MAX:
+        sink.seek(0)
+        return sink.read()
+    sink.flush()
+    return memoryview(mmap.mmap(sink.fileno(), object_bytes, access=mmap.ACCESS_READ))

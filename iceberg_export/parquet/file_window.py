@@ -1,0 +1,52 @@
+"""A stretch of a file in memory, in the form in which pyarrow reads files. Part of
+`iceberg_export.parquet.arrow_files`."""
+
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from storage.object_store import Buffer
+
+Arrow: TypeAlias = Any
+"""An object of pyarrow's."""
+
+
+class FileWindow:
+    """A file of which only `[byte_first, byte_first + len(data))` is here, in the form that pyarrow reads from."""
+
+    closed = False
+
+    def __init__(self, data: Buffer, byte_first: int, byte_end: int) -> None:
+        self._data = pa.py_buffer(data)
+        self._byte_first = byte_first
+        self._byte_end = byte_end
+        self._position = 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._position = offset if whence == 0 else self._byte_end + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def read_buffer(self, size: int) -> Arrow:
+        start = self._position - self._byte_first
+        if start < 0 or start + size > len(self._data):
+            raise OSError(f"bytes {self._position}+{size} were not fetched")
+        self._position += size
+        return self._data.slice(start, size)
+
+    def read(self, size: int) -> bytes:
+        return bytes(self.read_buffer(size))
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def writable(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        """The bytes belong to the caller."""

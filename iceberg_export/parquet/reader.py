@@ -1,0 +1,286 @@
+"""Archived records back as Kafka's record batches.
+
+Rule: a row group is fetched with one ranged read and decoded in a thread; a file's footer is read once and kept, and so
+is, for a while, a row group that several partitions share: who consumes one of them mostly consumes the others too. A
+small file is one request altogether.
+What comes out covers exactly the chunk's range of offsets: gaps inside a batch are kept by its offset deltas, a gap at
+the end is bridged by an empty control batch (safety rule S5).
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple, Protocol
+
+from iceberg_export.parquet.single_flight import ReadOnce
+from iceberg_export.rows.checksums import tail_bytes
+from iceberg_export.rows.columns import RecordRows
+from iceberg_export.rows.executor import RunInThread
+from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, Footer, damage_contained
+from iceberg_export.rows.kafka_rows import encode_rows
+from iceberg_export.rows.schema import TYPED_METADATA_KEY
+from iceberg_export.tables.data_file import DataFile
+from iceberg_export.typed.union import TypedColumns, decode
+from protocol.limits import (
+    ARCHIVE_BATCH_BYTES_TARGET,
+    FOOTER_READ_BYTES,
+    FOOTERS_CACHED_MAX,
+    MESSAGE_BYTES_MAX_DEFAULT,
+    ROW_GROUPS_CACHED_BYTES_MAX,
+    SMALL_FILE_BYTES_MAX,
+    SMALL_FILES_CACHED_BYTES_MAX,
+)
+from protocol.records.compression import Compression
+from protocol.records.control_batches import empty_control_batch
+from protocol.records.records import kernels_ready
+from protocol.types import Offset
+from storage.object_store import Buffer, ObjectStore
+
+ROW_BYTES_WEIGHED = 128
+"""What a record counts for beside its strings: a topic's settings may make a batch of each, which takes longer than its
+bytes do."""
+INLINE_BYTES_MAX = 128 * 1024
+"""Rows of a shared row group up to this size are encoded on the loop, in 0.1 ms: a hop to a thread takes three times
+that."""
+INLINE_CHUNKS_PER_ROUND = 4
+"""How many of those one round of the loop encodes: together they take it about a millisecond."""
+
+
+class ArchivedRows(Protocol):
+    """What is needed of a chunk of the index: `coordinator.state.chunk_index.ChunkRef` and `ArchivedChunk` both are
+    one."""
+
+    @property
+    def offset_first(self) -> Offset: ...
+    @property
+    def offset_end(self) -> Offset: ...
+    @property
+    def byte_first(self) -> int: ...
+    @property
+    def byte_count(self) -> int: ...
+    @property
+    def row_group(self) -> int: ...
+    @property
+    def row_first(self) -> int: ...
+    @property
+    def row_count(self) -> int: ...
+
+
+class BatchForm(NamedTuple):
+    """How records are served: their codec, and how large a batch may be.
+
+    A batch that one record makes larger than both that and the usual size is compressed otherwise.
+    """
+
+    compression: Compression
+    bytes_max: int = MESSAGE_BYTES_MAX_DEFAULT
+
+
+class ParquetReader:
+    """Reads archived chunks.
+
+    `bytes_of` says how long an object is where the caller knows, which saves a request. `batch_bytes_max_of` says how
+    large an object's record batches may be, in the form in which they are served: its topic's max.message.bytes.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ObjectStore,
+        run_in_thread: RunInThread,
+        bytes_of: Callable[[str], int | None] = lambda _: None,
+        batch_bytes_max_of: Callable[[str], int] = lambda _: MESSAGE_BYTES_MAX_DEFAULT,
+        footers_max: int = FOOTERS_CACHED_MAX,
+        small_file_bytes_max: int = SMALL_FILE_BYTES_MAX,
+        row_groups_bytes_max: int = ROW_GROUPS_CACHED_BYTES_MAX,
+    ) -> None:
+        self._store = store
+        self._run_in_thread = run_in_thread
+        self._bytes_of = bytes_of
+        self._batch_bytes_max_of = batch_bytes_max_of
+        self._footers = ReadOnce[str, tuple[Footer, int]](weight_max=footers_max, weigh=lambda _: 1)
+        self._small_file_bytes_max = small_file_bytes_max
+        self._small_files = ReadOnce[str, Buffer](weight_max=SMALL_FILES_CACHED_BYTES_MAX, weigh=len)
+        self._turns = asyncio.Semaphore(INLINE_CHUNKS_PER_ROUND)
+        """Whoever encodes on the loop has one until that round of it is over: others, who may wait in their hundreds,
+        have theirs in later ones."""
+        self._shared = ReadOnce[tuple[str, int], RecordRows](
+            weight_max=row_groups_bytes_max, weigh=RecordRows.byte_count
+        )
+
+    async def read(self, object_key: str, chunk: ArchivedRows, compression: Compression) -> bytes:
+        """The chunk's batches with their real offsets, concatenated, covering exactly its range of offsets.
+
+        Raises `StoreError`; `FileUnreadable`, one of them, where the object is not the file that the index means. Its
+        message begins with the key.
+        """
+        if chunk.row_count == 0:
+            return empty_control_batch(chunk.offset_first, chunk.offset_end)
+        try:
+            return await self._read(object_key, chunk, compression)
+        except FileUnreadable as error:
+            self.forget(object_key)
+            if str(error).startswith(object_key):
+                raise
+            raise FileUnreadable(f"{object_key}: {error}") from error
+
+    def is_checked(self, object_key: str) -> bool:
+        """Whether the file has checksums, by which its row groups are checked before they are decoded. False also
+        where its footer is not in memory."""
+        held = self._footers.held(object_key)
+        return held is not None and held[0].checksums is not None
+
+    def forget(self, object_key: str) -> None:
+        """Keep nothing of a file that is damaged: it may be put back, or only its way here have damaged it. Of a file
+        without checksums what could be read may be wrong, too."""
+        self._small_files.forget(object_key)
+        self._footers.forget(object_key)
+        self._shared.forget_where(lambda row_group: row_group[0] == object_key)
+
+    async def describe(self, object_key: str) -> DataFile:
+        """What a table has to know of a file. Raises `StoreError`."""
+        from iceberg_export.parquet.arrow_files import describe_file  # brings pyarrow
+
+        footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))
+        return describe_file(object_key, file_bytes, footer)
+
+    async def check_places(self, object_key: str, chunks: Iterable[ArchivedRows]) -> None:
+        """Raises `FileUnreadable` where a file has no such rows in those places, else `StoreError`."""
+        footer, _ = await self._footers.get(object_key, partial(self._read_footer, object_key))
+        for chunk in chunks:
+            check_place(footer, chunk)
+
+    async def typed_columns(self, object_key: str) -> TypedColumns | None:
+        """The typed columns for which a file was made; None where it has none. Raises `StoreError`."""
+        footer, _ = await self._footers.get(object_key, partial(self._read_footer, object_key))
+        text = footer.metadata.get(TYPED_METADATA_KEY)
+        with damage_contained(f"what {object_key} says of its typed columns"):
+            return None if text is None else decode(text)
+
+    async def _read(self, object_key: str, chunk: ArchivedRows, compression: Compression) -> bytes:
+        footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))
+        check_place(footer, chunk)
+        form = BatchForm(compression, self._batch_bytes_max_of(object_key))
+        if chunk.row_count == footer.row_groups[chunk.row_group].row_count:
+            data = await self._row_group(object_key, file_bytes, chunk)
+            return await self._run_in_thread(encode_chunk, footer, data, chunk, form)
+        rows = await self._shared.get(
+            (object_key, chunk.row_group), partial(self._read_row_group, object_key, footer, file_bytes, chunk)
+        )
+        if compression is Compression.NONE and kernels_ready() and _is_small(rows, chunk):
+            await self._turns.acquire()
+            asyncio.get_running_loop().call_soon(self._turns.release)
+            return encode_part(rows, chunk, form)
+        return await self._run_in_thread(encode_part, rows, chunk, form)
+
+    async def _read_row_group(
+        self, object_key: str, footer: Footer, file_bytes: int, chunk: ArchivedRows
+    ) -> RecordRows:
+        data = await self._row_group(object_key, file_bytes, chunk)
+        return await self._run_in_thread(decode_row_group, footer, chunk.row_group, data)
+
+    async def _row_group(self, object_key: str, file_bytes: int, chunk: ArchivedRows) -> Buffer:
+        """The bytes of the chunk's row group."""
+        if file_bytes > self._small_file_bytes_max:
+            return await self._store.get_range(object_key, chunk.byte_first, chunk.byte_count)
+        whole = await self._small_file(object_key, file_bytes)
+        return memoryview(whole)[chunk.byte_first : chunk.byte_first + chunk.byte_count]
+
+    async def _small_file(self, object_key: str, object_bytes: int) -> Buffer:
+        return await self._small_files.get(object_key, partial(self._store.get_range, object_key, 0, object_bytes))
+
+    async def _read_footer(self, object_key: str) -> tuple[Footer, int]:
+        """The footer, and how long the file is."""
+        object_bytes = self._bytes_of(object_key)
+        if object_bytes is None:
+            object_bytes = (await self._store.head(object_key)).size_bytes
+        if object_bytes < FOOTER_TAIL_BYTES:
+            raise FileUnreadable(f"{object_key} has {object_bytes} bytes: no Parquet file")
+        count = min(FOOTER_READ_BYTES, object_bytes)
+        tail: Buffer
+        if object_bytes <= self._small_file_bytes_max:
+            count = object_bytes
+            tail = await self._small_file(object_key, object_bytes)
+        else:
+            tail = await self._store.get_range(object_key, object_bytes - count, count)
+        while (needed := tail_bytes(tail, object_bytes)) > count:
+            count = needed
+            tail = await self._store.get_range(object_key, object_bytes - count, count)
+        footer = await self._run_in_thread(parse_footer, tail, key=object_key, file_bytes=object_bytes)
+        return footer, object_bytes
+
+
+def parse_footer(tail: Buffer, *, key: str | None = None, file_bytes: int | None = None) -> Footer:
+    """As `arrow_files.read_footer`. For a thread: it may import pyarrow first."""
+    from iceberg_export.parquet.arrow_files import read_footer
+
+    return read_footer(tail, key=key, file_bytes=file_bytes)
+
+
+def check_place(footer: Footer, chunk: ArchivedRows) -> None:
+    """Raises `FileUnreadable` where the file has no such rows in the place that the index names."""
+    if chunk.row_group >= len(footer.row_groups):
+        raise FileUnreadable(
+            f"the file has {len(footer.row_groups)} row groups, the index means number {chunk.row_group}"
+        )
+    place = footer.row_groups[chunk.row_group]
+    if (place.byte_first, place.byte_count) != (chunk.byte_first, chunk.byte_count):
+        raise FileUnreadable(f"row group {chunk.row_group} lies at {place}, the index says {chunk.byte_first}")
+    row_end = chunk.row_first + chunk.row_count
+    if row_end > place.row_count:
+        raise FileUnreadable(f"row group {chunk.row_group} has {place.row_count} rows, the index means up to {row_end}")
+
+
+def decode_row_group(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
+    """All rows of a row group out of its bytes. CPU work for a thread. Raises `FileUnreadable`."""
+    from iceberg_export.parquet.arrow_files import read_rows
+
+    return read_rows(footer, row_group, data)
+
+
+def encode_chunk(footer: Footer, data: Buffer, chunk: ArchivedRows, form: BatchForm) -> bytes:
+    """The chunk's rows, out of its row group's bytes, as record batches. CPU work for a thread.
+
+    Raises `FileUnreadable`, also where the rows are not those that the index names.
+    """
+    return encode_part(decode_row_group(footer, chunk.row_group, data), chunk, form)
+
+
+def encode_part(row_group: RecordRows, chunk: ArchivedRows, form: BatchForm) -> bytes:
+    """The chunk's rows among those of its row group as record batches. CPU work for a thread.
+
+    Raises `FileUnreadable` where the rows are not those that the index names.
+    """
+    with damage_contained(f"rows {chunk.row_first} to {chunk.row_first + chunk.row_count}"):
+        rows = check_rows(row_group, chunk)
+        bytes_target = min(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max)
+        batches = encode_rows(rows, form.compression, bytes_target, max(ARCHIVE_BATCH_BYTES_TARGET, form.bytes_max))
+        return batches + empty_control_batch(int(rows.offset[-1]) + 1, chunk.offset_end)
+
+
+def check_rows(row_group: RecordRows, chunk: ArchivedRows) -> RecordRows:
+    """The chunk's rows among those of its row group. Raises `FileUnreadable` where they are not those that the index
+    names."""
+    row_end = chunk.row_first + chunk.row_count
+    rows = row_group.part(chunk.row_first, row_end)
+    first, last = int(rows.offset[0]), int(rows.offset[-1])
+    if first < chunk.offset_first or last >= chunk.offset_end or bool((rows.partition != rows.partition[0]).any()):
+        raise FileUnreadable(
+            f"rows {chunk.row_first} to {row_end} are not offsets {chunk.offset_first} to {chunk.offset_end}"
+        )
+    return rows
+
+
+def _is_small(row_group: RecordRows, chunk: ArchivedRows) -> bool:
+    """Whether the chunk's rows are few, and encoded in next to no time."""
+    first, end = chunk.row_first, chunk.row_first + chunk.row_count
+    header_first, header_end = int(row_group.header_ends[first]), int(row_group.header_ends[end])
+    weight = (
+        ROW_BYTES_WEIGHED * chunk.row_count
+        + sum(int(column.ends[end] - column.ends[first]) for column in (row_group.key, row_group.value))
+        + sum(
+            int(column.ends[header_end] - column.ends[header_first])
+            for column in (row_group.header_key, row_group.header_value)
+        )
+    )
+    return weight <= INLINE_BYTES_MAX

@@ -1,0 +1,98 @@
+"""Chunks in, one Parquet file out.
+
+Rule: records are written in the order of (partition, offset), those of aborted transactions are not. Memory is bounded
+by one row group and one batch, and by what `archive_file` bounds. CPU work for a thread.
+
+A partition that fills row groups has them to itself; small ones share, so that neither a Kafka fetch nor a Spark scan
+meets thousands of tiny row groups.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from iceberg_export.parquet.archive_file import ArchiveFile, ArchiveFileWriter
+from iceberg_export.parquet.source_chunks import SourceChunk, decode_chunk
+from iceberg_export.rows.kafka_rows import BatchRows, gather_rows
+from protocol.limits import ROW_GROUP_BYTES_TARGET
+from protocol.types import Offset, PartitionIndex, TopicId
+
+if TYPE_CHECKING:
+    from iceberg_export.typed.file_columns import FileColumns
+
+
+class ArchiveWriter:
+    """Takes chunks in the order of (partition, offset), each partition's without holes between them.
+
+    A context manager: leaving it gives up what was not finished.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic_id: TopicId,
+        row_group_bytes_target: int = ROW_GROUP_BYTES_TARGET,
+        typed: "FileColumns | None" = None,
+        has_header_keys: bool = False,
+        key: str | None = None,
+    ) -> None:
+        """`key`: as `ArchiveFileWriter` has it."""
+        self._row_group_bytes_target = row_group_bytes_target
+        self._file = ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys, key=key)
+        self._pending: list[BatchRows] = []
+        self._pending_bytes = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.__exit__(*error)
+
+    def add(self, chunk: SourceChunk) -> None:
+        """Append a chunk's records.
+
+        Raises `InvalidBatch` or `ChunkMismatch` where its bytes are damaged, and `HeaderKeysFound`, as `finish` does.
+        """
+        self._enter(chunk.partition, chunk.offset_first, chunk.offset_end)
+        for batch in decode_chunk(chunk):
+            self._add_batch(batch)
+
+    def leave_out(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> None:
+        """Append offsets without records, those of a transaction's marker: they become a gap."""
+        self._enter(partition, offset_first, offset_end)
+
+    def finish(self) -> ArchiveFile:
+        """Write what is pending and the footer. Nothing may be added after it."""
+        self._flush()
+        return self._file.finish()
+
+    def _enter(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> None:
+        if (
+            self._file.enter(partition, offset_first, offset_end)
+            and self._pending_bytes * 2 >= self._row_group_bytes_target
+        ):
+            self._flush()
+
+    def _add_batch(self, batch: BatchRows) -> None:
+        """Put a batch's rows into the pending row group, and write that each time it is full."""
+        byte_ends = batch.byte_ends()
+        first, position = 0, 0
+        while first < len(batch):
+            room = self._row_group_bytes_target - self._pending_bytes
+            # Up to and including the record that fills the row group, so that a huge record still goes somewhere.
+            end = min(int(np.searchsorted(byte_ends, position + room)) + 1, len(batch))
+            self._pending.append(replace(batch, first=first, end=end))
+            self._pending_bytes += int(byte_ends[end - 1]) - position
+            first, position = end, int(byte_ends[end - 1])
+            if self._pending_bytes >= self._row_group_bytes_target:
+                self._flush()
+
+    def _flush(self) -> None:
+        """Write the pending rows, if there are any, as one row group."""
+        if not self._pending:
+            return
+        rows = gather_rows(self._pending)
+        self._pending.clear()
+        self._pending_bytes = 0
+        self._file.write_rows(rows)

@@ -1,0 +1,44 @@
+"""Byte strings that lie apart in a payload, copied back to back.
+
+Rule: pure. Importing this module is cheap: the kernel does the work where kernels are loaded, and plain Python until
+then; results are the same.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.records.records import kernels_ready
+
+
+def gather(
+    payload: NDArray[np.uint8],
+    first: NDArray[np.int64],
+    length: NDArray[np.int32],
+    out: NDArray[np.uint8],
+    out_first: int,
+) -> int:
+    """Copy `payload[first[i]:first[i] + length[i]]` for every i to `out`, back to back from `out_first`.
+
+    A length below zero copies nothing. Everything must lie within the arrays. Returns the end of what was written.
+    """
+    if not kernels_ready():
+        return gather_plain(payload, first, length, out, out_first)
+    from iceberg_export.rows.gather_kernel import gather_by_kernel
+
+    return gather_by_kernel(payload, first, length, out, out_first)
+
+
+def gather_plain(
+    payload: NDArray[np.uint8],
+    first: NDArray[np.int64],
+    length: NDArray[np.int32],
+    out: NDArray[np.uint8],
+    out_first: int,
+) -> int:
+    """As `gather`, in plain Python: about a microsecond for each string."""
+    view = payload.data
+    rows = zip(first.tolist(), length.tolist(), strict=True)
+    joined = b"".join([view[position : position + size] for position, size in rows if size > 0])
+    end = out_first + len(joined)
+    out[out_first:end] = np.frombuffer(joined, dtype=np.uint8)
+    return end

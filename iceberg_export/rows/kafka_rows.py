@@ -1,0 +1,158 @@
+"""Between Kafka's record batches and columns: the one place that touches both.
+
+Rule: bytes are decoded and encoded by `protocol.records.records` alone; here they are only gathered. Nothing is
+interpreted: keys, values, header keys and header values come out as the producer's bytes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from iceberg_export.rows.columns import BinaryColumn, RecordRows
+from iceberg_export.rows.gather import gather
+from iceberg_export.rows.schema import CREATE_TIME, LOG_APPEND_TIME
+from protocol.records.columns import BytesColumn, EncodeColumns, RecordColumns
+from protocol.records.compression import Compression
+from protocol.records.records import decode_headers, encode_batches
+from protocol.types import Milliseconds, Offset, PartitionIndex
+
+Number = TypeVar("Number", np.int32, np.int64)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchRows:
+    """Rows `[first, end)` of a decoded batch, with what its header and its chunk know.
+
+    `append_time_ms` is -1 for CreateTime; else it stands for every record's timestamp (safety rule S14).
+    """
+
+    partition: PartitionIndex
+    base_offset: Offset
+    append_time_ms: Milliseconds
+    columns: RecordColumns
+    first: int
+    end: int
+
+    def __len__(self) -> int:
+        return self.end - self.first
+
+    def byte_ends(self) -> NDArray[np.int64]:
+        """Where in the payload each of the rows ends. A record's headers are its last bytes."""
+        rows = slice(self.first, self.end)
+        return self.columns.headers_first[rows] + self.columns.headers_bytes[rows]
+
+    def byte_first(self) -> int:
+        """Where in the payload the first of the rows begins."""
+        if self.first == 0:
+            return 0
+        return int(self.columns.headers_first[self.first - 1] + self.columns.headers_bytes[self.first - 1])
+
+    def byte_end(self) -> int:
+        """Where in the payload the last of the rows ends."""
+        return int(self.columns.headers_first[self.end - 1] + self.columns.headers_bytes[self.end - 1])
+
+
+def gather_rows(parts: Sequence[BatchRows]) -> RecordRows:
+    """The rows of all parts as columns, in the order given. At least one part, none empty; CPU work."""
+    counts = [len(part) for part in parts]
+    append_time = np.repeat(np.array([part.append_time_ms for part in parts], dtype=np.int64), counts)
+    is_stamped = append_time >= 0
+    columns = _merge(parts, counts)
+    headers = decode_headers(columns)
+    payload = columns.payload
+    return RecordRows(
+        partition=np.repeat(np.array([part.partition for part in parts], dtype=np.int32), counts),
+        offset=np.repeat(np.array([part.base_offset for part in parts], dtype=np.int64), counts) + columns.offset_delta,
+        timestamp_ms=np.where(is_stamped, append_time, columns.timestamp),
+        timestamp_type=np.where(is_stamped, LOG_APPEND_TIME, CREATE_TIME).astype(np.int32),
+        key=_gather_column(payload, columns.key_first, columns.key_bytes),
+        value=_gather_column(payload, columns.value_first, columns.value_bytes),
+        header_ends=headers.ends.astype(np.int32),
+        header_key=_gather_column(payload, headers.key_first, headers.key_bytes),
+        header_value=_gather_column(payload, headers.value_first, headers.value_bytes),
+    )
+
+
+def _merge(parts: Sequence[BatchRows], counts: Sequence[int]) -> RecordColumns:
+    """All parts as if they were one batch; offset deltas stay each part's own.
+
+    Copying the payloads once costs less than a call of each kernel for each batch.
+    """
+    firsts = [part.byte_first() for part in parts]
+    pieces = [part.columns.payload[first : part.byte_end()] for part, first in zip(parts, firsts, strict=True)]
+    places = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
+    shift = np.repeat(places - np.array(firsts), counts)
+
+    def joined(column: Callable[[RecordColumns], NDArray[Number]]) -> NDArray[Number]:
+        return np.concatenate([column(part.columns)[part.first : part.end] for part in parts])
+
+    return RecordColumns(
+        payload=np.concatenate(pieces),
+        offset_delta=joined(lambda columns: columns.offset_delta),
+        timestamp=joined(lambda columns: columns.timestamp),
+        key_first=joined(lambda columns: columns.key_first) + shift,
+        key_bytes=joined(lambda columns: columns.key_bytes),
+        value_first=joined(lambda columns: columns.value_first) + shift,
+        value_bytes=joined(lambda columns: columns.value_bytes),
+        headers_first=joined(lambda columns: columns.headers_first) + shift,
+        headers_bytes=joined(lambda columns: columns.headers_bytes),
+        header_count=joined(lambda columns: columns.header_count),
+    )
+
+
+def _gather_column(payload: NDArray[np.uint8], first: NDArray[np.int64], length: NDArray[np.int32]) -> BinaryColumn:
+    is_null = length < 0
+    ends = np.zeros(len(length) + 1, dtype=np.int32)
+    np.cumsum(np.maximum(length, 0), out=ends[1:])
+    data = np.empty(int(ends[-1]), dtype=np.uint8)
+    end = gather(payload, first, length, data, 0)
+    assert end == len(data)
+    return BinaryColumn(ends=ends, data=data, is_null=is_null if bool(is_null.any()) else None)
+
+
+def encode_rows(
+    rows: RecordRows, compression: Compression, batch_bytes_target: int, batch_bytes_max: int | None = None
+) -> bytes:
+    """The rows, of one partition, as concatenated record batches with their real offsets. CPU work.
+
+    Sizes as in `protocol.records.records.encode_batches`.
+    Rows of different timestamp types, which a change of the topic's config leaves side by side, never share a batch.
+    """
+    types = rows.timestamp_type
+    bounds = [0, *(np.flatnonzero(types[1:] != types[:-1]) + 1).tolist(), len(rows)]
+    parts = [rows] if len(bounds) == 2 else [rows.part(first, end) for first, end in pairwise(bounds)]
+    return b"".join(
+        encode_batches(
+            _to_encode(part),
+            compression=compression,
+            batch_bytes_target=batch_bytes_target,
+            batch_bytes_max=batch_bytes_max,
+            log_append_time=int(part.timestamp_type[0]) == LOG_APPEND_TIME,
+        )
+        for part in parts
+    )
+
+
+def _to_encode(rows: RecordRows) -> EncodeColumns:
+    low, high = int(rows.header_ends[0]), int(rows.header_ends[-1])
+    if low == high:
+        return EncodeColumns.without_headers(
+            offset=rows.offset, timestamp=rows.timestamp_ms, key=_strings(rows.key), value=_strings(rows.value)
+        )
+    return EncodeColumns(
+        offset=rows.offset,
+        timestamp=rows.timestamp_ms,
+        key=_strings(rows.key),
+        value=_strings(rows.value),
+        header_ends=rows.header_ends.astype(np.int64) - low,
+        header_key=_strings(rows.header_key.part(low, high)),
+        header_value=_strings(rows.header_value.part(low, high)),
+    )
+
+
+def _strings(column: BinaryColumn) -> BytesColumn:
+    return BytesColumn.from_ends(column.data, column.ends, column.is_null)

@@ -1,0 +1,93 @@
+"""The columns of an archived topic, and the Iceberg field ids that they keep for ever.
+
+Rule: columns are flat at the top level (a nested metadata struct breaks predicate push-down in several engines), an id
+is never given twice, and a column is never renamed to mean something else. Typed columns of a later schema stand beside
+these, with ids from `FIELD_ID_NEXT`; what is archived today then needs no rewrite.
+
+Specification: architecture, "The lake"; Iceberg's table specification, "Column projection" (field ids in Parquet).
+"""
+
+from enum import IntEnum
+from typing import Final
+
+
+class FieldId(IntEnum):
+    """Iceberg's id of each field, written to the Parquet schema."""
+
+    PARTITION = 1
+    OFFSET = 2
+    TIMESTAMP = 3
+    TIMESTAMP_TYPE = 4
+    KEY = 5
+    VALUE = 6
+    HEADERS = 7
+    HEADERS_ELEMENT = 8
+    HEADER_KEY = 9
+    HEADER_VALUE = 10
+
+
+FIELD_ID_NEXT: Final = 100
+"""The first id that a typed column may get; those below are kept for what every topic has."""
+
+PARTITION: Final = "partition"
+OFFSET: Final = "offset"
+TIMESTAMP: Final = "timestamp"
+"""Microseconds UTC, always whole milliseconds; -1 ms stands for a record without a timestamp, as in Kafka."""
+TIMESTAMP_TYPE: Final = "timestamp_type"
+"""0 = CreateTime, 1 = LogAppendTime: the numbers of Spark's Kafka source, there `timestampType`."""
+KEY: Final = "key"
+VALUE: Final = "value"
+HEADERS: Final = "headers"
+"""A list, empty (never null) for a record without headers. Keys are text: what a producer sent that is not UTF-8 has
+replacement characters. Files of formats 1 and 2 have the producer's bytes there, whatever they are."""
+HEADER_KEYS: Final = "header_keys"
+"""The producer's bytes of all header keys of a record, null for a record whose keys are UTF-8. Only in files that have
+a record with others, behind `headers`; no column of any table."""
+HEADER_KEYS_FIELD_ID: Final = 13
+HEADER_KEYS_ELEMENT_FIELD_ID: Final = 14
+HEADER_KEY_PATH: Final = "headers.list.element.key"
+"""The path of a header's key inside the Parquet file."""
+HEADER_KEYS_PATH: Final = "header_keys.list.element"
+
+ERROR: Final = "error"
+"""Why a record is null in all typed columns; stands before them, in tables that have any."""
+ERROR_FIELD_ID: Final = 11
+SCHEMA_ID: Final = "schema_id"
+"""Which schema gives a record's value back, of files that leave values out; null where the file has the bytes, or the
+value is null. Stands behind `error`, in tables that have had such files."""
+SCHEMA_ID_FIELD_ID: Final = 12
+KEPT_VALUE: Final = "kept_value"
+"""What the column `value` is called in a file that leaves values out: so nobody takes it for them who goes by names.
+Readers of tables go by ids, and find the column."""
+
+COLUMNS: Final = (PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, KEY, VALUE, HEADERS)
+SORT_COLUMNS: Final = (PARTITION, OFFSET)
+KAFKA_COLUMNS: Final = (*COLUMNS, HEADER_KEYS)
+"""What a file may have of which Kafka's records are made, beside columns of left-out values."""
+DICTIONARY_COLUMNS: Final = (PARTITION, TIMESTAMP_TYPE, KEY, HEADER_KEY_PATH, HEADER_KEYS_PATH)
+DELTA_COLUMNS: Final = (OFFSET, TIMESTAMP)
+STATISTICS_COLUMNS: Final = (PARTITION, OFFSET, TIMESTAMP)
+
+CREATE_TIME: Final = 0
+LOG_APPEND_TIME: Final = 1
+MICROSECONDS_PER_MILLISECOND: Final = 1000
+
+FILE_METADATA_KEY: Final = "penstock.archive"
+"""Key of the JSON in the file's footer that says which topic and offsets the file answers for."""
+FILE_FORMAT_VERSION: Final = 1
+FILE_FORMAT_VERSION_LEFT_OUT: Final = 2
+"""Of files that leave values out."""
+FILE_FORMAT_VERSION_HEADER_KEYS: Final = 3
+"""Of files with header keys that are not UTF-8, whether or not they leave values out."""
+FILE_FORMAT_VERSION_NEWEST: Final = FILE_FORMAT_VERSION_HEADER_KEYS
+"""The newest that this program reads."""
+COUNTS_METADATA_KEY: Final = "penstock.column-counts"
+"""Key of the JSON of `tables.column_counts.ColumnCounts` in the footer."""
+CHECKSUMS_METADATA_KEY: Final = "penstock.checksums"
+"""Key in the footer of a file with a block of checksums in front of the footer (`iceberg_export.rows.checksums`). Its
+value is `CHECKSUMS_VERSION`."""
+CHECKSUMS_VERSION: Final = "1"
+TYPED_METADATA_KEY: Final = "penstock.typed-columns"
+"""Key of the JSON of `typed.union.TypedColumns` in the footer of a file that has some, and in a table's properties."""
+PLANS_METADATA_KEY: Final = "penstock.value-plans"
+"""Key of the JSON of `typed.value_plans.ValuePlans` in the footer of a file that leaves values out."""

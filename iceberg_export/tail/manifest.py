@@ -1,0 +1,392 @@
+"""The tail manifest: where the records lie that are not archived yet, for readers who have the bucket and no broker.
+
+One object (`storage.refs.TAIL_KEY`), overwritten in place by the agent that keeps house. It names of every topic its
+table's metadata, and of every partition the chunks between what is archived and the last stable offset, with the
+aborted transactions among them: what is left out of them is what the archive would leave out.
+
+    version u8 | crc32c u32 of what follows | zstd frame of MessagePack
+
+Integers are little-endian. A partition's chunks and its aborted transactions are columns of int64, and keys of objects
+stand once in the whole manifest, because an intake object holds chunks of many partitions.
+
+Rule: pure. Whoever reads compares positions: of two manifests of one incarnation the higher position is the newer one,
+and a greater incarnation is newer than both. Golden file: tests/golden/tail.
+"""
+
+import hashlib
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, overload
+
+import cramjam
+import msgspec
+from crc32c import crc32c
+from msgspec import Struct, structs
+
+from protocol.decoding import DAMAGE, MsgpackDecoder
+from protocol.types import Milliseconds, Offset, PartitionIndex, Position, ProducerId, TopicId
+from txn.isolation import AbortedBatches, AbortedExtent
+
+FORMAT_VERSION: Final = 1
+NO_KEY: Final = ""
+"""In the place of an object's key: a transaction's marker, which has an offset and nothing to read. In the place of a
+metadata's: the table has no commit."""
+NO_ROWS: Final = "-"
+"""In the place of a metadata's key: the table has no commit, and lacks none, as no archived record was committed."""
+ZSTD_LEVEL: Final = 1
+_OFFSET_FIRST: Final = Offset(0)
+_DIGEST_BYTES: Final = 32
+_HEADER: Final = struct.Struct("<BI")
+_COLUMNS: Final = 6
+"""Of chunks."""
+
+
+class TailUnreadable(Exception):
+    """These bytes are no tail manifest that this program reads: is it older than the broker's?"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailChunk:
+    """Offsets `[offset_first, offset_end)` as record batches: `byte_count` bytes of an object, from `byte_first` on."""
+
+    offset_first: Offset
+    offset_end: Offset
+    object_key: str
+    """`NO_KEY` where the chunk is a transaction's marker: nothing to read, and the next two fields are 0."""
+    byte_first: int
+    byte_count: int
+    append_time_ms: Milliseconds
+    """-1 where timestamps are the producer's (CreateTime); else the timestamp of every record (safety rule S14)."""
+    checksum: int = 0
+    """Of the record batches, by their CRCs (`protocol.records.crc.crc_of_crcs`); 0 where it is not known."""
+
+    @property
+    def is_marker(self) -> bool:
+        return self.object_key == NO_KEY
+
+
+class TailChunks(Sequence[TailChunk]):
+    """Consecutive chunks of one partition: each begins where the one before it ends. Kept as columns, so that a
+    manifest of many costs little to make and to read."""
+
+    __slots__ = ("_byte_count", "_byte_first", "_checksums", "_ends", "_first", "_key_rows", "_keys", "_times")
+
+    def __init__(
+        self,
+        *,
+        offset_first: Offset = _OFFSET_FIRST,
+        keys: Sequence[str] = (),
+        columns: Sequence["array[int]"] | None = None,
+    ) -> None:
+        """`columns`: offset ends, rows of `keys` (-1: `NO_KEY`), first bytes, byte counts, append times and checksums,
+        all of one length. `keys` may have others too, and may be shared, and grow.
+
+        Raises `ValueError` where they do not fit each other.
+        """
+        self._first, self._keys = offset_first, keys
+        if columns is None:
+            columns = [array("q") for _ in range(_COLUMNS)]
+        self._ends, self._key_rows, self._byte_first, self._byte_count, self._times, self._checksums = columns
+        lengths = {len(column) for column in columns}
+        if len(lengths) != 1:
+            raise ValueError(f"the columns of a tail's chunks have {sorted(lengths)} rows")
+
+    @classmethod
+    def of(cls, chunks: Iterable[TailChunk]) -> "TailChunks":
+        """Raises `ValueError` where one of `chunks` does not begin where the one before it ends, or holds nothing."""
+        keys: dict[str, int] = {}
+        columns = [array("q") for _ in range(_COLUMNS)]
+        first = end = None
+        for chunk in chunks:
+            first = chunk.offset_first if first is None else first
+            if (end is not None and chunk.offset_first != end) or chunk.offset_end <= chunk.offset_first:
+                raise ValueError(f"[{chunk.offset_first}, {chunk.offset_end}) does not follow upon {end}")
+            end = chunk.offset_end
+            row = -1 if chunk.is_marker else keys.setdefault(chunk.object_key, len(keys))
+            values = (end, row, chunk.byte_first, chunk.byte_count, chunk.append_time_ms, chunk.checksum)
+            for column, value in zip(columns, values, strict=True):
+                column.append(value)
+        return cls(offset_first=_OFFSET_FIRST if first is None else first, keys=tuple(keys), columns=columns)
+
+    @property
+    def offset_first(self) -> Offset:
+        """The first chunk's."""
+        return self._first
+
+    @property
+    def offset_end(self) -> Offset:
+        """The last chunk's; `offset_first` where there is none."""
+        return Offset(self._ends[-1]) if self._ends else self._first
+
+    @property
+    def byte_count(self) -> int:
+        """Of all chunks together."""
+        return sum(self._byte_count)
+
+    def between(self, offset_first: Offset, offset_end: Offset) -> "tuple[TailChunk, ...]":
+        """Those that hold offsets of `[offset_first, offset_end)`: the first and the last may reach beyond it."""
+        row_first = bisect_right(self._ends, offset_first)
+        row_end = row_first
+        while row_end < len(self) and self._row_first(row_end) < offset_end:
+            row_end += 1
+        return tuple(self[row_first:row_end])
+
+    def columns(self, keys: dict[str, int]) -> "list[array[int]]":
+        """As the constructor takes them, where `keys` are those that `keys` here counts; new ones are added to it."""
+        known = [-1] * (len(self._keys) + 1)
+        rows = array("q")
+        for row in self._key_rows:
+            if row >= 0 and known[row] < 0:
+                known[row] = keys.setdefault(self._keys[row], len(keys))
+            rows.append(known[row])
+        return [self._ends, rows, self._byte_first, self._byte_count, self._times, self._checksums]
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, row: int) -> TailChunk: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[TailChunk]: ...
+    def __getitem__(self, row: int | slice) -> TailChunk | list[TailChunk]:
+        if isinstance(row, slice):
+            return [self._chunk(each) for each in range(*row.indices(len(self)))]
+        return self._chunk(range(len(self))[row])
+
+    def __iter__(self) -> Iterator[TailChunk]:
+        return map(self._chunk, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TailChunks) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # nobody asks for it
+
+    def __repr__(self) -> str:
+        return f"TailChunks.of({list(self)!r})"
+
+    def _row_first(self, row: int) -> Offset:
+        return Offset(self._ends[row - 1]) if row else self._first
+
+    def _chunk(self, row: int) -> TailChunk:
+        key_row = self._key_rows[row]
+        return TailChunk(
+            offset_first=self._row_first(row),
+            offset_end=Offset(self._ends[row]),
+            object_key=NO_KEY if key_row < 0 else self._keys[key_row],
+            byte_first=self._byte_first[row],
+            byte_count=self._byte_count[row],
+            append_time_ms=Milliseconds(self._times[row]),
+            checksum=self._checksums[row],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailPartition:
+    log_start: Offset
+    archived_end: Offset
+    """The first offset that is not archived: rows of lower offsets are in the topic's table. It may be below
+    `log_start`: what the log has dropped may still be on its way into the table."""
+    last_stable: Offset
+    """Where read_committed ends: the first offset of an open transaction, or the log's end. Not below `log_start`. The
+    last chunk may reach beyond it."""
+    chunks: TailChunks = field(default_factory=TailChunks)
+    """From `archived_end` on, up to `last_stable` or as far as the manifest goes: `readable_end`."""
+    aborted: tuple[AbortedExtent, ...] = ()
+    """What of `chunks` is void, in the order of the markers, as `txn.isolation.AbortedBatches` takes it."""
+
+    @property
+    def readable_end(self) -> Offset:
+        """Where a reader of table and tail has to stop: `last_stable`, unless more waits than a manifest names. Never
+        below `log_start`."""
+        return max(self.log_start, min(self.last_stable, self.chunks.offset_end if self.chunks else self.archived_end))
+
+    @property
+    def aborted_batches(self) -> AbortedBatches:
+        return AbortedBatches(self.aborted)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailTopic:
+    name: str
+    topic_id: TopicId
+    metadata_key: str
+    """The bucket's key of the topic's Iceberg metadata, at the same position of the ledger as the partitions; `NO_KEY`
+    or `NO_ROWS` where the table has no commit."""
+    partitions: tuple[TailPartition, ...]
+
+    @property
+    def byte_count(self) -> int:
+        """Of all chunks that are named."""
+        return sum(partition.chunks.byte_count for partition in self.partitions)
+
+    def partition(self, index: PartitionIndex) -> TailPartition | None:
+        return self.partitions[index] if 0 <= index < len(self.partitions) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailManifest:
+    """All topics of a cluster. Every topic is consistent in itself, at a position that is not below `position`."""
+
+    cluster_id: str
+    incarnation: int
+    position: Position
+    """Of the ledger: what was applied up to it is in here."""
+    written_ms: Milliseconds
+    """By the clock of the agent that wrote it."""
+    topics: tuple[TailTopic, ...]
+    """In the order of their ids."""
+
+    def topic(self, name: str) -> TailTopic | None:
+        """The topic of that name, None where there is none."""
+        return next((topic for topic in self.topics if topic.name == name), None)
+
+    def is_newer_than(self, other: "TailManifest") -> bool:
+        """Whether `other`, of the same cluster, was overtaken by this one."""
+        return (self.incarnation, self.position) > (other.incarnation, other.position)
+
+
+class _Partition(Struct, array_like=True):
+    log_start: int
+    archived_end: int
+    last_stable: int
+    chunks: list[memoryview] = []
+    """Columns without the checksums; none where there are no chunks."""
+    aborted: list[memoryview] = []
+    """Producer ids, first offsets, markers; none where nothing is aborted."""
+    checksums: memoryview = memoryview(b"")
+    """Of `chunks`, as u32; none where none is known. Readers that do not know the field ignore it."""
+
+
+class _Topic(Struct, array_like=True):
+    name: str
+    topic_id: bytes
+    metadata_key: str
+    partitions: list[_Partition]
+
+
+class _Manifest(Struct, array_like=True):
+    cluster_id: str
+    incarnation: int
+    position: int
+    written_ms: int
+    topics: list[_Topic]
+    keys: list[str]
+    """Of the objects that chunks lie in."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = MsgpackDecoder(_Manifest)
+
+
+def encode_manifest(manifest: TailManifest) -> bytes:
+    """The bytes of the object. Equal manifests give equal bytes."""
+    return _seal(_to_wire(manifest))
+
+
+def encode_changed(manifest: TailManifest, digest_before: bytes) -> tuple[bytes | None, bytes]:
+    """The same with a digest of what the manifest says, but for its position and time; no bytes where that is
+    `digest_before`. CPU work for a thread."""
+    wire = _to_wire(manifest)
+    said = structs.replace(wire, position=0, written_ms=0)
+    digest = hashlib.blake2b(_encoder.encode(said), digest_size=_DIGEST_BYTES).digest()
+    return None if digest == digest_before else _seal(wire), digest
+
+
+def _to_wire(manifest: TailManifest) -> _Manifest:
+    keys: dict[str, int] = {}
+    topics = [
+        _Topic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            metadata_key=topic.metadata_key,
+            partitions=[_from_partition(partition, keys) for partition in topic.partitions],
+        )
+        for topic in manifest.topics
+    ]
+    return _Manifest(
+        cluster_id=manifest.cluster_id,
+        incarnation=manifest.incarnation,
+        position=manifest.position,
+        written_ms=manifest.written_ms,
+        topics=topics,
+        keys=list(keys),
+    )
+
+
+def _seal(wire: _Manifest) -> bytes:
+    frame = bytes(cramjam.zstd.compress(_encoder.encode(wire), level=ZSTD_LEVEL))
+    return _HEADER.pack(FORMAT_VERSION, crc32c(frame)) + frame
+
+
+def decode_manifest(data: bytes) -> TailManifest:
+    """What `encode_manifest` was given. Raises `TailUnreadable`."""
+    if not data or data[0] != FORMAT_VERSION:
+        raise TailUnreadable(
+            f"a tail manifest in format {data[:1].hex() or 'none'}; this program reads {FORMAT_VERSION}: "
+            "the reader's version of Penstock must not be older than the broker's"
+        )
+    frame = memoryview(data)[_HEADER.size :]
+    if len(data) < _HEADER.size or _HEADER.unpack_from(data)[1] != crc32c(frame):
+        raise TailUnreadable("the tail manifest is damaged: its checksum does not fit; read it again")
+    try:
+        wire = _decoder.decode(memoryview(cramjam.zstd.decompress(frame)))
+        return TailManifest(
+            cluster_id=wire.cluster_id,
+            incarnation=wire.incarnation,
+            position=Position(wire.position),
+            written_ms=Milliseconds(wire.written_ms),
+            topics=tuple(_to_topic(topic, wire.keys) for topic in wire.topics),
+        )
+    except (cramjam.DecompressionError, AssertionError, *DAMAGE) as error:  # S20
+        raise TailUnreadable(f"the tail manifest cannot be read: {error!r}") from error
+
+
+def _from_partition(partition: TailPartition, keys: dict[str, int]) -> _Partition:
+    assert not partition.chunks or partition.chunks.offset_first == partition.archived_end, "no gap behind the archive"
+    *columns, checksums = partition.chunks.columns(keys)
+    return _Partition(
+        log_start=partition.log_start,
+        archived_end=partition.archived_end,
+        last_stable=partition.last_stable,
+        chunks=[memoryview(column.tobytes()) for column in columns] if partition.chunks else [],
+        aborted=[memoryview(array("q", column).tobytes()) for column in zip(*partition.aborted, strict=True)],
+        checksums=memoryview(array("I", checksums).tobytes() if any(checksums) else b""),
+    )
+
+
+def _to_topic(wire: _Topic, keys: Sequence[str]) -> TailTopic:
+    return TailTopic(
+        name=wire.name,
+        topic_id=TopicId(wire.topic_id),
+        metadata_key=wire.metadata_key,
+        partitions=tuple(_to_partition(partition, keys) for partition in wire.partitions),
+    )
+
+
+def _to_partition(wire: _Partition, keys: Sequence[str]) -> TailPartition:
+    archived_end = Offset(wire.archived_end)
+    columns = [_integers(column) for column in wire.chunks]
+    if columns:
+        known = array("I")
+        known.frombytes(wire.checksums)
+        columns.append(array("q", known or [0] * len(columns[0])))
+    aborted = [_integers(column) for column in wire.aborted]
+    return TailPartition(
+        log_start=Offset(wire.log_start),
+        archived_end=archived_end,
+        last_stable=Offset(wire.last_stable),
+        chunks=TailChunks(offset_first=archived_end, keys=keys, columns=columns) if columns else TailChunks(),
+        aborted=tuple(
+            AbortedExtent(ProducerId(producer_id), Offset(first), Offset(marker))
+            for producer_id, first, marker in zip(*aborted, strict=True)
+        ),
+    )
+
+
+def _integers(column: memoryview) -> "array[int]":
+    numbers = array("q")
+    numbers.frombytes(column)
+    return numbers

@@ -1,0 +1,1 @@
+"""Record batches of message format v2, and the records inside: checked, decoded, encoded, compressed."""

@@ -1,0 +1,297 @@
+"""The records inside a batch: checked, taken apart into columns, and put together again.
+
+Rule: importing this module is cheap. The heavy part is done by `record_kernels` once `warm_kernels` has run, and by
+`record_reference` until then; results are the same.
+
+Where a batch's bytes come from a client, `validate_records` comes first; the rest trusts nothing either, but tells no
+error code apart. Source: org.apache.kafka.common.record.DefaultRecord, LogValidator (Kafka 4.3).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
+
+from protocol.errors import ErrorCode, InvalidBatch
+from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORDS_PER_BATCH_MAX, TIMESTAMP_MS_MAX
+from protocol.records import reference as record_reference
+from protocol.records.batch import HEADER_BYTES, LOG_APPEND_TIME_BIT, BatchHeader, pack_header
+from protocol.records.columns import (
+    Bytes,
+    BytesColumn,
+    EncodeColumns,
+    EncodedRun,
+    HeaderColumns,
+    RecordColumns,
+    RecordFault,
+    RecordScan,
+)
+from protocol.records.compression import Compression, compress, decompress
+from protocol.wire import Buffer
+
+__all__ = [
+    "BatchSummary",
+    "BytesColumn",
+    "EncodeColumns",
+    "HeaderColumns",
+    "RecordColumns",
+    "decode_headers",
+    "decode_records",
+    "encode_batches",
+    "kernels_ready",
+    "tell_plain_records",
+    "validate_records",
+    "warm_kernels",
+]
+
+_RECORD_BYTES_MIN: Final = 7
+"""Length, attributes, two deltas, null key, null value, no headers."""
+_RECORD_OVERHEAD_MAX: Final = 36
+"""Length, attributes, timestamp and offset deltas, and the lengths of key, value and headers."""
+_HEADER_OVERHEAD_MAX: Final = 10
+
+
+class _Worker(Protocol):
+    """What does the heavy part: `record_reference` or `record_kernels`."""
+
+    def scan_records(
+        self,
+        payload: Bytes,
+        columns: RecordColumns,
+        record_count: int,
+        base_timestamp: int,
+        last_offset_delta: int,
+        *,
+        is_dense: bool,
+    ) -> RecordScan: ...
+
+    def scan_headers(self, columns: RecordColumns, headers: HeaderColumns) -> None: ...
+
+    def encode_records(
+        self, source: EncodeColumns, batch_bytes_target: int, output: Bytes, *, is_split_by_timestamp: bool
+    ) -> Sequence[EncodedRun]: ...
+
+
+_NO_COLUMNS: Final = RecordColumns.allocate(np.empty(0, dtype=np.uint8), 0)
+"""Of no rows: for those who want nothing but the check."""
+_workers: list[_Worker] = [record_reference]
+"""The last one works."""
+_observers: list[Callable[[int], object]] = []
+"""Told what the reference does; one at most."""
+
+
+class BatchSummary(NamedTuple):
+    """What validation finds in a batch. Timestamps in milliseconds, as the producer wrote them."""
+
+    record_count: int
+    max_timestamp: int
+    """-1 where no record has one."""
+    offset_of_max_timestamp: int
+    """The offset delta of the first record that has it; -1 where none has one."""
+    min_timestamp: int
+    """The least one that is not -1; -1 where no record has one."""
+    first_without_key: int
+    """The offset delta of the first record whose key is null (a compacted topic refuses it); -1 where there is none."""
+
+
+def kernels_ready() -> bool:
+    """Whether the compiled kernels do the work."""
+    return len(_workers) > 1
+
+
+def warm_kernels(cache_directory: str | None = None) -> None:
+    """Load the kernels, compiling what numba's cache does not hold. Blocking, for seconds the first time: use a thread.
+
+    cache_directory: where compiled code is kept; by default numba's own choice (NUMBA_CACHE_DIR, else beside the
+    source, else in the user's cache). Where nothing can be written, every start compiles.
+    """
+    if kernels_ready():
+        return
+    if cache_directory is not None:
+        from numba.core import config
+
+        setattr(config, "CACHE_DIR", cache_directory)  # noqa: B010 - its attributes are made at run time
+    from protocol.records import kernels as record_kernels
+
+    _workers.append(record_kernels)
+
+
+def tell_plain_records(observer: Callable[[int], object]) -> None:
+    """Have `observer` told how many records the reference is about to take, each time, by the thread that has it do so.
+
+    It takes the place of the one before. Once the kernels do the work it is told nothing.
+    """
+    _observers[:] = [observer]
+
+
+def validate_records(buffer: Buffer, header: BatchHeader, *, decompressed_bytes_max: int) -> BatchSummary:
+    """Check a producer's records to the last byte. Raises `InvalidBatch` with the code for the producer.
+
+    buffer: what `header` was read from; its CRC has been checked. Offset deltas must count up from 0.
+    `Differs from Kafka:` an uncompressed batch whose deltas do not is refused instead of being stored as it is.
+    """
+    payload = _payload(buffer, header, decompressed_bytes_max)
+    scan = _scan(header, payload, _NO_COLUMNS, is_dense=True)
+    return BatchSummary(
+        record_count=scan.row,
+        max_timestamp=scan.max_timestamp,
+        offset_of_max_timestamp=scan.max_timestamp_offset_delta,
+        min_timestamp=scan.min_timestamp,
+        first_without_key=scan.keyless_offset_delta,
+    )
+
+
+def decode_records(buffer: Buffer, header: BatchHeader) -> RecordColumns:
+    """A batch's records as columns; offset deltas may have gaps. Raises `InvalidBatch`.
+
+    Timestamps are the batch's max timestamp if its type is LogAppendTime, as Kafka's consumers read them. An
+    uncompressed batch's payload shares `buffer`, which must not change as long as the columns live.
+    """
+    try:
+        return _decoded(header, _payload(buffer, header, DECOMPRESSED_BYTES_MAX))
+    except InvalidBatch:
+        if header.compression is not Compression.LZ4:
+            raise
+        # Batches of several frames were accepted once, and are stored: they have all their records together alone.
+        return _decoded(header, _payload(buffer, header, DECOMPRESSED_BYTES_MAX, is_every_frame=True))
+
+
+def _decoded(header: BatchHeader, payload: Bytes) -> RecordColumns:
+    columns = RecordColumns.allocate(payload, header.record_count)
+    _scan(header, payload, columns, is_dense=False)
+    if header.is_log_append_time:
+        columns.timestamp.fill(header.max_timestamp)
+    return columns
+
+
+def decode_headers(columns: RecordColumns) -> HeaderColumns:
+    """The headers of all records."""
+    ends = np.zeros(len(columns.header_count) + 1, dtype=np.int64)
+    np.cumsum(columns.header_count, out=ends[1:])
+    count = int(ends[-1])
+    headers = HeaderColumns(
+        ends=ends,
+        key_first=np.empty(count, dtype=np.int64),
+        key_bytes=np.empty(count, dtype=np.int32),
+        value_first=np.empty(count, dtype=np.int64),
+        value_bytes=np.empty(count, dtype=np.int32),
+    )
+    if count:
+        _workers[-1].scan_headers(columns, headers)  # whose records were told of when they were scanned
+    return headers
+
+
+def encode_batches(
+    source: EncodeColumns,
+    *,
+    compression: Compression,
+    batch_bytes_target: int,
+    log_append_time: bool,
+    batch_bytes_max: int | None = None,
+) -> bytes:
+    """Concatenated v2 batches of the records, with their own offsets; gaps within a batch stand in the offset deltas.
+
+    batch_bytes_target: a batch's size before compression, at most; a record that is larger has a batch of its own.
+    log_append_time: batches say LogAppendTime, and each holds records of one timestamp only.
+    batch_bytes_max: a batch that `compression` leaves larger than this is compressed otherwise, where that helps.
+    """
+    assert _is_sound(source)
+    output = np.empty(_encoded_bytes_max(source), dtype=np.uint8)
+    runs = _worker(len(source.offset)).encode_records(
+        source, batch_bytes_target, output, is_split_by_timestamp=log_append_time
+    )
+    timestamp_type = LOG_APPEND_TIME_BIT if log_append_time else 0
+    records_bytes_max = None if batch_bytes_max is None else max(batch_bytes_max - HEADER_BYTES, 0)
+    view = output.data
+    parts: list[Buffer] = []
+    for run in runs:
+        base_offset = int(source.offset[run.row_first])
+        records = view[run.byte_first + HEADER_BYTES : run.byte_end]
+        codec, packed = _compress(compression, records, records_bytes_max)
+        header = pack_header(
+            base_offset=base_offset,
+            attributes=codec | timestamp_type,
+            last_offset_delta=int(source.offset[run.row_end - 1]) - base_offset,
+            base_timestamp=int(source.timestamp[run.row_first]),
+            max_timestamp=run.max_timestamp,
+            record_count=run.row_end - run.row_first,
+            records=packed,
+        )
+        if codec is Compression.NONE:
+            view[run.byte_first : run.byte_first + HEADER_BYTES] = header
+            parts.append(view[run.byte_first : run.byte_end])
+        else:
+            parts += (header, packed)
+    return b"".join(parts)
+
+
+def _compress(compression: Compression, records: memoryview, bytes_max: int | None) -> tuple[Compression, Buffer]:
+    """The records in the codec that is asked for, or in another one if they would be larger than `bytes_max`.
+
+    Whoever sent more than the bound used a codec, which consumers have to read anyway. Which one is not known: gzip is
+    read by every client, and zstd is taken only where gzip does far less, for then zstd alone made the batch small.
+    Where no codec does much, the bound is younger than the batch, and its producer may have used none.
+    """
+    usual = compress(compression, records)
+    if bytes_max is None or len(usual) <= bytes_max:
+        return compression, usual
+    zstd = usual if compression is Compression.ZSTD else compress(Compression.ZSTD, records)
+    if len(zstd) > max(bytes_max, len(usual) // 2):
+        return compression, usual
+    gzip = compress(Compression.GZIP, records)
+    return (Compression.GZIP, gzip) if len(gzip) <= max(bytes_max, 2 * len(zstd)) else (Compression.ZSTD, zstd)
+
+
+def _worker(record_count: int) -> _Worker:
+    """Who takes the next so many records."""
+    if not kernels_ready():
+        for tell in _observers:
+            tell(record_count)
+    return _workers[-1]
+
+
+def _payload(buffer: Buffer, header: BatchHeader, bytes_max: int, *, is_every_frame: bool = False) -> Bytes:
+    packed = memoryview(buffer)[header.position + HEADER_BYTES : header.end]
+    unpacked = decompress(header.compression, packed, bytes_max, is_every_frame=is_every_frame)
+    payload = np.frombuffer(unpacked, dtype=np.uint8)
+    if not 0 <= header.record_count <= min(len(payload) // _RECORD_BYTES_MIN, RECORDS_PER_BATCH_MAX):
+        raise InvalidBatch(ErrorCode.invalid_record, f"{header.record_count} records in {len(payload)} bytes")
+    return payload
+
+
+def _scan(header: BatchHeader, payload: Bytes, columns: RecordColumns, *, is_dense: bool) -> RecordScan:
+    if not -TIMESTAMP_MS_MAX <= header.base_timestamp <= TIMESTAMP_MS_MAX:
+        raise InvalidBatch(ErrorCode.invalid_timestamp, f"base timestamp {header.base_timestamp} is out of range")
+    scan = _worker(header.record_count).scan_records(
+        payload, columns, header.record_count, header.base_timestamp, header.last_offset_delta, is_dense=is_dense
+    )
+    if scan.fault != RecordFault.NONE:
+        fault = RecordFault(scan.fault)
+        code = ErrorCode.invalid_timestamp if fault is RecordFault.TIMESTAMP else ErrorCode.invalid_record
+        raise InvalidBatch(code, f"record {scan.row} of {header.record_count}: {fault.name.lower()}")
+    return scan
+
+
+def _is_sound(source: EncodeColumns) -> bool:
+    """Whether the kernels may trust the columns: nothing points outside, and numbers are in range."""
+    rows, header_ends = len(source.offset), source.header_ends
+    if not (source.key.is_sound(rows) and source.value.is_sound(rows)):
+        return False
+    if len(header_ends) != rows + 1 or int(header_ends[0]) < 0 or bool((header_ends[1:] < header_ends[:-1]).any()):
+        return False
+    headers = len(source.header_key.first)
+    if int(header_ends[-1]) > headers or not source.header_key.is_sound(headers):
+        return False
+    if not source.header_value.is_sound(headers) or bool((source.header_key.length < 0).any()):
+        return False
+    return len(source.timestamp) == rows and bool(
+        (source.offset[1:] > source.offset[:-1]).all()
+        and (source.offset >= 0).all()
+        and (abs(source.timestamp) <= TIMESTAMP_MS_MAX).all()
+    )
+
+
+def _encoded_bytes_max(source: EncodeColumns) -> int:
+    strings = (source.key, source.value, source.header_key, source.header_value)
+    overhead = len(source.offset) * (HEADER_BYTES + _RECORD_OVERHEAD_MAX)
+    return overhead + len(source.header_key.first) * _HEADER_OVERHEAD_MAX + sum(s.total_bytes() for s in strings)

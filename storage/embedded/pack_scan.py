@@ -1,0 +1,189 @@
+"""What a pack holds, found by reading it: records, and the bytes between them that no record accounts for.
+
+Rule: stored bytes are checked before they are believed (safety rule S20). Where a header cannot be read, the scan goes
+on at the next record of the same pack: damage costs what it hit. Only a pack's last write can be torn by a crash, so
+what is unreadable before it is damage, and what is unreadable in it may never have been acknowledged. Pure: bytes come
+from `read`. Format: `storage.embedded.pack_format`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from storage.embedded.pack_format import (
+    PACK_HEADER_BYTES,
+    RECORD_BYTES_READ,
+    PackRecord,
+    first_nonce,
+    is_pack_header,
+    next_record,
+    read_nonce,
+    read_record,
+    resembles_record,
+)
+from storage.store_damage import StoreDamage
+
+Read = Callable[[int, int], bytes]
+"""Up to so many bytes, from a position of the file; fewer at its end."""
+
+SEARCH_BYTES = 1 << 20
+"""How much is read at once to find the next record; a multiple of a record's alignment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannedRecord:
+    """A record whose header is readable. Its payload was not looked at."""
+
+    position: int
+    record: PackRecord
+
+    @property
+    def end(self) -> int:
+        return self.position + self.record.record_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Bytes `[first, end)` of the file that belong to no record, with a record behind them."""
+
+    first: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackScan:
+    """What was found. Without a nonce nothing was."""
+
+    nonce: bytes | None
+    is_header_damaged: bool
+    """The pack's own header is unreadable; the nonce is that of its first record."""
+    records: Sequence[ScannedRecord]
+    """In their order, deleted objects included, the one that ends the pack left out."""
+    gaps: Sequence[Gap]
+    end: int
+    """Where the last record ends."""
+    has_tail: bool
+    """Whether what follows may have been a record: a write that a crash has torn, or damage."""
+    is_ended: bool
+    """Whether the pack says that it ends here. Nothing in it can be torn."""
+
+    @property
+    def durable_end(self) -> int:
+        """Everything before this was synced, once: what is unreadable there is damage.
+
+        In a pack of before there were marks it is all of it. Where there are marks, and no record is the first of a
+        write, that of the only write may be what a crash has torn.
+        """
+        firsts = [found.position for found in self.records if found.record.is_group_first]
+        if not self.is_ended and firsts:
+            return firsts[-1]
+        is_torn = not self.is_ended and any(found.record.is_marked for found in self.records)
+        return PACK_HEADER_BYTES if is_torn else self.end
+
+    @property
+    def damaged_gaps(self) -> Sequence[Gap]:
+        """Gaps in what was synced."""
+        durable_end = self.durable_end
+        return [gap for gap in self.gaps if gap.end <= durable_end]
+
+    def whole_end(self, is_whole: Callable[[ScannedRecord], bool]) -> int:
+        """Where to cut what a crash has torn: behind the last whole record, and behind all that was synced."""
+        has_groups = any(found.record.is_group_first for found in self.records)
+        if self.is_ended:
+            return self.end
+        for found in reversed(self.records):
+            if (has_groups and found.position < self.durable_end) or is_whole(found):
+                return found.end
+        return PACK_HEADER_BYTES if self.nonce is not None else 0
+
+
+def scan_pack(read: Read, number: int) -> PackScan:
+    """All records of the pack `number`."""
+    header = read(PACK_HEADER_BYTES, 0)
+    nonce = pack_nonce(read, number)
+    records: list[ScannedRecord] = []
+    gaps: list[Gap] = []
+    position, is_ended = PACK_HEADER_BYTES, False
+    for found in () if nonce is None else records_from(read, nonce, PACK_HEADER_BYTES):
+        if found.position > position:
+            gaps.append(Gap(first=position, end=found.position))
+        position, is_ended = found.end, found.record.is_end
+        if not is_ended:
+            records.append(found)
+    scan = PackScan(
+        nonce=nonce,
+        is_header_damaged=False,
+        records=records,
+        gaps=gaps,
+        end=0 if nonce is None else position,
+        has_tail=nonce is not None and not is_ended and resembles_record(read(RECORD_BYTES_READ, position), nonce),
+        is_ended=is_ended,
+    )
+    return replace(scan, is_header_damaged=_is_damaged(header, scan))
+
+
+def damages_of(scan: PackScan, file: str, *, is_newest: bool) -> Iterator[StoreDamage]:
+    """What cannot be read of a pack. The end of the newest may be what a crash has torn: that is not damage."""
+    if scan.is_header_damaged:
+        yield StoreDamage(file=file, detail="its header is unreadable")
+    damaged = scan.damaged_gaps
+    for gap in scan.gaps:
+        detail = f"bytes {gap.first} to {gap.end} hold no readable object"
+        yield StoreDamage(file=file, detail=detail, is_certain=gap in damaged)
+    if scan.has_tail and not is_newest:
+        yield StoreDamage(file=file, detail=f"from byte {scan.end} on it holds no readable object")
+
+
+def records_from(read: Read, nonce: bytes, position: int) -> Iterator[ScannedRecord]:
+    """The readable records from `position` on, up to one that ends the pack. Where there is none, the next one."""
+    while True:
+        record = read_record(read(RECORD_BYTES_READ, position), nonce)
+        if record is None:
+            following = _search(read, nonce, position)
+            if following is None:
+                return
+            position = following
+            continue
+        found = ScannedRecord(position=position, record=record)
+        yield found
+        if record.is_end:
+            return
+        position = found.end
+
+
+def pack_nonce(read: Read, number: int) -> bytes | None:
+    """The nonce of the pack `number`; where its header is unreadable, that of its first record; None where it has none.
+
+    A file without a header is one of a pack that was never begun: it is empty, or an older pack's under a new name.
+    """
+    header = read(PACK_HEADER_BYTES, 0)
+    nonce = read_nonce(header, number)
+    if nonce is not None or len(header) < PACK_HEADER_BYTES or is_pack_header(header):
+        return nonce
+    for _, block in _blocks(read, PACK_HEADER_BYTES):
+        # A pack is written from its beginning: what an earlier use of the file has left lies behind its own records.
+        nonce = first_nonce(block)
+        if nonce is not None:
+            return nonce
+    return None
+
+
+def _is_damaged(header: bytes, scan: PackScan) -> bool:
+    """Whether `header` is that of a pack, and unreadable. Zeros are what a crash may leave of the first write."""
+    if len(header) < PACK_HEADER_BYTES or is_pack_header(header):
+        return False
+    return any(header) or scan.durable_end > PACK_HEADER_BYTES
+
+
+def _search(read: Read, nonce: bytes, first: int) -> int | None:
+    for position, block in _blocks(read, first):
+        found = next_record(block, nonce)
+        if found is not None:
+            return position + found
+    return None
+
+
+def _blocks(read: Read, first: int) -> Iterator[tuple[int, bytes]]:
+    """The rest of the file, so that each header is in one block as a whole."""
+    while block := read(SEARCH_BYTES + RECORD_BYTES_READ, first):
+        yield first, block
+        first += SEARCH_BYTES

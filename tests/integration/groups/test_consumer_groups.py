@@ -1,0 +1,241 @@
+"""Groups of the consumer protocol (KIP-848), as librdkafka's and Java's consumers form them, on one agent and on three.
+
+Rule: a group's members have each partition once, read each record, and nothing twice where nobody was killed; what a
+coordinator knew is known to the next one.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from protocol.api_versions import ApiKey
+from protocol.errors import ErrorCode
+from tests.integration.cluster.test_membership import wait_until
+from tests.integration.groups.group_members import SECONDS_MAX, AnyMember, JavaMember, Member, Read, shared_out
+from tests.integration.groups.group_offsets import coordinator
+from tests.support.clients.kafka_requests import Entity, ask
+from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
+from tests.support.services.java import JavaProgram
+from tests.support.services.local_services import PenstockFactory
+
+PARTITIONS = 6
+SETTINGS = {"group.consumer.min.heartbeat.interval.ms": "200", "group.consumer.heartbeat.interval.ms": "200"}
+SHORT_SESSION = {"group.consumer.min.session.timeout.ms": "3000", "group.consumer.session.timeout.ms": "3000"}
+MEMBER_SOURCE = Path(__file__).parents[1] / "java" / "SharingMember.java"
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def members() -> Iterator[Callable[[AnyMember], AnyMember]]:
+    """Takes members that have to leave at the end of the test."""
+    with ExitStack() as stack:
+
+        def keep(member: AnyMember) -> AnyMember:
+            stack.callback(member.leave)
+            return member
+
+        yield keep
+
+
+Keep = Callable[[AnyMember], AnyMember]
+
+
+class Log:
+    """A topic that is written record by record; knows what its readers have to come to."""
+
+    def __init__(self, bootstrap: str, topic: str = "t", partitions: int = PARTITIONS) -> None:
+        self.written: Counter[int] = Counter()
+        self._topic, self._partitions = topic, partitions
+        admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        admin.create_topics([NewTopic(topic, partitions)])[topic].result(SECONDS_MAX)
+        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "log_level": 0})
+
+    def write(self, count: int) -> None:
+        """So many records, over all partitions in turn."""
+        for number in range(count):
+            self._producer.produce(self._topic, b"value", partition=number % self._partitions)
+            self.written[number % self._partitions] += 1
+        assert self._producer.flush(SECONDS_MAX) == 0
+
+    @property
+    def records(self) -> set[Read]:
+        return {(partition, offset) for partition, end in self.written.items() for offset in range(end)}
+
+
+def read_by(members: Iterable[AnyMember]) -> list[Read]:
+    return [read for member in members for read in member.read]
+
+
+def wait_until_read(log: Log, members: Sequence[AnyMember]) -> None:
+    wait_until(lambda: log.records <= set(read_by(members)), f"{len(log.records)} records read")
+
+
+def described(bootstrap: str, group: str = "g") -> Entity:
+    body = {"group_ids": (group,), "include_authorized_operations": False}
+    return ask(coordinator(bootstrap, group), ApiKey.CONSUMER_GROUP_DESCRIBE, 1, body).groups[0]
+
+
+def test_members_share_partitions_and_take_over_from_who_leaves(penstock: PenstockFactory, members: Keep) -> None:
+    broker = penstock(settings=SETTINGS)
+    log = Log(broker.bootstrap)
+    log.write(600)
+    one = members(Member(broker.bootstrap, "g", "one"))
+    wait_until_read(log, [one])
+    two = members(Member(broker.bootstrap, "g", "two"))
+    wait_until(
+        lambda: shared_out([one, two], PARTITIONS) and len(two.has) == 3, "two members with three partitions each"
+    )
+    log.write(600)
+    wait_until_read(log, [one, two])
+    group = described(broker.bootstrap)
+    assert (group.group_state, group.assignor_name, len(group.members)) == ("Stable", "uniform", 2)
+    assert {member.client_id for member in group.members} == {"one", "two"}
+    one.leave()
+    wait_until(lambda: shared_out([two], PARTITIONS), "one member with everything")
+    log.write(600)
+    wait_until_read(log, [one, two])
+    assert sorted(read_by([one, two])) == sorted(log.records)
+
+
+def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_notices(
+    penstock: PenstockFactory, members: Keep
+) -> None:
+    broker = penstock(settings=SETTINGS)
+    log = Log(broker.bootstrap)
+    first = members(Member(broker.bootstrap, "g", "first", instance="i1"))
+    other = Member(broker.bootstrap, "g", "other", instance="i2")
+    members(other)
+    wait_until(lambda: shared_out([first, other], PARTITIONS) and len(first.has) == 3, "both with three partitions")
+    had, changes_count = first.has, other.changes_count
+    epoch = described(broker.bootstrap).group_epoch
+    first.leave()
+    again = members(Member(broker.bootstrap, "g", "again", instance="i1"))
+    wait_until(lambda: bool(again.has), "the static member's return")
+    log.write(60)
+    wait_until_read(log, [first, other, again])
+    assert (again.has, other.changes_count) == (had, changes_count)
+    assert described(broker.bootstrap).group_epoch == epoch
+
+
+def test_a_regular_expression_finds_topics_that_come_later(penstock: PenstockFactory, members: Keep) -> None:
+    broker = penstock(settings=SETTINGS)
+    Log(broker.bootstrap, "orders-1", 2).write(10)
+    Log(broker.bootstrap, "others", 1).write(10)
+    member = Member(broker.bootstrap, "g", "one", topics=["^orders-[0-9]+"])
+    members(member)
+    wait_until(lambda: len(member.read) == 10, "what the expression matched")
+    Log(broker.bootstrap, "orders-2", 3).write(9)
+    wait_until(lambda: len(member.read) == 19, "a topic that came later")
+    group = described(broker.bootstrap)
+    assert group.members[0].subscribed_topic_regex == "(^orders-[0-9]+)"
+    assert sorted(each.topic_name for each in group.members[0].assignment.topic_partitions) == ["orders-1", "orders-2"]
+
+
+def test_java_and_librdkafka_share_a_group(
+    penstock: PenstockFactory, members: Keep, compile_java: Callable[[Path], JavaProgram], tmp_path: Path
+) -> None:
+    broker = penstock(settings=SETTINGS)
+    log = Log(broker.bootstrap)
+    log.write(300)
+    java = members(
+        JavaMember(compile_java(MEMBER_SOURCE), broker.bootstrap, "g", tmp_path / "member", protocol="consumer")
+    )
+    wait_until_read(log, [java])
+    other = members(Member(broker.bootstrap, "g", "other"))
+    wait_until(lambda: shared_out([java, other], PARTITIONS) and len(other.has) == 3, "both with three partitions")
+    log.write(300)
+    wait_until_read(log, [java, other])
+    java.leave()
+    wait_until(lambda: shared_out([other], PARTITIONS), "all for who stays")
+    log.write(300)
+    wait_until_read(log, [java, other])
+    assert sorted(read_by([java, other])) == sorted(log.records)
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_classic_group_changes_its_protocol_and_back_while_it_reads(
+    penstock: PenstockFactory, members: Keep, assignor: str
+) -> None:
+    """KIP-848's online migration: a member of the other protocol comes, and goes again."""
+    broker = penstock(settings=SETTINGS | {"group.initial.rebalance.delay.ms": "500"})
+    log = Log(broker.bootstrap)
+    log.write(300)
+    classic = [members(Member(broker.bootstrap, "g", name, protocol=assignor)) for name in ("one", "two")]
+    wait_until(lambda: shared_out(classic, PARTITIONS) and len(classic[0].has) == 3, "a classic group")
+    wait_until_read(log, classic)
+    new = members(Member(broker.bootstrap, "g", "new"))
+    everybody = [*classic, new]
+    wait_until(lambda: shared_out(everybody, PARTITIONS) and all(len(each.has) == 2 for each in everybody), "all three")
+    log.write(300)
+    wait_until_read(log, everybody)
+    group = described(broker.bootstrap)
+    assert sorted(member.member_type for member in group.members) == [0, 0, 1]
+    new.leave()
+    wait_until(lambda: shared_out(classic, PARTITIONS) and len(classic[0].has) == 3, "a classic group again")
+    log.write(300)
+    wait_until_read(log, everybody)
+    assert described(broker.bootstrap).error_code is ErrorCode.group_id_not_found
+    assert sorted(read_by(everybody)) == sorted(log.records)
+
+
+def test_members_move_one_by_one_to_the_consumer_protocol(penstock: PenstockFactory, members: Keep) -> None:
+    broker = penstock(settings=SETTINGS | {"group.initial.rebalance.delay.ms": "500"})
+    log = Log(broker.bootstrap)
+    log.write(300)
+    old = [members(Member(broker.bootstrap, "g", name, protocol="range")) for name in ("one", "two")]
+    wait_until(lambda: shared_out(old, PARTITIONS) and len(old[0].has) == 3, "a classic group")
+    new: list[AnyMember] = []
+    for leaver in old:
+        leaver.leave()
+        new.append(members(Member(broker.bootstrap, "g", f"new for {leaver}")))
+        staying = [*old[len(new) :], *new]
+        wait_until(partial(shared_out, staying, PARTITIONS), "everything with somebody")
+        log.write(60)
+        wait_until_read(log, [*old, *new])
+    assert sorted(member.member_type for member in described(broker.bootstrap).members) == [1, 1]
+    assert sorted(read_by([*old, *new])) == sorted(log.records)
+
+
+def three_agents(clusters: ClusterFactory) -> dict[str, ClusterAgent]:
+    """By address."""
+    cluster = clusters()
+    agents = [cluster.start(name, settings=SETTINGS | SHORT_SESSION) for name in ("a", "b", "c")]
+    return {agent.bootstrap: agent for agent in agents}
+
+
+@pytest.mark.parametrize("how", [pytest.param("drained", marks=pytest.mark.slow), "killed"])
+def test_a_group_outlives_its_coordinator(clusters: ClusterFactory, members: Keep, how: str) -> None:
+    agents = three_agents(clusters)
+    everybody = ",".join(agents)
+    log = Log(everybody)
+    log.write(300)
+    both = [members(Member(everybody, "g", name)) for name in ("one", "two")]
+    wait_until(lambda: shared_out(both, PARTITIONS) and len(both[0].has) == 3, "both with three partitions")
+    wait_until_read(log, both)
+    had, epoch = [member.has for member in both], described(everybody.split(",", 1)[0]).group_epoch
+    first = agents.pop(coordinator(next(iter(agents)), "g"))
+    if how == "drained":
+        assert first.process.stop() == 0
+    else:
+        first.process.kill()
+    rest = next(iter(agents))
+    wait_until(lambda: coordinator(rest, "g") in agents, "another coordinator")
+    log.write(300)
+    wait_until_read(log, both)
+    wait_until(lambda: described(rest).group_state == "Stable", "a stable group")
+    assert shared_out(both, PARTITIONS)
+    if how == "drained":
+        assert [member.has for member in both] == had
+        assert described(rest).group_epoch == epoch
+        assert sorted(read_by(both)) == sorted(log.records)
+    assert described(rest).group_epoch >= epoch
+    both[0].leave()
+    wait_until(lambda: shared_out(both[1:], PARTITIONS), "all for who stays")

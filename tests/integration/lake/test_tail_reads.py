@@ -1,0 +1,153 @@
+"""A job without a broker reads what is not archived yet: the same records that a read_committed consumer gets."""
+
+import os
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from iceberg_export.tail.bucket_reader import BucketReader, open_bucket
+from iceberg_export.tail.manifest import TailManifest, TailPartition
+from iceberg_export.tail.reader import PlanAgain, TailMissing, TailSlice, read_manifest, read_slice, tail_slice
+from protocol.types import Offset, PartitionIndex
+from tests.integration.transactions.test_read_committed import COMMITTED, Found, Log, Writer
+from tests.support.services.local_services import Minio, Penstock, PenstockFactory
+
+TOPIC = "tail"
+OPTIONS = {"archive-interval-s": "3600", "tail-interval-ms": "20"}
+SECONDS_MAX = 60.0
+
+
+def create(broker: Penstock) -> None:
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    for created in admin.create_topics([NewTopic(TOPIC, num_partitions=1)]).values():
+        created.result(SECONDS_MAX)
+
+
+def until(bucket: BucketReader, is_so: Callable[[TailManifest, TailPartition], bool]) -> TailPartition:
+    """The topic's partition as the first manifest has it of which something is so."""
+    deadline = time.monotonic() + SECONDS_MAX
+    seen: object = None
+    while time.monotonic() < deadline:
+        try:
+            manifest = read_manifest(bucket)
+        except TailMissing:
+            continue
+        topic = manifest.topic(TOPIC)
+        if topic is not None and is_so(manifest, topic.partitions[0]):
+            return topic.partitions[0]
+        seen = topic
+    raise AssertionError(f"the manifest does not come to it: {seen}")
+
+
+def whole(partition: TailPartition) -> TailSlice:
+    return tail_slice(PartitionIndex(0), partition, partition.archived_end, partition.readable_end)
+
+
+def read(part: TailSlice, bucket: BucketReader) -> Found:
+    return [
+        (int(rows.offset[row]), (rows.value.row(row) or b"").decode())
+        for rows in read_slice(part, bucket)
+        for row in range(len(rows))
+    ]
+
+
+def shown(log: Log, first: Offset, end: Offset) -> Found:
+    return [row for row in log.shown(COMMITTED, first) if row[0] < end]
+
+
+def assert_read(bucket: BucketReader, log: Log, partition: TailPartition) -> None:
+    """Every range of the tail is what a consumer is shown of it."""
+    for first in range(partition.archived_end, partition.readable_end):
+        part = tail_slice(PartitionIndex(0), partition, Offset(first), partition.readable_end)
+        assert read(part, bucket) == shown(log, Offset(first), partition.readable_end)
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_cleaned"),
+    [
+        ("embedded", False),
+        ("s3", False),
+        # The cleaner takes its time.
+        pytest.param("embedded", True, marks=pytest.mark.slow),
+        pytest.param("s3", True, marks=pytest.mark.slow),
+    ],
+)
+def test_the_tail_is_what_read_committed_shows(
+    penstock: PenstockFactory, request: pytest.FixtureRequest, kind: str, *, is_cleaned: bool
+) -> None:
+    store, env = None, dict(os.environ)
+    if kind == "s3":
+        minio: Minio = request.getfixturevalue("minio")
+        store, env = f"s3://{minio.make_bucket(f'tail-reads-{is_cleaned}'.lower())}/data", dict(minio.settings)
+    options = {**OPTIONS, "gc-grace-s": "1" if is_cleaned else "3600"}
+    broker = penstock(store=store, env=env, options=options)
+    url = store or (broker.data / "store").as_uri()
+    bucket = open_bucket(url, env)
+    create(broker)
+    writer = Writer(broker, TOPIC)
+    writer.plain("a0", "a1")
+    writer.begin(0)
+    writer.write(0, "b0", "b1")
+    writer.plain("a2")
+    writer.abort(0)
+    writer.begin(1)
+    writer.write(1, "c0")
+    writer.commit(1)
+    partition = until(bucket, lambda _, partition: partition.readable_end == 8)
+    assert (partition.log_start, partition.archived_end, partition.last_stable) == (0, 0, 8)
+    assert len(shown(writer.log, Offset(0), Offset(8))) == 4
+    assert_read(bucket, writer.log, partition)
+
+    # A transaction is open: what is behind its first record is not shown, nor archived.
+    writer.begin(1)
+    writer.write(1, "d0")
+    writer.plain("a3", "a4")
+    early = whole(partition)
+    writer.archive()
+    partition = until(bucket, lambda _, partition: partition.archived_end == 8)
+    assert (partition.last_stable, partition.readable_end) == (8, 8)
+    assert read(whole(partition), bucket) == []
+    assert read(early, bucket) == shown(writer.log, Offset(0), Offset(8))
+    if is_cleaned:
+        _until_gone(early, lambda: open_bucket(url, env), shown(writer.log, Offset(0), Offset(8)))
+
+    writer.commit(1)
+    writer.begin(0)
+    writer.write(0, "e0", "e1")
+    writer.abort(0)
+    writer.begin(0)
+    writer.write(0, "f0")
+    writer.plain("a5")
+    partition = until(bucket, lambda _, partition: partition.last_stable == 15)
+    assert partition.archived_end == 8
+    assert_read(bucket, writer.log, partition)
+    assert len(partition.aborted) == 1
+
+    # Another life, which ends the transaction that was left open.
+    broker.process.kill()
+    assert_read(bucket, writer.log, partition)
+    again = penstock(data=broker.data, store=store, env=env, options=options)
+    second = Writer(again, TOPIC)
+    second.log.committed += writer.log.committed
+    second.plain("g0")
+    partition = until(bucket, lambda _, partition: partition.readable_end == 19)
+    assert (partition.archived_end, partition.last_stable) == (8, 19)
+    assert_read(bucket, second.log, partition)
+    bucket.close()
+
+
+def _until_gone(part: TailSlice, opened: Callable[[], BucketReader], rows: Found) -> None:
+    """What was planned before the archive gives the same rows until it is deleted, and then an error."""
+    deadline = time.monotonic() + SECONDS_MAX
+    while time.monotonic() < deadline:
+        bucket = opened()  # one that knew the object could read it until its file is used again
+        try:
+            assert read(part, bucket) == rows
+        except PlanAgain:
+            return
+        finally:
+            bucket.close()
+    raise AssertionError("the intake that was archived is not deleted")

@@ -1,0 +1,1 @@
+"""Dependencies between transactions as a graph, and cycles in it."""

@@ -1,0 +1,1 @@
+"""A verdict as a page with drawings, and the command that judges a history file."""

@@ -1,0 +1,169 @@
+"""Columns of any Avro schemas, in any order: what was written comes out, and nothing is ever raised."""
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.union import decode, encode, every_column, merge_value
+from tests.support.lake.typed_records import NOTHING, avro_bytes, avro_reader, decoded, decoded_rows, framed, record
+
+INTS = st.integers(-(2**31), 2**31 - 1)
+SCALARS: dict[str, st.SearchStrategy[Any]] = {
+    "boolean": st.booleans(),
+    "int": INTS,
+    "long": st.integers(-(2**63), 2**63 - 1),
+    "double": st.floats(allow_nan=False),
+    "float": st.floats(allow_nan=False, width=32),
+    "string": st.text(max_size=5),
+    "bytes": st.binary(max_size=5),
+}
+NAMES = st.sampled_from(["a", "b", "c", "A"])
+
+
+def types(depth: int) -> st.SearchStrategy[Any]:
+    """Types of fields, without names of their own."""
+    flat = st.sampled_from(sorted(SCALARS))
+    if depth == 0:
+        return flat
+    inner = types(depth - 1)
+    return st.one_of(
+        flat,
+        st.builds(lambda each: {"type": "array", "items": each}, inner),
+        st.builds(lambda each: {"type": "map", "values": each}, inner),
+        flat.map(lambda each: ["null", each]),
+    )
+
+
+def values(kind: Any) -> st.SearchStrategy[Any]:  # noqa: ANN401
+    match kind:
+        case str():
+            return SCALARS[kind]
+        case list():
+            return st.none() | SCALARS[kind[1]]
+        case {"items": items}:
+            return st.lists(values(items), max_size=3)
+        case _:
+            return st.dictionaries(st.text(max_size=2), values(kind["values"]), max_size=3)
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> dict[str, Any]:
+    fields = draw(st.dictionaries(NAMES, types(1), min_size=1, max_size=3))
+    made = record("R", *fields.items())
+    for each in made["fields"]:
+        if draw(st.booleans()):
+            each["aliases"] = [draw(NAMES)]
+    return made
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401
+    """As Arrow gives it: maps are lists of pairs."""
+    match value:
+        case dict():
+            return [(key, plain(each)) for key, each in value.items()]
+        case list():
+            return [plain(each) for each in value]
+        case _:
+            return value
+
+
+@given(data=st.data(), made=st.lists(schemas(), min_size=1, max_size=3))
+def test_records_of_many_schemas_come_out_as_they_were_written(data: st.DataObject, made: list[dict[str, Any]]) -> None:
+    columns = NOTHING
+    readers = {Writer(schema_id=number): avro_reader(schema) for number, schema in enumerate(made)}
+    for reader in readers.values():
+        before = columns
+        columns = merge_value(columns, reader.shape)
+        assert {each.field_id for each in every_column(before.value)} <= {
+            each.field_id for each in every_column(columns.value)
+        }
+        assert len({each.name.lower() for each in columns.value}) == len(columns.value)
+    for reader in readers.values():
+        assert merge_value(columns, reader.shape) is columns
+    assert decode(encode(columns)) == columns
+    numbers = data.draw(st.lists(st.integers(0, len(made) - 1), max_size=4))
+    written = [
+        data.draw(st.fixed_dictionaries({each["name"]: values(each["type"]) for each in made[number]["fields"]}))
+        for number in numbers
+    ]
+    sent = [framed(number, avro_bytes(made[number], each)) for number, each in zip(numbers, written, strict=True)]
+    rows = decoded_rows(columns.value, dict(readers), sent)
+    for row, value in zip(rows, written, strict=True):
+        expected = [plain(each) for each in value.values() if each is not None]
+        assert sorted(map(repr, row.values())) == sorted(map(repr, expected))
+
+
+@given(schema=schemas(), rows=st.lists(st.none() | st.binary(max_size=12), max_size=8), is_framed=st.booleans())
+def test_any_bytes_are_values_or_an_error(schema: dict[str, Any], rows: list[bytes | None], *, is_framed: bool) -> None:
+    reader = avro_reader(schema)
+    columns = merge_value(NOTHING, reader.shape).value
+    sent = [framed(1, each) if is_framed and each is not None else each for each in rows]
+    made = decoded(columns, {Writer(schema_id=1): reader}, sent)
+    for array in made.arrays:
+        array.validate(full=True)
+        assert len(array) == len(rows)
+    for each, error in zip(sent, made.errors, strict=True):
+        if each is None:
+            assert error is None
+
+
+@st.composite
+def flat_schemas(draw: st.DrawFn) -> dict[str, Any]:
+    """Records that the kernel reads."""
+    fields: list[tuple[str, Any]] = []
+    for number in range(draw(st.integers(1, 4))):
+        kind = draw(
+            st.sampled_from(
+                [
+                    *sorted(SCALARS),
+                    {"type": "enum", "name": f"E{number}", "symbols": ["A", "B", "C"]},
+                    {"type": "fixed", "name": f"F{number}", "size": draw(st.integers(0, 3))},
+                    {"type": "long", "logicalType": "timestamp-millis"},
+                    {"type": "long", "logicalType": "timestamp-micros"},
+                    {"type": "int", "logicalType": "date"},
+                    {"type": "bytes", "logicalType": "decimal", "precision": draw(st.integers(1, 38)), "scale": 1},
+                ]
+            )
+        )
+        fields.append((f"f{number}", draw(st.sampled_from([kind, ["null", kind], [kind, "null"]]))))
+    return record("R", *fields)
+
+
+PIECES = st.one_of(
+    st.sampled_from(
+        [b"\0", b"\1", b"\2", b"\4", b"\x02a", b"\x04\xc3\xb6", b"\x02\xff", b"\xff" * 9 + b"\1", b"\x80" * 10]
+    ),
+    st.binary(max_size=9),
+)
+
+
+def shown(array: Any) -> list[str]:  # noqa: ANN401
+    """The values as texts, by which one NaN is like another; times as numbers, for Python has no years beyond 9999."""
+    if pa.types.is_timestamp(array.type):
+        array = array.view(pa.int64())
+    elif pa.types.is_date(array.type):
+        array = array.view(pa.int32())
+    return [repr(each) for each in array.to_pylist()]
+
+
+@given(
+    schema=flat_schemas(), wider=flat_schemas(), rows=st.lists(st.lists(PIECES, max_size=6).map(b"".join), max_size=8)
+)
+def test_the_fast_way_gives_what_the_slow_one_does(
+    schema: dict[str, Any], wider: dict[str, Any], rows: list[bytes]
+) -> None:
+    fast, slow = avro_reader(schema), avro_reader(schema)
+    assert fast.flat is not None
+    slow.flat = None
+    columns = merge_value(merge_value(NOTHING, avro_reader(wider).shape), fast.shape).value
+    sent = [framed(1, each) for each in rows]
+    by_kernel = decoded(columns, {Writer(schema_id=1): fast}, sent)
+    by_library = decoded(columns, {Writer(schema_id=1): slow}, sent)
+    assert by_kernel.errors == by_library.errors
+    for one, other in zip(by_kernel.arrays, by_library.arrays, strict=True):
+        one.validate(full=True)
+        assert one.type == other.type
+        assert shown(one) == shown(other)

@@ -1,0 +1,1 @@
+"""Simulated clients: producers, consumers, group members, administrators, transactional programs."""

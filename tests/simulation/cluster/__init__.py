@@ -1,0 +1,1 @@
+"""The simulated cluster: agents, connections, the ledger's server, the object store."""

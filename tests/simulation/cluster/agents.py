@@ -1,0 +1,430 @@
+"""Agents of the world: a name, and one life after the other.
+
+Rule: a life is an agent's real code from its start on, as `agent.components` begins it. To crash it is to drop all its
+callbacks at once; nothing of it is closed, cancelled or awaited. What it had sent is on its way still.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from agent.broker import Broker
+from agent.bucket.cluster_identity import AnotherBucket, check_reached, claim_bucket
+from agent.bucket.conditional_puts import check_before_claim
+from agent.bucket.full_disk import RecordsRefused
+from agent.bucket.permissions import check_access
+from agent.components import once_there
+from agent.config.addresses import HostPort, Listener
+from agent.config.settings import Settings
+from agent.ledger.bootstrap import load
+from agent.maintenance.progress_marks import leave_mark
+from agent.runtime.clock import Clock, SystemClock
+from agent.runtime.ids import RESERVED_UUIDS, UUID_BYTES, uuid_text
+from agent.runtime.metrics import Metrics
+from agent.runtime.supervisor import Supervisor
+from coordinator.commands.commands import Endpoint
+from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
+from coordinator.ledger.port import LedgerCorrupt, LedgerError, OutcomeUnknown
+from protocol.types import Milliseconds
+from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
+from storage.object_store import ObjectStore, StoreMisconfigured
+from tests.simulation.cluster.ledger import LedgerServer, SimulatedLedger
+from tests.simulation.cluster.links import Link
+from tests.simulation.cluster.store import Bucket, SimulatedStore
+from tests.simulation.faults.disturbances import Spells
+from tests.simulation.faults.fault_names import FaultName
+from tests.simulation.history import History
+from tests.simulation.loop import NODE, SimulatedLoop
+from tests.simulation.plan import GroupKind, Plan
+
+PORT = 9092
+LEDGER_TIMEOUT_SECONDS = 5.0
+STORE_TIMEOUT_SECONDS = 10.0
+PUTS_GIVEN_UP_AFTER_SECONDS = 15.0
+DRAIN_SECONDS_MAX = 20.0
+COMMITS_SECONDS_MAX = DRAIN_SECONDS_MAX / 8
+"""How long others wait for what a stopping agent took: `Broker.send_clients_away`."""
+RETENTION_CHECK_MS = 2_000
+GROUP_SESSION_MS_MIN = 1_000
+TAIL_INTERVAL_MS = 4_000
+TRANSACTION_CHECK_MS = 1_000
+EXPIRY_CHECK_MS = 1_000
+
+
+class ServerEnd(Protocol):
+    """The agent's end of a connection."""
+
+    @property
+    def owes_answers(self) -> bool: ...
+
+    def stop_taking_up(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def died(self) -> None: ...
+
+
+class AgentClock(SystemClock):
+    """The loop's time, from a moment of the agent's own; its wall clock may be off."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, wall_ms: Callable[[], int], started_s: float) -> None:
+        self._loop = loop
+        self._wall_ms = wall_ms
+        self._started_s = started_s
+        self.off_by_ms = 0
+
+    def now_ms(self) -> Milliseconds:
+        return Milliseconds(self._wall_ms() + self.off_by_ms)
+
+    def monotonic_s(self) -> float:
+        return self._started_s + self._loop.time()
+
+    def uptime_s(self) -> float:
+        """No agent's machine sleeps; counted from another moment than `monotonic_s`."""
+        return self._loop.time() + 5_000.0
+
+    def thread_cpu_s(self) -> float:
+        """Work takes no time here; counted from another moment than `monotonic_s`."""
+        return -900.0
+
+
+class SeededIds:
+    """Implements `agent.runtime.ids.Ids`."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+
+    def new_uuid(self) -> bytes:
+        while True:
+            drawn = self._chance.randbytes(UUID_BYTES)
+            if drawn not in RESERVED_UUIDS:
+                return drawn
+
+    def new_cluster_id(self) -> str:
+        return uuid_text(self.new_uuid())
+
+    def jitter(self) -> float:
+        return self._chance.random()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What the world gives to every agent."""
+
+    loop: SimulatedLoop
+    chance: random.Random
+    history: History
+    outside: Context
+    plan: Plan
+    ledger: LedgerServer
+    bucket: Bucket
+    wall_ms: Callable[[], int]
+
+
+class AgentInWorld:
+    """One name among the agents; alive or not."""
+
+    def __init__(self, number: int, around: Surroundings) -> None:
+        self.number = number
+        self.name = f"agent-{number}"
+        self._around = around
+        self.clock = AgentClock(around.loop, around.wall_ms, started_s=1000.0 * (number + 1))
+        self.ledger_link = self._link("ledger", around.plan.delay_s, LEDGER_TIMEOUT_SECONDS)
+        self.store_link = self._link("store", around.plan.store_delay_s, STORE_TIMEOUT_SECONDS)
+        self.ledger = SimulatedLedger(around.ledger, self.ledger_link)
+        self.store = SimulatedStore(around.bucket, self.store_link, around.chance)
+        self.is_cut_from_clients = False
+        self.disturbed = Spells(around.loop.time)
+        """While any fault has to do with it."""
+        self.rules_known = RULES_FIRST if around.plan.has_older_agents else RULES_NEWEST
+        """What its next life knows."""
+        self.life: Life | None = None
+        self.lives_count = 0
+
+    def start(self) -> None:
+        """Begin another life, unless it lives."""
+        if self.life is None:
+            self.lives_count += 1
+            self.life = Life(self, self._around, f"{self.name}.{self.lives_count}")
+            self._around.history.note(self.name, "starts", str(self.life))
+
+    def crash(self) -> None:
+        """End it between two callbacks."""
+        if self.life is not None:
+            self._around.history.note(self.name, "crashes")
+            self.ended(self.life)
+
+    def ended(self, life: "Life") -> None:
+        """A life is over, for whatever reason."""
+        life.die()
+        if self.life is life:
+            self.life = None
+
+    @property
+    def broker(self) -> Broker | None:
+        """Where it serves."""
+        return None if self.life is None else self.life.broker
+
+    def _link(self, server: str, delay_s: float, timeout_s: float) -> Link:
+        around = self._around
+        return Link(
+            name=f"{self.name}/{server}",
+            loop=around.loop,
+            chance=around.chance,
+            history=around.history,
+            outside=around.outside,
+            delay_s=delay_s,
+            timeout_s=timeout_s,
+        )
+
+
+class Life:
+    """One run of an agent's process. Implements `tests.simulation.loop.Owner`."""
+
+    def __init__(self, agent: AgentInWorld, around: Surroundings, name: str) -> None:
+        self._agent = agent
+        self._around = around
+        self._name = name
+        self._held: list[asyncio.Handle] = []
+        self._callbacks_left = -1
+        self._is_draining = asyncio.Event()
+        self._started_s = around.loop.time()
+        self._rules_known = agent.rules_known
+        self._drain_began_s: float | None = None
+        self._has_served = False
+        self.is_dead = False
+        self.is_paused = False
+        self.broker: Broker | None = None
+        self.ends: list[ServerEnd] = []
+        """Of its connections."""
+        self.context = copy_context()
+        self.context.run(NODE.set, self)
+        self._main = around.loop.create_task(self._live(), name=name, context=self.context)
+        self._main.add_done_callback(self._ended, context=around.outside)
+
+    def __str__(self) -> str:
+        return self._name
+
+    def may_run(self, handle: asyncio.Handle) -> bool:
+        if self.is_dead:
+            return False
+        if self.is_paused:
+            self._held.append(handle)
+            return False
+        if self._callbacks_left >= 0:
+            self._callbacks_left -= 1
+            if self._callbacks_left < 0:
+                self._agent.crash()
+                return False
+        return True
+
+    def crash_after(self, callbacks: int) -> None:
+        """End it when so many more of its callbacks have run; -1 for not at all."""
+        self._callbacks_left = callbacks
+
+    def pause(self) -> None:
+        self.is_paused = True
+
+    def resume(self) -> None:
+        self.is_paused = False
+        held, self._held = self._held, []
+        self._around.loop.release(held)
+
+    def drain(self) -> None:
+        """Ask it to stop in order."""
+        self._is_draining.set()
+
+    def look_at_drain(self) -> None:
+        """Others lead from now on: what it took has to be in the ledger before, if that did not take long (S8)."""
+        began_s, broker = self._drain_began_s, self.broker
+        if began_s is None or broker is None or self._around.loop.time() - began_s >= COMMITS_SECONDS_MAX:
+            return
+        if broker._produce.bytes_held:
+            self._around.history.violation(
+                f"{self} lets others lead before {broker._produce.bytes_held} bytes that it took are committed (S8)"
+            )
+
+    def die(self) -> None:
+        self.is_dead = True
+        for end in self.ends:
+            end.died()
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        if self.is_dead:
+            return
+        self._agent.ended(self)
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            self._around.history.note(self._agent.name, "stopped")
+            return
+        if self._may_refuse(error):
+            self._around.history.note(self._agent.name, "refuses to serve", _told(error))
+        else:
+            self._around.history.violation(f"{self} ended by itself: {_told(error)}")
+
+    def _may_refuse(self, error: BaseException) -> bool:
+        """Whether it has seen another ledger than that of today, or its bucket (safety rule S9); or was left behind by
+        the rules, while it was away (S3); or finds at its start that the bucket denies something, or ignores
+        conditions.
+        """
+        bucket = self._around.bucket
+        if _holds(error, StoreMisconfigured):
+            is_right = bucket.denying.was_on(self._started_s) or bucket.unconditional.was_on(self._started_s)
+            return is_right and not self._has_served
+        if _holds(error, LedgerCorrupt) and bucket.replaced.was_on(self._started_s):
+            return True
+        if self._rules_known < self._around.ledger.truth.state.rules_version:
+            return _holds(error, LedgerCorrupt) or _holds(error, RuntimeError)
+        trusted_s = self._around.ledger.trusted_s
+        return _holds(error, LedgerCorrupt) and (trusted_s is None or self._started_s <= trusted_s)
+
+    async def _live(self) -> None:
+        around, agent = self._around, self._agent
+        clock, ids = agent.clock, SeededIds(around.chance)
+        disk = RecordsRefused(agent.store, lambda: agent.store.is_known_full, sleep=clock.sleep)
+        store = RetryingStore(
+            disk if FaultName.DISK_FULL in around.plan.faults else agent.store,
+            policy=RetryPolicy(deadline_s=PUTS_GIVEN_UP_AFTER_SECONDS),
+            ports=RetryPorts(monotonic_s=clock.monotonic_s, sleep=clock.sleep, chance=ids.jitter),
+        )
+        ledger = agent.ledger
+        ledger.reopen()
+        new_bucket_id = ids.new_cluster_id()
+        if around.plan.is_store_tried:
+            await self._try_store(store, ledger, clock, ids)
+        identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
+        await once_there(lambda: check_reached(store, ledger), clock)
+        loaded = await once_there(lambda: load(ledger, store, self._rules_known), clock)
+        supervisor, tasks = Supervisor(clock=clock, ids=ids), asyncio.TaskGroup()
+        broker = Broker(
+            settings=settings_of(agent.name, around.plan),
+            identity=identity,
+            ledger=ledger,
+            store=store,
+            follower=loaded.follower,
+            clock=clock,
+            ids=ids,
+            metrics=Metrics(),
+            tasks=tasks,
+            supervisor=supervisor,
+        )
+        try:
+            async with supervisor, tasks:
+                try:
+                    await broker.begin([Endpoint(listener="PLAINTEXT", host=agent.name, port=PORT)])
+                    self.broker, self._has_served = broker, True
+                    around.history.note(agent.name, "serves", f"session {broker.session}")
+                    await self._is_draining.wait()
+                    await self._drain(broker, clock)
+                except (Exception, asyncio.CancelledError):  # nothing else: of a crashed one nothing is closed
+                    await self._leave(supervisor)
+                    raise
+                await self._leave(supervisor)
+        except (LedgerCorrupt, BaseExceptionGroup) as error:
+            if _holds(error, LedgerCorrupt) and not _holds(error, AnotherBucket):
+                await leave_mark(store, broker.state, clock)
+            raise
+
+    async def _leave(self, supervisor: Supervisor) -> None:
+        """As `agent.agent.Agent` is left, for whatever reason: no client is served while its tasks end."""
+        self.stop_serving()
+        await supervisor.stop()
+
+    async def _try_store(self, store: ObjectStore, ledger: SimulatedLedger, clock: Clock, ids: SeededIds) -> None:
+        """As `agent.components` does with a shared store, before anything relies on it."""
+        await once_there(lambda: check_access(store), clock)
+        began_s = self._around.loop.time()
+        await once_there(lambda: check_before_claim(store, ledger, name=ids.new_cluster_id(), is_shared=True), clock)
+        bucket = self._around.bucket
+        if bucket.unconditional.is_on_since(began_s) and not bucket.replaced.was_on(began_s):
+            self._around.history.violation(f"{self} starts on a store that ignores If-None-Match (S9)")
+
+    async def _drain(self, broker: Broker, clock: Clock) -> None:
+        """In the order of `agent.agent.Agent.drain`."""
+        self._drain_began_s = self._around.loop.time()
+        try:
+            async with clock.timeout(DRAIN_SECONDS_MAX):
+                try:
+                    await broker.send_clients_away(seconds_max=2 * COMMITS_SECONDS_MAX)
+                except (TimeoutError, OutcomeUnknown):
+                    self._around.history.note(self._agent.name, "clients stay")
+                self.broker = None
+                for end in self.ends:
+                    end.stop_taking_up()
+                deadline_s = clock.monotonic_s() + DRAIN_SECONDS_MAX / 2
+                while any(end.owes_answers for end in self.ends) and clock.monotonic_s() < deadline_s:
+                    await clock.sleep(0.05)
+                self.stop_serving()
+                await broker.drain()
+        except (TimeoutError, OutcomeUnknown, LedgerError):
+            self._around.history.note(self._agent.name, "not drained")
+
+    def stop_serving(self) -> None:
+        """Close all connections."""
+        self.broker = None
+        for end in self.ends:
+            end.close()
+
+
+def store_url_of(plan: Plan) -> str:
+    """The bucket's URL, as every agent is told it."""
+    return "memory:" if plan.is_store_cheap else "s3://bucket/prefix"
+
+
+def settings_of(name: str, plan: Plan) -> Settings:
+    """The settings of an agent in the world."""
+    listener = Listener(name="PLAINTEXT", host=name, port=PORT)
+    return Settings(
+        listeners=(listener,),
+        advertised=(listener,),
+        http=HostPort(host=name, port=0),
+        ledger_url="memory:",
+        store_url=store_url_of(plan),
+        data_dir=Path(),
+        name=name,
+        flush_interval_ms=plan.flush_interval_ms,
+        tail_interval_ms=TAIL_INTERVAL_MS,
+        archive_interval_s=plan.archive_interval_s,
+        gc_grace_s=plan.gc_grace_s,
+        read_cache_bytes=plan.read_cache_bytes,
+        snapshot_entries=plan.snapshot_entries,
+        broker_configs=_broker_configs(plan),
+    )
+
+
+def _broker_configs(plan: Plan) -> dict[str, str]:
+    configs: dict[str, str] = {}
+    if plan.is_log_trimmed:
+        configs["log.retention.check.interval.ms"] = str(RETENTION_CHECK_MS)
+    if plan.groups:
+        configs["group.min.session.timeout.ms"] = str(GROUP_SESSION_MS_MIN)
+        configs["group.initial.rebalance.delay.ms"] = str(plan.first_rebalance_delay_ms)
+        configs["group.consumer.min.session.timeout.ms"] = str(GROUP_SESSION_MS_MIN)
+        configs["group.consumer.min.heartbeat.interval.ms"] = "1"
+    if plan.transactions is not None:
+        configs["transaction.abort.timed.out.transaction.cleanup.interval.ms"] = str(TRANSACTION_CHECK_MS)
+        if plan.transactions.producer_expiration_ms:
+            configs["producer.id.expiration.ms"] = str(plan.transactions.producer_expiration_ms)
+        if plan.transactions.expiration_ms:
+            configs["transactional.id.expiration.ms"] = str(plan.transactions.expiration_ms)
+            configs["transaction.remove.expired.transaction.cleanup.interval.ms"] = str(EXPIRY_CHECK_MS)
+    for group in plan.groups:
+        if group.kind in {GroupKind.CONSUMER, GroupKind.MIXED}:
+            configs["group.consumer.session.timeout.ms"] = str(group.session_ms)
+            configs["group.consumer.heartbeat.interval.ms"] = str(int(group.heartbeat_s * 1000))
+    return configs
+
+
+def _holds(error: BaseException, kind: type[BaseException]) -> bool:
+    return BaseExceptionGroup("", [error]).subgroup(kind) is not None
+
+
+def _told(error: BaseException) -> str:
+    """An error in words that are the same in every run."""
+    if isinstance(error, BaseExceptionGroup):
+        return "; ".join(_told(each) for each in error.exceptions)
+    return f"{type(error).__name__}: {error}"

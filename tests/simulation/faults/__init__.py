@@ -1,0 +1,1 @@
+"""Faults that a plan draws for a simulated world, and how each is injected."""

@@ -1,0 +1,156 @@
+"""The parts of an agent around its ledger, over a ledger in memory and a clock that a test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+
+from agent.lake.table_commits import Lake
+from agent.ledger.apply_loop import FrozenState, MetadataLoop
+from agent.ledger.bootstrap import load
+from agent.ledger.entry_objects import UncommittedObjects
+from agent.ledger.ledger_writer import LedgerWriter
+from agent.maintenance.corruption_check import DigestChecks
+from agent.maintenance.leader import Housekeeper
+from agent.runtime.ids import SystemIds
+from agent.runtime.metrics import Metrics
+from agent.runtime.threads import run_in_thread
+from coordinator.commands.commands import StartSession
+from coordinator.follower import Follower
+from coordinator.ledger.memory import MemoryLedger
+from coordinator.ledger.port import Ledger
+from iceberg_export.parquet.reader import ParquetReader
+from protocol.types import Milliseconds
+from storage.memory_store import MemoryStore
+from storage.object_store import ObjectStore
+from tests.support.commands.commands import start
+
+DAY_MS = 24 * 60 * 60 * 1000
+BEGAN_MS = 1_700_000_000_000
+
+
+class ManualClock:
+    """Time passes when somebody sleeps, or when a test says so."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.slept: list[float] = []
+
+    def now_ms(self) -> Milliseconds:
+        return Milliseconds(BEGAN_MS + int(self.seconds * 1000))
+
+    def monotonic_s(self) -> float:
+        return self.seconds
+
+    def uptime_s(self) -> float:
+        """Counted from another moment than `monotonic_s`."""
+        return self.seconds + 5_000.0
+
+    def thread_cpu_s(self) -> float:
+        """All that passes is work; counted from another moment than `monotonic_s`."""
+        return self.seconds - 900.0
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.seconds += seconds
+        turn = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turn.set_result, None)
+        await turn
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        return nullcontext()
+
+
+class NobodyIsAsked(DigestChecks):
+    """Takes what this agent computed for right: nobody in these parts answers. Real ones: `test_digest_checks`."""
+
+    async def agreed(self) -> FrozenState | None:
+        return await self._metadata.freeze()
+
+
+class Parts:
+    """An agent's session on a ledger: `writer` appends, `metadata` applies."""
+
+    def __init__(self, ledger: Ledger, store: ObjectStore, follower: Follower, begin: StartSession) -> None:
+        self.ledger = ledger
+        self.store = store
+        self.clock = ManualClock()
+        self.metrics = Metrics()
+        self.is_clock_checked = True
+        self.metadata = MetadataLoop(ledger=ledger, store=store, follower=follower, clock=self.clock)
+        self.writer = LedgerWriter(
+            ledger=ledger,
+            metadata=self.metadata,
+            clock=self.clock,
+            start=begin,
+            proposed_time=self.proposed_time,
+            metrics=self.metrics,
+        )
+        self.housekeeper = Housekeeper(metadata=self.metadata, writer=self.writer, clock=self.clock, ids=SystemIds())
+        self.digests = NobodyIsAsked(
+            metadata=self.metadata,
+            writer=self.writer,
+            housekeeper=self.housekeeper,
+            clock=self.clock,
+            metrics=self.metrics,
+        )
+
+    def proposed_time(self) -> Milliseconds | None:
+        return self.clock.now_ms() if self.is_clock_checked else None
+
+
+LAKE_ROOT = "s3://bucket/prefix"
+
+
+def lake_of(parts: Parts, store: ObjectStore, root: str = LAKE_ROOT) -> Lake:
+    """The agent's share in the lake, over `store`."""
+    return Lake(
+        root=root,
+        store=store,
+        archive=ParquetReader(store=store, run_in_thread=run_in_thread),
+        metadata=parts.metadata,
+        writer=parts.writer,
+        proposed_time=parts.proposed_time,
+        uncommitted=uncommitted_of(parts, store),
+    )
+
+
+async def always_ours() -> bool:
+    """What is told of a bucket that nobody else claims."""
+    return True
+
+
+def uncommitted_of(
+    parts: Parts, store: ObjectStore, is_bucket_ours: Callable[[], Awaitable[bool]] = always_ours
+) -> UncommittedObjects:
+    """What the agent does with objects whose entries do not come."""
+    return UncommittedObjects(
+        store=store,
+        metadata=parts.metadata,
+        writer=parts.writer,
+        is_bucket_ours=is_bucket_ours,
+        metrics=parts.metrics,
+    )
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Let loops run until something is so; a test that waits for what never comes is ended by its time-out."""
+    while not is_so():  # noqa: ASYNC110  # nobody tells it
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def running_parts(
+    ledger: Ledger | None = None, begin: StartSession | None = None, *, store: ObjectStore | None = None
+) -> AsyncIterator[Parts]:
+    """Parts whose loops run and whose session is open; on the way out they stop as a killed process does."""
+    ledger, store = ledger or MemoryLedger(), store or MemoryStore()
+    parts = Parts(ledger, store, (await load(ledger, store)).follower, begin or start())
+    async with asyncio.TaskGroup() as tasks:
+        loops = [tasks.create_task(parts.metadata.run()), tasks.create_task(parts.metadata.run_barriers())]
+        await parts.writer.open()
+        loops.append(tasks.create_task(parts.writer.run()))
+        try:
+            yield parts
+        finally:
+            for loop in loops:
+                loop.cancel()

@@ -1,0 +1,1 @@
+"""Small Kafka clients for tests, down to the bytes of one request."""

@@ -1,0 +1,1 @@
+"""Clusters of real agents over etcd and MinIO, and faults for them."""

@@ -1,0 +1,1 @@
+"""Ledger commands and entries as tests write them."""

@@ -1,0 +1,30 @@
+"""Entries as bytes, where it does not matter whose they are: entry 0 of session 1.
+
+Rule: what a test hands to apply is an entry of its own session and number: `tests.support.commands.commands.Cluster`.
+"""
+
+from coordinator.codec import codec as command_codec
+from coordinator.commands.commands import Proposal
+from coordinator.commands.rules import RULES_NEWEST
+from coordinator.ledger.port import Entry, LedgerRecord
+from protocol.types import Position, SessionId
+
+SESSION, NUMBER = SessionId(1), 0
+
+
+def encode(proposal: Proposal, rules_version: int = RULES_NEWEST) -> bytes:
+    return command_codec.encode(proposal, rules_version, SESSION, NUMBER)
+
+
+def record_of(payload: bytes) -> LedgerRecord:
+    return LedgerRecord(position=Position(2), session=SESSION, number=NUMBER, payload=payload)
+
+
+def decode_entry(session: SessionId, entry: Entry) -> Proposal:
+    """What a session appended."""
+    record = LedgerRecord(position=Position(2), session=session, number=entry.number, payload=entry.payload)
+    return command_codec.decode(record)
+
+
+def decode(payload: bytes) -> Proposal:
+    return command_codec.decode(record_of(payload))

@@ -1,0 +1,1 @@
+"""Consumer groups without a network: members by short names."""

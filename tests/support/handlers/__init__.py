@@ -1,0 +1,1 @@
+"""Requests to a single handler, as a client's bytes."""

@@ -1,0 +1,114 @@
+"""Asks a handler as a client does: its request is written, and its answer read, by kio."""
+
+import asyncio
+import typing
+from collections.abc import Coroutine, Mapping
+from dataclasses import fields, is_dataclass
+from datetime import timedelta
+
+from kio.index import load_request_schema
+from kio.static.constants import EntityType
+
+from agent.request.connection_epochs import ConnectionStamp
+from agent.request.services import Request, Services
+from agent.server.dispatch import HANDLERS
+from agent.telemetry.client_info import ConnectedClient
+from protocol.api_versions import range_of
+from protocol.connection import RequestFrame
+from tests.support.records.kio_messages import KioEntity, kio_read, kio_write, made, response_module
+
+CORRELATION_ID_BYTES = 4
+TIMEOUT = timedelta(seconds=1)
+
+
+async def ask(
+    services: Services,
+    api_key: int,
+    version: int,
+    client: ConnectedClient | None = None,
+    stamp: ConnectionStamp | None = None,
+    /,
+    **values: object,
+) -> KioEntity:
+    """The response to a request with these fields; mappings stand for structures, lists for arrays."""
+    data = await ask_for_bytes(services, api_key, version, client, stamp, **values)
+    return kio_read(_response_type(api_key, version), data)
+
+
+async def ask_for_bytes(
+    services: Services,
+    api_key: int,
+    version: int,
+    client: ConnectedClient | None = None,
+    stamp: ConnectionStamp | None = None,
+    /,
+    **values: object,
+) -> bytes:
+    """The same as bytes, behind their header: kio does not read every answer that clients do."""
+    frame = RequestFrame(
+        number=0,
+        api_key=api_key,
+        api_version=version,
+        correlation_id=7,
+        client_id="me",
+        header_bytes=10,
+        body=memoryview(kio_write(_built(load_request_schema(api_key, version), values))),
+    )
+    request = Request(
+        frame=frame,
+        listener="PLAINTEXT",
+        peer="127.0.0.1:50000",
+        client=client or ConnectedClient(),
+        stamp=stamp,
+    )
+    answer = await HANDLERS[api_key](services, request)
+    if isinstance(answer, asyncio.Future):
+        answer = await answer
+    assert isinstance(answer, list)
+    served = range_of(api_key)
+    assert served is not None
+    header_bytes = CORRELATION_ID_BYTES + served.response_header_version(version)
+    return b"".join(bytes(part) for part in answer)[header_bytes:]
+
+
+async def turns_of_others(asked: Coroutine[object, object, KioEntity]) -> tuple[KioEntity, int]:
+    """The answer, and how often another task had its turn before it came."""
+    turns_count = 0
+    task = asyncio.ensure_future(asked)
+    while not task.done():
+        turns_count += 1
+        await asyncio.sleep(0)
+    return task.result(), turns_count - 1
+
+
+def _response_type(api_key: int, version: int) -> type:
+    (found,) = (
+        each
+        for each in vars(response_module(api_key, version)).values()
+        if isinstance(each, type) and getattr(each, "__type__", None) is EntityType.response
+    )
+    return found
+
+
+def _built(schema: type, values: Mapping[str, object]) -> KioEntity:
+    assert is_dataclass(schema)
+    assert set(values) <= {field.name for field in fields(schema)}, f"{schema.__name__} lacks a field of {set(values)}"
+    hints = typing.get_type_hints(schema)
+    return made(schema, **{name: _value(hints[name], value) for name, value in values.items()})
+
+
+def _value(hint: object, value: object) -> object:
+    match value:
+        case Mapping():
+            return _built(_structure(hint), value)
+        case list():
+            return tuple(_value(hint, each) for each in value)
+        case _:
+            return value
+
+
+def _structure(hint: object) -> type:
+    """The structure that an array's hint is about."""
+    if isinstance(hint, type) and is_dataclass(hint):
+        return hint
+    return next(_structure(each) for each in typing.get_args(hint) if each not in (type(None), Ellipsis))

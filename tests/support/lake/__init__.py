@@ -1,0 +1,1 @@
+"""Topics as tables for tests: buckets with archived files, made without a broker or read without one."""

@@ -1,0 +1,1 @@
+"""Record batches and messages as bytes, made by hand."""

@@ -1,0 +1,1 @@
+"""Real services on loopback: etcd, MinIO, Java, PostgreSQL, stand-ins of AWS."""

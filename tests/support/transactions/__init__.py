@@ -1,0 +1,1 @@
+"""Conversations of transactional producers, and pairs of transitions."""

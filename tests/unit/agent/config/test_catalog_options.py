@@ -1,0 +1,64 @@
+"""What options say of the catalog, and what does not fit together."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.config.catalog_options import CatalogAccess, Credentials
+from agent.config.http_auth import HttpTokens
+from agent.config.settings import Command, InvalidSettings, load_settings
+
+ROLE = "arn:aws:iam::123456789012:role/readers"
+
+
+def load(
+    given: dict[str, str] | None = None, *, store: str = "s3://lake/kafka", environment: dict[str, str] | None = None
+) -> CatalogAccess:
+    options = {"ledger": "memory:", "store": store, **(given or {})}
+    return load_settings(Command.AGENT, options, environment=environment or {}).catalog_access
+
+
+@pytest.mark.parametrize("store", ["memory:", "file:///srv/store", "s3://lake"])
+def test_nothing_need_be_said(store: str) -> None:
+    assert load(store=store) == CatalogAccess()
+
+
+def test_tokens_are_read_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text("0123456789abcdef\n")
+    access = load({"http-token-file": str(tmp_path / "tokens")}, store="memory:")
+    assert access.tokens == HttpTokens.of("0123456789abcdef")
+
+
+def test_a_role_and_an_endpoint_are_taken_up() -> None:
+    access = load({"catalog-role-arn": ROLE, "catalog-s3-endpoint": "https://s3.example/"})
+    assert (access.role_arn, access.s3_endpoint) == (ROLE, "https://s3.example")
+    assert load({"catalog-credentials": "sts", "catalog-role-arn": ROLE}).credentials is Credentials.STS
+
+
+def test_an_sts_beside_aws_needs_no_role() -> None:
+    with pytest.raises(InvalidSettings, match="AWS's STS wants a role"):
+        load({"catalog-credentials": "sts"})
+    found = load({"catalog-credentials": "sts"}, environment={"AWS_ENDPOINT_URL": "https://minio.example"})
+    assert found.credentials is Credentials.STS
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"catalog-credentials": "none", "catalog-role-arn": ROLE}, "without credentials there is no role"),
+        ({"catalog-credentials": "some"}, "catalog-credentials"),
+        ({"catalog-s3-endpoint": "s3.example"}, "must begin with https:// or http://"),
+    ],
+)
+def test_what_does_not_fit_together_stops_the_start(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidSettings, match=message):
+        load(given)
+
+
+@pytest.mark.parametrize(
+    "given", [{"catalog-credentials": "sts"}, {"catalog-role-arn": ROLE}, {"catalog-s3-endpoint": "https://s3.example"}]
+)
+def test_a_store_that_is_not_in_s3_has_no_keys_to_hand_out(given: dict[str, str]) -> None:
+    with pytest.raises(InvalidSettings, match="belongs to a store in S3"):
+        load(given, store="file:///srv/store")
+    assert load({"catalog-credentials": "none"}, store="memory:").credentials is Credentials.NONE

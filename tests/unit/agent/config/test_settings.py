@@ -1,0 +1,125 @@
+"""What the settings come to."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.config.addresses import HostPort, Listener
+from agent.config.settings import Command, InvalidSettings, Settings, load_settings
+
+CLUSTER = {"ledger": "sqlite:///srv/ledger.sqlite", "store": "s3://lake/kafka"}
+
+
+def run(**given: object) -> Settings:
+    return load_settings(Command.RUN, {name.replace("_", "-"): value for name, value in given.items()}, environment={})
+
+
+def agent(**given: object) -> Settings:
+    values = {**CLUSTER, **{name.replace("_", "-"): value for name, value in given.items()}}
+    return load_settings(Command.AGENT, values, environment={})
+
+
+def test_penstock_run_needs_nothing() -> None:
+    settings = run()
+    assert settings.listeners == (Listener(name="PLAINTEXT", host="127.0.0.1", port=9092),)
+    assert settings.advertised == settings.listeners
+    assert settings.http == HostPort(host="127.0.0.1", port=9644)
+    assert settings.data_dir == Path.cwd() / "penstock-data"
+    assert settings.ledger_url == f"sqlite://{Path.cwd()}/penstock-data/ledger.sqlite"
+    assert settings.store_url == f"file://{Path.cwd()}/penstock-data/store"
+    assert settings.is_durable
+    assert settings.flush_interval_ms == 5
+
+
+def test_an_agent_on_s3_gathers_longer() -> None:
+    assert agent().flush_interval_ms == 250
+    assert agent(store="memory:").flush_interval_ms == 5
+    assert agent(flush_interval_ms="0").flush_interval_ms == 0
+
+
+def test_an_agent_must_be_told_its_cluster() -> None:
+    with pytest.raises(InvalidSettings, match="needs --store"):
+        load_settings(Command.AGENT, {"ledger": "memory:"}, environment={})
+
+
+def test_penstock_run_has_its_own_ledger() -> None:
+    with pytest.raises(InvalidSettings, match="ledger belongs to penstock agent"):
+        load_settings(Command.RUN, {}, environment={"PENSTOCK_LEDGER": "memory:"})
+
+
+def test_penstock_run_can_have_its_bucket_elsewhere() -> None:
+    settings = run(store="s3://lake/kafka")
+    assert settings.store_url == "s3://lake/kafka"
+    assert settings.ledger_url.startswith("sqlite:")
+    assert settings.flush_interval_ms == 250
+
+
+@pytest.mark.parametrize("option", ["listen", "http"])
+def test_an_address_that_others_can_reach_must_be_wanted(option: str) -> None:
+    with pytest.raises(InvalidSettings, match="--insecure"):
+        run(**{option: ["10.0.0.1:9092"] if option == "listen" else "10.0.0.1:9092"})
+
+
+def test_insecure_allows_every_interface_with_an_advertised_address() -> None:
+    settings = run(listen=["0.0.0.0:9092"], advertise=["broker.example:9092"], insecure=True)
+    assert settings.advertised == (Listener(name="PLAINTEXT", host="broker.example", port=9092),)
+
+
+def test_clients_cannot_be_sent_to_every_interface() -> None:
+    with pytest.raises(InvalidSettings, match="--advertise PLAINTEXT://HOST:9092"):
+        run(listen=["0.0.0.0:9092"], insecure=True)
+
+
+def test_each_listener_has_its_own_advertised_address() -> None:
+    settings = run(listen=["IN://127.0.0.1:1", "OUT://127.0.0.1:2"], advertise=["OUT://broker.example:443"])
+    assert [str(shown) for shown in settings.advertised] == ["IN://127.0.0.1:1", "OUT://broker.example:443"]
+
+
+def test_one_listener_needs_no_name_in_its_advertised_address() -> None:
+    settings = run(listen=["IN://127.0.0.1:1"], advertise=["localhost:5"])
+    assert str(settings.advertised[0]) == "IN://localhost:5"
+
+
+def test_two_listeners_need_two_names() -> None:
+    with pytest.raises(InvalidSettings, match="two listeners are named PLAINTEXT"):
+        run(listen=["127.0.0.1:1", "127.0.0.1:2"])
+
+
+def test_an_advertised_address_names_a_listener() -> None:
+    with pytest.raises(InvalidSettings, match=r"no listener is named OUTT; .*did you mean OUT"):
+        run(listen=["IN://127.0.0.1:1", "OUT://127.0.0.1:2"], advertise=["OUTT://h:443"])
+
+
+def test_a_bad_address_is_a_bad_setting() -> None:
+    with pytest.raises(InvalidSettings, match="HOST:PORT"):
+        run(listen=["localhost"])
+
+
+def test_broker_configs_are_kafkas() -> None:
+    assert run(set=["num.partitions=3"]).broker_configs == {"num.partitions": "3"}
+
+
+def test_an_unknown_broker_config_names_the_nearest() -> None:
+    with pytest.raises(InvalidSettings, match=r"did you mean num\.partitions"):
+        run(set=["num.partition=3"])
+
+
+def test_a_broker_config_takes_only_its_own_values() -> None:
+    with pytest.raises(InvalidSettings, match=r"--set num\.partitions=many"):
+        run(set=["num.partitions=many"])
+
+
+def test_reading_settings_imports_neither_numpy_nor_pydantic() -> None:
+    program = (
+        "import sys, agent.config.settings; sys.exit(bool({'numpy', 'pydantic', 'kio', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[4], check=False)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("name", ["a#b", "a?b"])
+def test_a_data_folder_that_tables_could_not_name_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSettings, match="cannot stand in this path"):
+        load_settings(Command.RUN, {"data-dir": f"/srv/{name}"}, environment={})

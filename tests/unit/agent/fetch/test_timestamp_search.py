@@ -1,0 +1,41 @@
+"""The record for a time is found in batches as they are served: with real offsets, append times and markers."""
+
+from agent.cache.chunk_cache import ServedChunk
+from agent.fetch.timestamp_search import RecordAt, first_at_or_after
+from protocol.records.batch import patch_offsets, set_log_append_time
+from protocol.records.control_batches import empty_control_batch
+from tests.support.records.plain_records import Record, make_batch
+
+BATCH = make_batch([Record(offset=0, timestamp=50), Record(offset=1, timestamp=70), Record(offset=2, timestamp=60)])
+
+
+def served(*batches: bytes, base_offset: int) -> ServedChunk:
+    buffer = bytearray(b"".join(batches))
+    patch_offsets(buffer, base_offset)
+    return ServedChunk(memoryview(buffer))
+
+
+def test_a_chunk_that_does_not_begin_at_offset_0_is_searched_too() -> None:
+    chunk = served(BATCH, BATCH, base_offset=700)
+    assert first_at_or_after(chunk, 50, 0) == RecordAt(50, 700)
+    assert first_at_or_after(chunk, 51, 0) == RecordAt(70, 701)
+    assert first_at_or_after(chunk, 71, 0) is None
+
+
+def test_records_before_the_log_start_are_passed_over() -> None:
+    chunk = served(BATCH, BATCH, base_offset=700)
+    assert first_at_or_after(chunk, 0, 702) == RecordAt(60, 702)
+    assert first_at_or_after(chunk, 70, 702) == RecordAt(70, 704)
+
+
+def test_with_append_time_every_record_has_the_time_of_its_batch() -> None:
+    buffer = bytearray(BATCH)
+    patch_offsets(buffer, 9)
+    set_log_append_time(buffer, 1_000)
+    chunk = ServedChunk(memoryview(buffer))
+    assert first_at_or_after(chunk, 1_000, 10) == RecordAt(1_000, 10)
+
+
+def test_markers_have_no_time() -> None:
+    chunk = served(empty_control_batch(0, 5), BATCH, base_offset=20)
+    assert first_at_or_after(chunk, -1, 0) == RecordAt(50, 25)

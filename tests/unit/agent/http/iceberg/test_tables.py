@@ -1,0 +1,141 @@
+"""Tables as the ledger names them: behind a barrier, from memory where they are, never an older one."""
+
+import json
+from uuid import UUID
+
+import pytest
+
+from agent.http.iceberg import tables as catalog_tables
+from agent.http.iceberg.tables import CatalogTables, NoSuchTopic, with_named_snapshots
+from coordinator.ledger.port import LedgerUnavailable
+from coordinator.state.state import TableState
+from storage.object_store import ObjectDamaged, StoreUnavailable
+from tests.support.agent.small_agent import TOPIC_ID, SmallAgent
+
+ROOT = "s3://bucket/prefix"
+FOLDER = f"lake/orders-{TOPIC_ID.hex()}/"
+FIRST, SECOND = f"{FOLDER}metadata/first.metadata.json", f"{FOLDER}metadata/second.metadata.json"
+
+
+class TableAgent(SmallAgent):
+    """`table` says where the metadata of `orders` is; `on_barrier` happens before each barrier's end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.barriers = 0
+        self.after_barrier: dict[int, str] = {}
+        self.reads = 0
+
+    def point(self, key: str) -> None:
+        self.state.topics[TOPIC_ID].table = TableState(metadata_key=key, version=1, objects=set())
+
+    async def barrier(self) -> None:
+        await super().barrier()
+        self.barriers += 1
+        if self.barriers in self.after_barrier:
+            self.point(self.after_barrier[self.barriers])
+
+
+@pytest.fixture
+def agent() -> TableAgent:
+    return TableAgent()
+
+
+@pytest.fixture
+def tables(agent: TableAgent) -> CatalogTables:
+    return CatalogTables(agent=agent, root_uri=ROOT)
+
+
+async def test_a_topic_without_a_commit_is_an_empty_table(tables: CatalogTables) -> None:
+    table = await tables.load("orders")
+    metadata = json.loads(table.metadata)
+    assert (table.folder, table.metadata_uri) == (FOLDER, None)
+    assert metadata["location"] == f"{ROOT}/{FOLDER[:-1]}"
+    assert UUID(metadata["table-uuid"]).bytes == TOPIC_ID
+    assert metadata["snapshots"] == []
+    assert await tables.load("orders") == table
+
+
+async def test_a_table_is_what_the_object_says_that_the_ledger_names(agent: TableAgent, tables: CatalogTables) -> None:
+    await agent.store.put(FIRST, [b'{"a": 1}'])
+    agent.point(FIRST)
+    table = await tables.load("orders")
+    assert (table.metadata, table.metadata_uri) == (b'{"a": 1}', f"{ROOT}/{FIRST}")
+
+
+async def test_what_the_ledger_says_is_asked_each_time(agent: TableAgent, tables: CatalogTables) -> None:
+    for key in (FIRST, SECOND):
+        await agent.store.put(key, [json.dumps({"key": key}).encode()])
+    agent.after_barrier = {1: FIRST, 2: SECOND}
+    for key in (FIRST, SECOND):
+        assert json.loads((await tables.load("orders")).metadata) == {"key": key}
+    agent.ledger.is_reachable = False
+    with pytest.raises(LedgerUnavailable):
+        await tables.load("orders")
+
+
+async def test_metadata_is_read_once(agent: TableAgent, tables: CatalogTables) -> None:
+    await agent.store.put(FIRST, [b"{}"])
+    agent.point(FIRST)
+    await tables.load("orders")
+    await agent.store.delete([FIRST])
+    assert (await tables.load("orders")).metadata == b"{}"
+
+
+async def test_memory_has_a_bound(agent: TableAgent, tables: CatalogTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog_tables, "CATALOG_METADATA_CACHED_BYTES_MAX", 8)
+    for key in (FIRST, SECOND):
+        await agent.store.put(key, [b'{"a":1}'])
+        agent.point(key)
+        await tables.load("orders")
+    await agent.store.delete([FIRST, SECOND])
+    await tables.load("orders")
+    agent.point(FIRST)
+    with pytest.raises(StoreUnavailable):
+        await tables.load("orders")
+    await agent.store.put(FIRST, [b'{"too": "large"}'])
+    assert (await tables.load("orders")).metadata == b'{"too": "large"}'
+
+
+async def test_metadata_that_is_gone_was_replaced_meanwhile(agent: TableAgent, tables: CatalogTables) -> None:
+    await agent.store.put(SECOND, [b"{}"])
+    agent.after_barrier = {1: FIRST, 2: FIRST, 3: SECOND}
+    assert (await tables.load("orders")).metadata_uri == f"{ROOT}/{SECOND}"
+    assert agent.barriers == 3
+
+
+async def test_metadata_that_stays_away_is_an_error(agent: TableAgent, tables: CatalogTables) -> None:
+    agent.point(FIRST)
+    with pytest.raises(StoreUnavailable, match="table orders is not in the bucket"):
+        await tables.load("orders")
+    assert agent.barriers == 3
+
+
+@pytest.mark.parametrize("damaged", [b"", b"[]", b'{"a": ', b"\x1f\x8b"])
+async def test_what_is_no_metadata_is_not_told(agent: TableAgent, tables: CatalogTables, damaged: bytes) -> None:
+    await agent.store.put(FIRST, [damaged])
+    agent.point(FIRST)
+    with pytest.raises(ObjectDamaged, match=r"first\.metadata\.json holds no table's metadata"):
+        await tables.load("orders")
+
+
+async def test_an_unknown_table_is_unknown_behind_a_barrier(agent: TableAgent, tables: CatalogTables) -> None:
+    for asked in (tables.load("none"), tables.folder("none")):
+        with pytest.raises(NoSuchTopic):
+            await asked
+    assert not await tables.exists("none")
+    assert await tables.exists("orders")
+    assert await tables.names() == ["orders"]
+    assert await tables.folder("orders") == FOLDER
+    assert agent.barriers == 6
+
+
+def test_named_snapshots_alone_stay_as_they_are() -> None:
+    metadata = {
+        "last-sequence-number": 3,
+        "snapshots": [{"snapshot-id": number, "summary": {"x": "é"}} for number in (1, 2, 3)],
+        "refs": {"main": {"snapshot-id": 3, "type": "branch"}, "kept": {"snapshot-id": 1, "type": "tag"}},
+    }
+    found = json.loads(with_named_snapshots(json.dumps(metadata).encode()))
+    assert found == {**metadata, "snapshots": [{"snapshot-id": number, "summary": {"x": "é"}} for number in (1, 3)]}
+    assert json.loads(with_named_snapshots(b'{"a": 1}')) == {"a": 1, "snapshots": []}

@@ -1,0 +1,45 @@
+"""POST /api/archive where a pass fails: the answer, or the log, says why and what to do."""
+
+import json
+
+import pytest
+
+from agent.http.api import build_app
+from iceberg_export.tables.metadata import TableUnreadable
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
+from tests.support.agent.asgi_client import Answer, AsgiClient
+from tests.support.agent.small_agent import SmallAgent
+
+REASON = "intake/1/2: no"
+
+
+async def archive(error: StoreError, *, is_awaited: bool) -> Answer:
+    """What is answered where the agent's pass raises `error`."""
+    agent = SmallAgent()
+    agent.archive_error = error
+    body = json.dumps({"topics": ["orders"], "wait": is_awaited}).encode()
+    return await AsgiClient(app=build_app(agent))("POST", "/api/archive", body)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code", "remedy"),
+    [
+        (ObjectDamaged(REASON), 422, "object_damaged", "A damaged file"),
+        (TableUnreadable(REASON), 422, "table_damaged", "A table's metadata is damaged"),
+        (ObjectMissing(REASON), 422, "object_missing", "Objects are missing"),
+        (StoreUnavailable(REASON), 503, "unavailable", ""),
+    ],
+)
+async def test_the_answer_says_why_and_what_to_do(error: StoreError, status: int, code: str, remedy: str) -> None:
+    answer = await archive(error, is_awaited=True)
+    told = json.loads(answer.body)["error"]
+    assert (answer.status, told["code"], told["message"]) == (status, code, REASON)
+    assert remedy in told["remedy"]
+
+
+async def test_where_nobody_waits_the_log_says_it(caplog: pytest.LogCaptureFixture) -> None:
+    answer = await archive(ObjectDamaged(REASON), is_awaited=False)
+    assert answer.status == 202
+    [told] = [record for record in caplog.records if "topics were not archived" in record.getMessage()]
+    assert "A damaged file" in told.getMessage()
+    assert (told.__dict__["topics"], told.__dict__["reason"]) == ("orders", REASON)

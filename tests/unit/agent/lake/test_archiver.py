@@ -1,0 +1,266 @@
+"""Archive passes on demand: all that was there, planned again where the index moved on, and an end in any case."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from agent.lake.archiver import Archiver, PassFailed
+from coordinator.commands.commands import ChunkColumns, ChunksCommitted, DeleteTopic
+from coordinator.invariants import check
+from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
+from coordinator.state.rendezvous import owner_of
+from iceberg_export.archive.plan import ArchivePolicy
+from iceberg_export.tables.manifest_changes import FilesNotInTable
+from protocol.limits import ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
+from protocol.types import ObjectNumber, PartitionIndex, TopicId
+from storage.chunk_format import ChunkParts, encode_object
+from storage.memory_store import MemoryStore
+from storage.object_store import Buffer, ObjectMissing, ObjectStore, StoreUnavailable
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, ObjectKind, intake_key, topic_folder
+from tests.support.agent.ledger_parts import Parts, lake_of, running_parts, until
+from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, start
+from tests.support.records.plain_records import Record, make_batch
+
+
+def archiver(parts: Parts, store: ObjectStore, *, policy: ArchivePolicy | None = None) -> Archiver:
+    return Archiver(
+        metadata=parts.metadata,
+        writer=parts.writer,
+        lake=lake_of(parts, store),
+        clock=parts.clock,
+        metrics=parts.metrics,
+        policy=policy or ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
+    )
+
+
+async def produce(
+    parts: Parts,
+    store: ObjectStore,
+    number: int,
+    *,
+    records: int = 3,
+    values: Sequence[bytes | None] = (),
+    topic_id: TopicId = TOPIC,
+) -> None:
+    """An intake object with one batch, of these values or so many others, put and committed."""
+    values = values or [b"%d" % n for n in range(records)]
+    records = len(values)
+    batch = make_batch([Record(offset=n, timestamp=1_000 + n, key=b"k", value=value) for n, value in enumerate(values)])
+    session = parts.writer.session
+    encoded = encode_object(
+        session, ObjectNumber(number), [ChunkParts(topic_id=topic_id, partition=PartitionIndex(0), parts=[batch])]
+    )
+    await store.put(intake_key(session, ObjectNumber(number)), encoded.parts)
+    made = Batch(records=records, size=len(batch), timestamp=1_000 + records - 1)
+    command = commit(number, Chunk(topic_id=topic_id, batches=[made]), session=session)
+    chunks = ChunkColumns(topic=[0], partition=[0], byte_first=encoded.byte_firsts, batch_count=[1])
+    outcome = await parts.writer.submit(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
+    assert isinstance(outcome, ChunksCommitted)
+    assert list(outcome.error_codes) == [0]
+
+
+async def keys(store: ObjectStore, prefix: str) -> list[str]:
+    return [meta.key async for meta in store.list(prefix)]
+
+
+async def test_everything_that_was_there_ends_in_one_file_and_the_intake_is_released() -> None:
+    store = MemoryStore()
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        for number in range(3):
+            await produce(parts, store, number)
+        report = await archiver(parts, store).archive_topic(TOPIC)
+        assert (report.topic, report.records) == ("t", 9)
+        folder = topic_folder("t", TOPIC)
+        assert await keys(store, f"{folder}data/") == list(report.object_keys)
+        assert sorted(parts.metadata.state.released) == await keys(store, INTAKE_PREFIX)
+        kinds = [known.kind for known in parts.metadata.state.objects.values()]
+        assert sorted(kinds) == [ObjectKind.PARQUET, *[ObjectKind.TABLE_METADATA] * 3]
+        table = parts.metadata.state.topics[TOPIC].table
+        assert table is not None
+        assert {parts.metadata.state.objects[held].key for held in table.objects} == set(await keys(store, folder))
+
+
+async def test_a_topic_without_anything_new_makes_no_file() -> None:
+    store = MemoryStore()
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        archiving = archiver(parts, store)
+        assert (await archiving.archive_topic(TOPIC)).object_keys == ()
+        await produce(parts, store, 0)
+        assert len((await archiving.archive_topic(TOPIC)).object_keys) == 1
+        assert (await archiving.archive_topic(TOPIC)).object_keys == ()
+
+
+class ForgetfulStore(MemoryStore):
+    """Has the objects of the intake every second time that they are read."""
+
+    reads = 0
+
+    async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        self.reads += key.startswith(INTAKE_PREFIX)
+        if self.reads % 2:
+            raise ObjectMissing(f"{key} does not exist")
+        return await super().get_range(key, byte_first, byte_count)
+
+
+async def test_an_object_that_is_gone_in_each_pass_is_reported_and_not_searched_for_ever() -> None:
+    store = ForgetfulStore()
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        await produce(parts, store, 0)
+        with pytest.raises(ObjectMissing, match=r"t cannot be archived, tried 10 times: intake/.* does not exist"):
+            await archiver(parts, store).archive_topic(TOPIC)
+        retried = parts.metrics.archive_passes.labels("retried")
+        assert retried._value.get() == ARCHIVE_PASSES_IN_VAIN_MAX
+        assert parts.clock.slept == [ARCHIVE_RETRY_SECONDS] * (ARCHIVE_PASSES_IN_VAIN_MAX - 1)
+
+
+async def test_a_table_that_moved_on_before_each_pass_misses_no_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asked may try again, and has no object to look for."""
+    store = ForgetfulStore()
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        await produce(parts, store, 0)
+        archiving = archiver(parts, store)
+        failures = iter([ObjectMissing("intake/1 does not exist"), *[FilesNotInTable("it has other files")] * 9])
+
+        async def moved_on(_: TopicId) -> None:
+            raise next(failures)
+
+        monkeypatch.setattr(archiving._lake, "check", moved_on)
+        with pytest.raises(StoreUnavailable, match=r"t cannot be archived, tried 10 times: it has other files") as told:
+            await archiving.archive_topic(TOPIC)
+        assert type(told.value) is PassFailed
+        assert next(failures, None) is None
+
+
+class DeletingStore(MemoryStore):
+    """Deletes the topic while its file is being put."""
+
+    parts: Parts
+
+    async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
+        await super().put(key, parts, if_absent=if_absent)
+        if key.startswith(LAKE_PREFIX):
+            await self.parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+
+
+async def test_a_topic_that_is_deleted_during_its_pass_ends_the_archiving() -> None:
+    store = DeletingStore()
+    async with running_parts() as parts:
+        store.parts = parts
+        await parts.writer.submit(create())
+        await produce(parts, store, 0)
+        assert (await archiver(parts, store).archive_topic(TOPIC)).object_keys == ()
+        assert not parts.metadata.state.objects
+
+
+async def test_a_file_of_a_session_that_ended_is_made_again_under_the_next() -> None:
+    ledger, store = MemoryLedger(), MemoryStore()
+    async with running_parts(ledger) as parts:
+        await parts.writer.submit(create())
+        await produce(parts, store, 0)
+        ended = parts.writer.session
+        ledger.core.expire(ended)
+        report = await archiver(parts, store).archive_topic(TOPIC)
+        assert report.records == 3
+        assert parts.writer.session != ended
+        assert f"{parts.writer.session:016x}" in report.object_keys[0]
+
+
+async def test_in_the_background_a_topic_is_archived_by_the_agent_that_hashing_names() -> None:
+    core, store = MemoryLedgerCore(), MemoryStore()
+    async with (
+        running_parts(MemoryLedger(core), store=store) as one,
+        running_parts(MemoryLedger(core), start("b", node=2), store=store) as other,
+        asyncio.timeout(10),
+    ):
+        await one.writer.submit(create())
+        await produce(one, store, 0)
+        await other.metadata.barrier()
+        owner = owner_of(TOPIC, one.metadata.state.sessions)
+
+        def passes() -> list[float]:
+            return [each.metrics.archive_passes.labels("done")._value.get() for each in (one, other)]
+
+        async with asyncio.TaskGroup() as tasks:
+            loops = [tasks.create_task(archiver(each, store).run()) for each in (one, other)]
+            while not one.metadata.state.released or not any(passes()):
+                await one.clock.sleep(0)
+            for loop in loops:
+                loop.cancel()
+        assert passes() == [int(each.writer.session == owner) for each in (one, other)]
+
+
+async def test_s6_of_two_passes_at_once_one_is_refused_and_nothing_is_there_twice() -> None:
+    core, store = MemoryLedgerCore(), MemoryStore()
+    async with (
+        running_parts(MemoryLedger(core), store=store) as one,
+        running_parts(MemoryLedger(core), start("b", node=2), store=store) as other,
+        asyncio.timeout(10),
+    ):
+        await one.writer.submit(create())
+        await produce(one, store, 0)
+        await other.metadata.barrier()
+        reports = await asyncio.gather(*(archiver(each, store).archive_topic(TOPIC) for each in (one, other)))
+        assert sorted(report.records for report in reports) == [0, 3]
+        state = one.metadata.state
+        assert check(state) == []
+        assert [known.kind for known in state.objects.values()].count(ObjectKind.PARQUET) == 1
+        data = await keys(store, f"{topic_folder('t', TOPIC)}data/")
+        assert len(data) == 1, "the refused pass deleted its file"
+
+
+async def test_a_table_that_cannot_be_read_has_nothing_put_and_other_topics_go_on() -> None:
+    """One bit in its metadata: the store must not grow, however long and however often it is tried."""
+    core, store, other = MemoryLedgerCore(), MemoryStore(), TopicId(bytes([9] * 16))
+    async with running_parts(MemoryLedger(core), store=store) as parts:
+        await parts.writer.submit(create())
+        await parts.writer.submit(create("other", topic_id=other))
+        await produce(parts, store, 0)
+        await archiver(parts, store).archive_topic(TOPIC)
+        table = parts.metadata.state.topics[TOPIC].table
+        assert table is not None
+        data = bytearray(await store.get(table.metadata_key))
+        data[data.index(b"penstock.topic")] ^= 0x80
+        await store.delete([table.metadata_key])
+        await store.put(table.metadata_key, [bytes(data)])
+        await produce(parts, store, 1)
+        held = await keys(store, LAKE_PREFIX)
+        running = asyncio.create_task(archiver(parts, store).run())
+        failed = parts.metrics.archive_passes.labels("failed")
+        await until(lambda: failed._value.get() >= 5)
+        began_s = parts.clock.monotonic_s()
+        assert await keys(store, LAKE_PREFIX) == held
+        await produce(parts, store, 2, topic_id=other)
+        await until(lambda: parts.metadata.state.topics[other].table is not None)
+        running.cancel()
+        assert began_s >= 30, "five tries take longer and longer"
+        assert parts.metrics.background_errors.labels("archiver", "damage")._value.get() >= 5
+
+
+async def test_s6_the_file_of_a_pass_that_others_were_faster_than_is_deleted_at_once() -> None:
+    store = DeletingStore()
+    async with running_parts() as parts:
+        store.parts = parts
+        await parts.writer.submit(create())
+        await produce(parts, store, 0)
+        await archiver(parts, store).archive_topic(TOPIC)
+        assert await keys(store, LAKE_PREFIX) == []
+        assert parts.metrics.uncommitted_objects.labels("deleted")._value.get() == 1
+
+
+async def test_a_pass_that_waited_does_not_take_the_failure_of_the_one_before_for_its_own() -> None:
+    store = MemoryStore()
+    async with running_parts() as parts:
+        await parts.writer.submit(create())
+        await produce(parts, store, 0)
+        archive = archiver(parts, store)
+        async with asyncio.TaskGroup() as tasks, archive._one_at_a_time:
+            tasks.create_task(archive._background_pass(parts.metadata.state.topics[TOPIC]))
+            await parts.metadata.barrier()
+            archive._failure = ObjectMissing("the object of another topic is missing")  # as a pass on demand says it
+        assert [key for key in await keys(store, LAKE_PREFIX) if key.endswith(".parquet")]

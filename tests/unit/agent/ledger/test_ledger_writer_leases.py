@@ -1,0 +1,110 @@
+"""How a session's name and lease are waited for and kept: told once, and tried again in time (S12)."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+
+import pytest
+
+from coordinator.commands.commands import Done, ReportTime
+from coordinator.ledger.memory import MemoryLedger
+from coordinator.ledger.port import LedgerRecord, LedgerUnavailable
+from protocol.limits import LEDGER_RENEWAL_RETRY_SECONDS, LEDGER_SESSION_SECONDS
+from protocol.types import Position, SessionId
+from tests.support.agent.ledger_parts import running_parts
+from tests.support.commands.commands import start
+
+SECONDS_MAX = 10.0
+
+
+class ForgetfulLedger(MemoryLedger):
+    """Does not answer the first renewals; after some more the test may go on."""
+
+    answers_lost = 2
+    renewals = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_done = asyncio.Event()
+
+    async def keep_session(self, session: SessionId) -> None:
+        self.renewals += 1
+        if self.renewals > 4:
+            self.is_done.set()
+            await asyncio.Event().wait()
+        if self.renewals <= self.answers_lost:
+            raise LedgerUnavailable("etcd has fallen silent")
+        await super().keep_session(session)
+
+
+async def test_a_lease_that_was_not_renewed_is_tried_again_at_once_and_not_after_another_third() -> None:
+    ledger = ForgetfulLedger()
+    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+        parts.clock.slept.clear()
+        keeping = group.create_task(parts.writer.keep_session())
+        await ledger.is_done.wait()
+        keeping.cancel()
+    third = LEDGER_SESSION_SECONDS / 3
+    assert parts.clock.slept[:5] == [third, LEDGER_RENEWAL_RETRY_SECONDS, LEDGER_RENEWAL_RETRY_SECONDS, third, third]
+    # A try may take a third, so may the pause before it: two that fail and one that succeeds fit into the lease.
+    assert third + LEDGER_RENEWAL_RETRY_SECONDS < 2 * third
+
+
+class LaggingLedger(MemoryLedger):
+    """Answers everything, and tells nothing of what is appended while `is_told` is not set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_told = asyncio.Event()
+        self.is_told.set()
+
+    async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
+        async for records in super().tail(after):
+            await self.is_told.wait()
+            yield records
+
+
+async def test_s4_a_session_is_confirmed_as_of_when_what_was_there_is_applied() -> None:
+    """An agent that is not told of new entries would call its end the end, although its lease is renewed."""
+    ledger = LaggingLedger()
+    async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
+        keeping = group.create_task(parts.writer.keep_session())
+        while parts.clock.seconds < 2 * LEDGER_SESSION_SECONDS:
+            await parts.clock.sleep(0)
+        trusted = [parts.writer.is_confirmed]
+        ledger.is_told.clear()
+        told = parts.writer.submit(ReportTime())
+        silent_from_s = parts.clock.seconds
+        while parts.clock.seconds < silent_from_s + 2 * LEDGER_SESSION_SECONDS:
+            await parts.clock.sleep(0)
+        assert parts.writer.confirmed_s <= silent_from_s + LEDGER_SESSION_SECONDS / 3
+        trusted.append(parts.writer.is_confirmed)
+        ledger.is_told.set()
+        assert await told == Done()
+        trusted.append(parts.writer.is_confirmed)
+        keeping.cancel()
+    assert trusted == [True, False, True]
+
+
+class HeldLedger(MemoryLedger):
+    """Counts how often a session was asked for while another held the name, and then lets it go."""
+
+    asked = 0
+    held = SessionId(-1)
+
+    async def open_session(self, name: str) -> SessionId:
+        self.asked += 1
+        if self.asked == 6:
+            self.core.expire(self.held)
+        return await super().open_session(name)
+
+
+async def test_a_name_that_is_held_is_waited_for_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    ledger = HeldLedger()
+    ledger.held = ledger.core.open_session(start().name)
+    with caplog.at_level(logging.WARNING):
+        async with asyncio.timeout(SECONDS_MAX), running_parts(ledger) as parts:
+            assert parts.writer.session > ledger.held
+    told = [record.getMessage() for record in caplog.records if "holds this agent's name" in record.getMessage()]
+    assert len(told) == 1
+    assert "--name" in told[0]

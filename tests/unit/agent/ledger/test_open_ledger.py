@@ -1,0 +1,44 @@
+"""What becomes of a ledger that is not there: an agent makes one, whoever only looks makes nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from agent.components import WhereMissing, open_ledger
+from agent.config.settings import Command, Settings, load_settings
+from agent.runtime.clock import SystemClock
+from agent.runtime.ids import SystemIds
+from coordinator.ledger.port import LedgerMissing
+
+
+def settings(ledger: str) -> Settings:
+    return load_settings(Command.AGENT, {"ledger": ledger, "store": "memory:"})
+
+
+def files(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def test_whoever_only_looks_makes_no_ledger(tmp_path: Path) -> None:
+    places = settings(f"sqlite://{tmp_path}/data/ledger.sqlite")
+    with pytest.raises(LedgerMissing, match="does not exist"):
+        async with open_ledger(places, SystemClock(), SystemIds(), WhereMissing.REFUSED):
+            pass
+    async with open_ledger(places, SystemClock(), SystemIds(), WhereMissing.STOOD_IN) as ledger:
+        assert (await ledger.head()).appends_count == 0
+    assert not files(tmp_path)
+
+
+async def test_whoever_only_looks_finds_what_an_agent_made(tmp_path: Path) -> None:
+    places = settings(f"sqlite://{tmp_path}/data/ledger.sqlite")
+    async with open_ledger(places, SystemClock(), SystemIds()) as ledger:
+        identity = await ledger.identity()
+    for where_missing in (WhereMissing.REFUSED, WhereMissing.STOOD_IN):
+        async with open_ledger(places, SystemClock(), SystemIds(), where_missing) as ledger:
+            assert await ledger.identity() == identity
+
+
+async def test_a_ledger_in_memory_cannot_be_looked_at() -> None:
+    with pytest.raises(LedgerMissing, match="in memory"):
+        async with open_ledger(settings("memory:"), SystemClock(), SystemIds(), WhereMissing.REFUSED):
+            pass

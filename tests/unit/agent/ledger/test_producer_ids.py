@@ -1,0 +1,48 @@
+"""Producer ids: each once, from blocks, whoever asks."""
+
+import asyncio
+
+import pytest
+
+from agent.ledger.producer_ids import BLOCK_COUNT, AllocationRefused, ProducerIdBlock
+from coordinator.ledger.memory import MemoryLedger
+from protocol.limits import LEDGER_COMMANDS_QUEUED_MAX
+from tests.support.agent.ledger_parts import running_parts
+from tests.support.commands.commands import create
+
+
+async def test_ids_follow_each_other_and_take_one_entry_a_block() -> None:
+    async with running_parts() as parts:
+        block = ProducerIdBlock(writer=parts.writer)
+        position = parts.metadata.state.position
+        assert [await block.take() for _ in range(BLOCK_COUNT)] == list(range(BLOCK_COUNT))
+        assert parts.metadata.state.position == position + 1
+        assert await block.take() == BLOCK_COUNT
+        assert parts.metadata.state.position == position + 2
+
+
+async def test_those_who_ask_at_once_share_a_block_and_no_id() -> None:
+    async with running_parts() as parts:
+        block = ProducerIdBlock(writer=parts.writer)
+        taken = await asyncio.gather(*(block.take() for _ in range(BLOCK_COUNT + 7)))
+        assert sorted(taken) == list(range(BLOCK_COUNT + 7))
+        assert parts.metadata.state.producer_id_next == 2 * BLOCK_COUNT
+
+
+async def test_what_is_left_of_a_block_is_never_used_again() -> None:
+    ledger = MemoryLedger()
+    async with running_parts(ledger) as parts:
+        await ProducerIdBlock(writer=parts.writer).take()
+        await parts.writer.close()
+    async with running_parts(ledger) as parts:
+        assert await ProducerIdBlock(writer=parts.writer).take() == BLOCK_COUNT
+
+
+async def test_nobody_gets_an_id_while_too_many_commands_wait_and_everybody_does_afterwards() -> None:
+    async with running_parts() as parts:
+        block = ProducerIdBlock(writer=parts.writer)
+        queued = [parts.writer.submit(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
+        with pytest.raises(AllocationRefused):
+            await block.take()
+        await asyncio.gather(*queued)
+        assert await block.take() == 0

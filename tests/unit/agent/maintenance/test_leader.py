@@ -1,0 +1,100 @@
+"""One agent keeps house; another takes over when it is gone or stops."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from coordinator.commands.commands import EndSession, StartDrain
+from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
+from coordinator.ledger.port import LedgerUnavailable
+from tests.support.agent.ledger_parts import Parts, running_parts
+from tests.support.commands.commands import start
+
+SECONDS_MAX = 10.0
+
+
+@asynccontextmanager
+async def two_agents() -> AsyncIterator[tuple[Parts, Parts]]:
+    core = MemoryLedgerCore()
+    async with (
+        running_parts(MemoryLedger(core)) as one,
+        running_parts(MemoryLedger(core), start("b", node=2)) as other,
+        asyncio.timeout(SECONDS_MAX),
+    ):
+        yield one, other
+
+
+def is_mine(parts: Parts) -> bool:
+    return parts.housekeeper.is_mine
+
+
+async def both_know(one: Parts, other: Parts) -> None:
+    await one.metadata.barrier()
+    await other.metadata.barrier()
+
+
+async def test_of_several_that_claim_at_once_one_gets_the_role() -> None:
+    async with two_agents() as (one, other):
+        given = await asyncio.gather(one.housekeeper.claim(), other.housekeeper.claim())
+        assert sorted(given) == [False, True]
+        await both_know(one, other)
+        assert [is_mine(one), is_mine(other)] == list(given)
+        assert not await one.housekeeper.claim()
+        assert not await other.housekeeper.claim()
+        assert one.housekeeper.epoch == other.housekeeper.epoch == 1
+
+
+async def test_when_the_holder_s_session_ends_another_agent_takes_over_by_itself() -> None:
+    async with two_agents() as (one, other):
+        assert await one.housekeeper.claim()
+        async with asyncio.TaskGroup() as tasks:
+            run = tasks.create_task(other.housekeeper.run())
+            await other.metadata.barrier()
+            assert not is_mine(other)
+            one.ledger.core.expire(one.writer.session)  # type: ignore[attr-defined]
+            await other.writer.submit(EndSession(session=one.writer.session))
+            while not is_mine(other):
+                await other.clock.sleep(0)
+            run.cancel()
+        assert other.housekeeper.epoch == 2
+
+
+async def test_who_stops_hands_it_over_while_its_session_lives() -> None:
+    async with two_agents() as (one, other):
+        assert await one.housekeeper.claim()
+        await one.writer.submit(StartDrain(session=one.writer.session))
+        assert not is_mine(one)
+        assert not await one.housekeeper.claim()
+        await other.metadata.barrier()
+        assert await other.housekeeper.claim()
+
+
+async def test_an_agent_that_is_alone_takes_it_and_asks_nobody() -> None:
+    async with running_parts() as parts, asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as tasks:
+        run = tasks.create_task(parts.housekeeper.run())
+        while not is_mine(parts):
+            await parts.clock.sleep(0)
+        position = parts.metadata.state.position
+        for _ in range(100):
+            await parts.clock.sleep(0)
+        assert parts.metadata.state.position == position
+        run.cancel()
+
+
+async def test_an_agent_that_is_cut_off_believes_that_it_has_the_role_until_it_hears_otherwise() -> None:
+    async with two_agents() as (one, other):
+        assert await one.housekeeper.claim()
+        await both_know(one, other)
+        assert isinstance(one.ledger, MemoryLedger)
+        one.ledger.is_reachable = False
+        one.ledger.core.expire(one.writer.session)
+        await other.writer.submit(EndSession(session=one.writer.session))
+        assert await other.housekeeper.claim()
+        assert is_mine(one)
+        one.ledger.is_reachable = True
+        while is_mine(one):
+            try:
+                await one.metadata.barrier()
+            except LedgerUnavailable:
+                continue
+        assert is_mine(other)

@@ -1,0 +1,208 @@
+"""A deep audit reads every byte of everything that is stored: each object with a changed bit is named, and no other."""
+
+import threading
+
+import pytest
+
+from agent.bucket.cluster_identity import check_bucket
+from agent.maintenance.progress_marks import leave_mark
+from agent.recovery.audit import Audit, AuditReport
+from agent.recovery.deep_audit import DeepAudit
+from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationKind, ResourceType
+from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT
+from coordinator.state.chunk_index import ChunkIndex
+from protocol.records.batch import read_header, set_max_timestamp
+from protocol.types import ObjectNumber
+from storage.chunk_format import HEADER_BYTES, ChunkParts, encode_object, read_footer
+from storage.object_store import ObjectMeta
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, REACHED_PREFIX, VERSION_HINT
+from tests.support.agent.data_paths import DataPaths, data_paths
+from tests.support.agent.transactional_paths import Producer, partition_of
+from tests.unit.agent.fetch.test_damaged_files import archived_file
+from tests.unit.agent.fetch.test_fetch_path import batch
+from tests.unit.agent.lake.test_hadoop_metadata import copies_of
+from tests.unit.iceberg_export.rows.test_checksums import archived
+
+
+async def audited(paths: DataPaths, said: list[tuple[int, int, int]] | None = None) -> AuditReport:
+    await check_bucket(paths.memory, await paths.parts.ledger.identity())
+    audit = Audit(paths.parts.ledger, paths.memory, grace_ms=60_000)
+    return await audit.run(
+        is_repairing=False, is_deep=True, progress=None if said is None else lambda *seen: said.append(seen)
+    )
+
+
+def damaged(report: AuditReport) -> list[tuple[str, str]]:
+    return [(found.what, found.subject) for found in report.disagreements if found.what == "damaged"]
+
+
+async def flip(paths: DataPaths, key: str, byte: int) -> bytes:
+    whole = await paths.memory.get(key)
+    changed = bytearray(whole)
+    changed[byte] ^= 4
+    await paths.memory.put(key, [changed])
+    return whole
+
+
+async def test_what_is_whole_is_read_to_its_last_byte_and_nothing_said() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await archived_file(paths, 0)
+        await paths.produce(batch(3))
+        said: list[tuple[int, int, int]] = []
+        report = await audited(paths, said)
+        state = paths.parts.metadata.state
+    assert damaged(report) == []
+    assert said == [(report.read_objects, report.read_objects, report.read_bytes)]
+    assert report.read_objects == len(state.objects) + 1
+    assert report.read_bytes >= sum(stored.object_bytes for stored in state.objects.values())
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".metadata.json", ".snap.avro", ".manifest.avro"])
+async def test_a_changed_byte_of_any_object_of_a_table_is_named(suffix: str) -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await archived_file(paths, 0)
+        (key,) = [meta.key async for meta in paths.memory.list(LAKE_PREFIX) if _is_of(meta.key, suffix)]
+        await flip(paths, key, 0 if suffix.endswith("json") else -1)
+        report = await audited(paths)
+    assert damaged(report) == [("damaged", key)]
+
+
+def _is_of(key: str, suffix: str) -> bool:
+    return key.endswith(suffix) and not key.rpartition("/")[2].startswith("v")
+
+
+async def test_a_changed_copy_hint_or_mark_is_named() -> None:
+    """What readers without a catalog begin at, and what an agent compares its ledger with."""
+    async with data_paths(cache_bytes=0) as paths:
+        await archived_file(paths, 0)
+        topic_id = next(iter(paths.parts.metadata.state.topics))
+        copies = copies_of(paths.parts, paths.memory)
+        await copies.copy(topic_id)
+        await archived_file(paths, 0)
+        await copies.copy(topic_id)
+        await leave_mark(paths.memory, paths.parts.metadata.state, paths.parts.clock)
+        assert damaged(await audited(paths)) == []
+        (mark,) = [meta.key async for meta in paths.memory.list(REACHED_PREFIX)]
+        older, newest, hint = [meta.key async for meta in paths.memory.list(LAKE_PREFIX) if _is_for_readers(meta)]
+        assert hint.endswith(VERSION_HINT)
+        content = await paths.memory.get(newest)
+        digit = next(number for number, byte in enumerate(content) if chr(byte) in "0123")
+        for key, byte in ((older, 0), (newest, 0), (newest, digit), (hint, 0), (mark, 0), (mark, -2)):
+            whole = await flip(paths, key, byte)
+            assert damaged(await audited(paths)) == [("damaged", key)], (key, byte)
+            await paths.memory.put(key, [whole])
+
+
+def _is_for_readers(meta: ObjectMeta) -> bool:
+    return meta.key.rpartition("/")[2].startswith("v")
+
+
+async def test_a_damaged_file_is_named_with_the_offsets_that_lie_in_it() -> None:
+    async with data_paths(partitions=2, cache_bytes=0) as paths:
+        first, second = [await archived_file(paths, 1) for _ in range(2)]
+        for byte in (4, -9, -100, -12):
+            whole = await flip(paths, second, byte)
+            report = await audited(paths)
+            assert damaged(report) == [("damaged", second)]
+            assert report.disagreements[0].detail.endswith("; t-1 offsets 3 to 5")
+            await paths.memory.put(second, [whole])
+        await paths.memory.put(first, [await paths.memory.get(second)])
+        assert ("damaged", first) in damaged(await audited(paths))
+
+
+async def test_a_file_that_is_cut_ends_no_audit() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        first, second = [await archived_file(paths, 0) for _ in range(2)]
+        whole = await paths.memory.get(first)
+        await flip(paths, second, 4)
+        for byte_count in (0, 7, len(whole) - 1):
+            await paths.memory.put(first, [whole[:byte_count]])
+            assert damaged(await audited(paths)) == [("damaged", first), ("damaged", second)]
+
+
+async def test_every_bit_of_an_intake_object_is_looked_at() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(batch(2, size=10))
+        (stored,) = [meta async for meta in paths.memory.list(INTAKE_PREFIX)]
+        for byte in [0, *range(HEADER_BYTES, stored.size_bytes, 3)]:
+            whole = await flip(paths, stored.key, byte)
+            assert damaged(await audited(paths)) == [("damaged", stored.key)], byte
+            await paths.memory.put(stored.key, [whole])
+
+
+async def test_objects_that_were_swapped_are_named_and_so_is_an_index_that_means_other_bytes() -> None:
+    """Safety rule S20."""
+    async with data_paths(cache_bytes=0) as paths:
+        await paths.produce(batch(2), batch(2))
+        keys = [meta.key async for meta in paths.memory.list(INTAKE_PREFIX)]
+        contents = [await paths.memory.get(key) for key in keys]
+        for key, content in zip(keys, reversed(contents), strict=True):
+            await paths.memory.put(key, [content])
+        assert damaged(await audited(paths)) == [("damaged", key) for key in keys]
+        # As if it was written so: header and footer are right, and the batches are others.
+        await paths.memory.put(keys[1], [contents[1]])
+        (chunk,) = read_footer(contents[0], len(contents[0]))
+        others = bytearray(contents[0][chunk.byte_first : chunk.byte_first + chunk.byte_count])
+        set_max_timestamp(others, read_header(others), 77)
+        parts = [ChunkParts(chunk.topic_id, chunk.partition, [others])]
+        await paths.memory.put(keys[0], encode_object(paths.parts.writer.session, ObjectNumber(0), parts).parts)
+        report = await audited(paths)
+        assert damaged(report) == [("damaged", keys[0])]
+        assert "the ledger says" in report.disagreements[0].detail
+
+
+async def test_what_waits_for_its_commit_is_compared_with_what_the_ledger_says_of_it() -> None:
+    """Safety rule S20. The object is as it might have been written: header, footer and batches are right."""
+    async with data_paths(partitions=2, cache_bytes=0) as paths:
+        await paths.parts.writer.submit(
+            AlterConfigs(
+                resource_type=ResourceType.TOPIC,
+                resource_name="t",
+                is_whole=False,
+                operations=(ConfigOperation(kind=OperationKind.SET, name=PLACEMENT, value=AT_COMMIT),),
+            )
+        )
+        producer = Producer(paths, "x")
+        await producer.begin(0, 1)
+        await paths.produce(producer.batch(b"one"), partition=1)
+        (key,) = [meta.key async for meta in paths.memory.list(INTAKE_PREFIX)]
+        assert len(partition_of(paths, 1).index) == 0
+        assert damaged(await audited(paths)) == []
+        content = await paths.memory.get(key)
+        (chunk,) = read_footer(content, len(content))
+        others = bytearray(content[chunk.byte_first : chunk.byte_first + chunk.byte_count])
+        set_max_timestamp(others, read_header(others), 77)
+        parts = [ChunkParts(chunk.topic_id, chunk.partition, [others])]
+        await paths.memory.put(key, encode_object(paths.parts.writer.session, ObjectNumber(0), parts).parts)
+        report = await audited(paths)
+        await producer.end(is_commit=True)
+        committed = await audited(paths)
+    assert damaged(report) == damaged(committed) == [("damaged", key)]
+    assert "the ledger says" in report.disagreements[0].detail
+    assert report.disagreements[0].detail.endswith("; t-1 records of open transactions")
+    assert committed.disagreements[0].detail.endswith("; t-1 offsets 0 to 0")
+
+
+async def test_indexes_are_gone_through_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent serves its clients meanwhile, and its indexes may have millions of rows."""
+    threads = list[int]()
+    rows_of_object = ChunkIndex.rows_of_object
+
+    def noted(index: ChunkIndex, object_id: int, row_first: int = 0) -> list[int]:
+        threads.append(threading.get_ident())
+        return rows_of_object(index, object_id, row_first)
+
+    async with data_paths(cache_bytes=0) as paths:
+        key = await archived_file(paths, 0)
+        await paths.produce(batch(2))
+        # A file of before, whose rows are compared with the index, and are others.
+        older, _ = archived(None)
+        await paths.memory.put(key, [older])
+        state = paths.parts.metadata.state
+        state.objects[state.object_ids[key]].object_bytes = len(older)
+        monkeypatch.setattr(ChunkIndex, "rows_of_object", noted)
+        audit = DeepAudit(state=state, store=paths.memory)
+        await audit.run()
+    assert [found.key for found in audit.found] == [key]
+    assert len(threads) == 3, "for the intake object, for the file's rows, and for what its damage affects"
+    assert threading.get_ident() not in threads

@@ -1,0 +1,140 @@
+"""Stamps of connections (safety rule S7): a position no older than the connection, in time or not at all."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+
+import pytest
+
+from agent.request.connection_epochs import ConnectionStamps
+from agent.server.connection import Connection
+from agent.server.connection_table import ConnectionTable
+from agent.server.kafka_server import KafkaServer
+from coordinator.commands.commands import ReportTime
+from coordinator.commands.transaction import Stamp
+from coordinator.ledger.port import LedgerUnavailable
+from protocol.limits import STAMP_SECONDS_MAX
+from protocol.types import Position
+from tests.support.agent.data_paths import data_paths, services_of
+from tests.support.agent.ledger_parts import ManualClock, Parts, running_parts, until
+
+
+class Asked:
+    """Stands before the barriers of an agent: counts them, and lets them wait."""
+
+    def __init__(self, parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        self.goes_on = asyncio.Event()
+        self.goes_on.set()
+        self.is_away = False
+        self._barrier = parts.metadata.barrier
+        monkeypatch.setattr(parts.metadata, "barrier", self)
+
+    async def __call__(self) -> Position:
+        self.count += 1
+        if self.is_away:
+            raise LedgerUnavailable("away")
+        position = await self._barrier()
+        await self.goes_on.wait()
+        return position
+
+
+@asynccontextmanager
+async def stamping(parts: Parts) -> AsyncIterator[ConnectionStamps]:
+    stamps = ConnectionStamps(metadata=parts.metadata, clock=parts.clock)
+    running = asyncio.ensure_future(stamps.run())
+    try:
+        yield stamps
+    finally:
+        running.cancel()
+
+
+async def test_s7_a_stamp_is_as_new_as_its_connection_and_serials_rise() -> None:
+    async with running_parts() as parts, stamping(parts) as stamps:
+        first, second = stamps.accepted(), stamps.accepted()
+        before = parts.metadata.state.position
+        known = [await first.known(parts.clock), await second.known(parts.clock)]
+        assert known == [Stamp(position=before, serial=0), Stamp(position=before, serial=1)]
+        await parts.writer.submit(ReportTime())
+        later = await stamps.accepted().known(parts.clock)
+        assert later == Stamp(position=parts.metadata.state.position, serial=2)
+        assert later is not None
+        assert later.position > before
+
+
+async def test_one_barrier_serves_all_that_were_accepted_before_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_parts() as parts, stamping(parts) as stamps:
+        asked = Asked(parts, monkeypatch)
+        asked.goes_on.clear()
+        early = [stamps.accepted() for _ in range(5)]
+        await until(lambda: asked.count == 1)
+        late = [stamps.accepted() for _ in range(5)]
+        await parts.writer.submit(ReportTime())
+        asked.goes_on.set()
+        told = [await stamp.known(parts.clock) for stamp in (*early, *late)]
+        assert asked.count == 2
+        positions = [stamp.position for stamp in told if stamp is not None]
+        assert len(set(positions[:5])) == len(set(positions[5:])) == 1
+        assert positions[5] > positions[0]
+
+
+@pytest.mark.parametrize(("late_s", "is_known"), [(STAMP_SECONDS_MAX, True), (STAMP_SECONDS_MAX + 0.1, False)])
+async def test_s7_a_position_that_comes_late_ranks_nothing(
+    monkeypatch: pytest.MonkeyPatch, late_s: float, *, is_known: bool
+) -> None:
+    async with running_parts() as parts, stamping(parts) as stamps:
+        asked = Asked(parts, monkeypatch)
+        asked.goes_on.clear()
+        stamp = stamps.accepted()
+        await until(lambda: asked.count == 1)
+        parts.clock.seconds += late_s
+        asked.goes_on.set()
+        assert (await stamp.known(parts.clock) is not None) is is_known
+
+
+async def test_a_ledger_that_is_away_costs_the_connections_of_that_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_parts() as parts, stamping(parts) as stamps:
+        asked = Asked(parts, monkeypatch)
+        asked.is_away = True
+        assert await stamps.accepted().known(parts.clock) is None
+        asked.is_away = False
+        assert await stamps.accepted().known(parts.clock) is not None
+
+
+class Impatient(ManualClock):
+    """Every wait is over soon."""
+
+    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
+        assert seconds == STAMP_SECONDS_MAX
+        return asyncio.timeout(0.01)
+
+
+async def test_a_request_waits_for_its_stamp_for_some_time_only() -> None:
+    async with running_parts() as parts:
+        stamps = ConnectionStamps(metadata=parts.metadata, clock=parts.clock)  # nobody asks for positions
+        assert await stamps.accepted().known(Impatient()) is None
+
+
+END_TXN = struct.pack(">hhih", 26, 0, 1, -1) + struct.pack(">h1sqhb", 1, b"x", 0, 0, 1)
+API_VERSIONS = struct.pack(">hhih", 18, 0, 2, -1)
+
+
+async def test_s7_a_connection_without_a_stamp_is_closed_by_a_request_that_needs_one_and_by_no_other() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        clock = paths.parts.clock
+        server = KafkaServer(table=ConnectionTable(metrics=paths.parts.metrics), clock=clock)
+        port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
+        services = services_of(paths, Impatient(), tasks)  # whose stamps nobody makes
+        await server.start_serving(partial(Connection, server.table, services, tasks))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for request in (API_VERSIONS, END_TXN):
+            writer.write(struct.pack(">i", len(request)) + request)
+        answered_bytes = int.from_bytes(await reader.readexactly(4), "big")
+        assert int.from_bytes((await reader.readexactly(answered_bytes))[:4], "big") == 2
+        assert await reader.read() == b""
+        writer.close()
+        await writer.wait_closed()
+        server.abort()
+        await server.drain(0)

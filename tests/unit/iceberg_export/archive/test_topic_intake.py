@@ -1,0 +1,92 @@
+"""What of a topic waits for the archive."""
+
+from coordinator.state.chunk_index import MARKER_BYTES, ChunkRef, MarkerRow, marker_row
+from coordinator.state.state import ClusterState, ObjectState, PartitionState, TopicState
+from iceberg_export.archive.topic_intake import intake_bytes, intake_end, intake_first, topic_intake
+from protocol.types import (
+    NO_TIMESTAMP,
+    Milliseconds,
+    ObjectId,
+    Offset,
+    PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+)
+from storage.refs import ObjectKind
+from txn.isolation import PartitionTransactions
+
+TOPIC = TopicId(b"t" * 16)
+ARCHIVED = ObjectId(3)
+
+
+def state_of(*partitions: PartitionState) -> ClusterState:
+    state = ClusterState.empty("cluster", 0)
+    state.topics[TOPIC] = TopicState(
+        topic_id=TOPIC, name="orders", configs={}, partitions=list(partitions), created_ms=Milliseconds(0)
+    )
+    for number in (1, 2):
+        state.objects[ObjectId(number)] = ObjectState(
+            key=f"intake/{number}", kind=ObjectKind.INTAKE, object_bytes=1000, references=1
+        )
+    state.objects[ARCHIVED] = ObjectState(key="lake/3", kind=ObjectKind.PARQUET, object_bytes=1000, references=1)
+    return state
+
+
+def partition_of(*chunks: tuple[int, int, int], archived_count: int = 0, row_count: int = 1) -> PartitionState:
+    """Chunks as (offset end, object, bytes); the first ones are archived, with so many rows each."""
+    partition = PartitionState()
+    for end, number, size in chunks:
+        partition.index.append(end, number, 40, size, 7, NO_TIMESTAMP, size)
+    for row in range(archived_count):
+        chunk = partition.index.row(row)
+        archived = ChunkRef(
+            chunk.offset_first, chunk.offset_end, ARCHIVED, 4, 99, Milliseconds(7), NO_TIMESTAMP, 0, row, row_count
+        )
+        partition.index.replace(row, row + 1, [archived])
+    return partition
+
+
+def test_an_unknown_topic_has_none() -> None:
+    state = ClusterState.empty("cluster", 0)
+    assert topic_intake(state, TOPIC) is None
+    assert intake_bytes(state, TOPIC) == 0
+
+
+def test_chunks_come_by_partition_and_offset_behind_what_is_archived() -> None:
+    state = state_of(
+        partition_of((5, 1, 10), (8, 1, 20), (9, 2, 30), archived_count=1),
+        partition_of((4, 1, 40), archived_count=1),
+        PartitionState(),
+        partition_of((2, 2, 50)),
+    )
+    intake = topic_intake(state, TOPIC)
+    assert intake is not None
+    assert (intake.topic_id, intake.name) == (TOPIC, "orders")
+    found = [(chunk.partition, chunk.offset_first, chunk.offset_end, chunk.object_key) for chunk in intake.chunks]
+    assert found == [(0, 5, 8, "intake/1"), (0, 8, 9, "intake/2"), (3, 0, 2, "intake/2")]
+    assert intake.intake_bytes == intake_bytes(state, TOPIC) == 100
+    assert intake.chunks[0].byte_first == 40
+    assert intake.chunks[0].append_time_ms == NO_TIMESTAMP
+    assert [chunk.checksum for chunk in intake.chunks] == [20, 30, 50]
+    assert intake.chunks[0].offset_first == Offset(5)
+
+
+def test_an_open_transaction_ends_what_can_be_archived_and_aborted_ones_are_told() -> None:
+    partition = partition_of((5, 1, 10))
+    transactions = partition.transactions = PartitionTransactions()
+    transactions.begin(ProducerId(7), Offset(2))
+    marker = MarkerRow(ProducerId(7), ProducerEpoch(0), is_commit=False, timestamp_ms=Milliseconds(9))
+    transactions.end(ProducerId(7), partition.index.append_marker(marker_row(marker)), is_commit=False)
+    partition.index.append(8, 2, 40, 20, 7, NO_TIMESTAMP)
+    transactions.begin(ProducerId(8), Offset(7))
+    partition.log_end = Offset(8)
+    state = state_of(partition)
+    intake = topic_intake(state, TOPIC)
+    assert intake is not None
+    found = [(chunk.offset_end, chunk.object_key, chunk.byte_first, chunk.is_marker) for chunk in intake.chunks]
+    assert found == [(5, "intake/1", 40, False), (6, "", 7, True)]
+    assert intake_bytes(state, TOPIC) == 10 + MARKER_BYTES
+    assert (intake_first(state, TOPIC), intake_end(state, TOPIC)) == ([0], [6])
+    aborted = intake.aborted[PartitionIndex(0)]
+    assert [offset for offset in range(8) if aborted.holds(7, offset)] == [2, 3, 4]
