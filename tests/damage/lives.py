@@ -175,7 +175,7 @@ def one_life(
     for damage in damages:
         tally.tried[damage.target.kind, damage.mode] += 1
     unnamed = judge_audit(world.audit(data), in_order(damages), tally)
-    if plan.is_running and unnamed:
+    if unnamed:
         repaired = _repaired(data, folder, unnamed, tally)
         for damage in repaired:
             tally.unnamed[damage.target.kind, damage.mode] += 1
@@ -185,10 +185,11 @@ def one_life(
 
 
 def _repaired(data: Path, folder: Path, damages: Sequence[Damage], tally: Tally) -> list[Damage]:
-    """Those that the agent made harmless, because it had read the object before it was damaged.
+    """The damages that the agent made harmless before the audit.
 
-    It archives records that it has in memory, and commits over table metadata that it knows. Another agent, which has
-    read nothing before, then serves all records of the topics, and their tables.
+    It archives records that it has in memory, commits over table metadata that it knows, and deletes an intake object
+    of which only the footer is damaged, once its chunks are archived. Another agent, which has read nothing before,
+    then serves all records of the topics, and their tables.
     """
     with world.running(data, folder, "second-life") as agent:
         if isinstance(agent, str):
