@@ -359,7 +359,7 @@ class Broker:
             is_bucket_ours=self._bucket_watch.is_ours,
             clock=clock,
             metrics=self._metrics,
-            grace_ms=settings.gc_grace_s * 1000,
+            grace_ms=settings.gc_min_age_s * 1000,
         )
         self._rules = RulesUpkeep(metadata=metadata, writer=writer, clock=clock)
         self._reaper = SessionReaper(ledger=self._ledger, metadata=metadata, writer=writer, clock=clock)
@@ -456,7 +456,7 @@ class Broker:
         audit = Audit(
             self._ledger,
             self._store,
-            grace_ms=self._settings.gc_grace_s * 1000,
+            grace_ms=self._settings.gc_min_age_s * 1000,
             undeletable=self._cleaner.failed_deletions,
             damages=damages,
         )

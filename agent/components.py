@@ -344,8 +344,8 @@ async def open_store(
 
         adapter = RecordsRefused(adapter, lambda: reserves.is_full, sleep=clock.sleep)
     metered: ObjectStore = MeteredStore(adapter, observer_of=metrics.store, monotonic_s=clock.monotonic_s)
-    if settings.store_hedge_ms > 0:
-        metered = HedgingStore(metered, hedge_s=settings.store_hedge_ms / 1000, sleep=clock.sleep)
+    if settings.store_hedge_after_ms > 0:
+        metered = HedgingStore(metered, hedge_s=settings.store_hedge_after_ms / 1000, sleep=clock.sleep)
     store = RetryingStore(
         metered,
         policy=policy or RetryPolicy(),

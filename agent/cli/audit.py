@@ -53,7 +53,7 @@ def _audit_flags(
         raise CommandFailed(f"{counted(count, 'disagreement')} between bucket, ledger and state", exit_code=EXIT_FAILED)
 
 
-audit = with_some_option_flags(_audit_flags, PLACE_OPTIONS | {"data-dir", "gc-grace-s"})
+audit = with_some_option_flags(_audit_flags, PLACE_OPTIONS | {"data-dir", "gc-min-age-s"})
 
 
 async def _audit(settings: Settings, *, is_repairing: bool, is_deep: bool) -> Json:
@@ -65,7 +65,7 @@ async def _audit(settings: Settings, *, is_repairing: bool, is_deep: bool) -> Js
     try:
         damages = StoreDamages()
         async with opened(settings, WhereMissing.REFUSED, damages, is_writer=is_repairing) as (ledger, store):
-            audit = Audit(ledger, store, grace_ms=settings.gc_grace_s * 1000, damages=damages)
+            audit = Audit(ledger, store, grace_ms=settings.gc_min_age_s * 1000, damages=damages)
             report = await audit.run(is_repairing=is_repairing, is_deep=is_deep, progress=_say_progress)
     except CommandFailed as error:
         if isinstance(error.__cause__, SessionHeld):

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 LEDGER_VARIABLE = OPTIONS_BY_NAME["ledger"].variable
 PLACE_OPTIONS = frozenset(
-    {"store", "store-timeout-s"} | {option.name for option in OPTIONS if option.name.split("-")[0] == "ledger"}
+    {"store", "store-timeout-s", "etcd-compaction"}
+    | {option.name for option in OPTIONS if option.name.split("-")[0] == "ledger"}
 )
 """Where ledger and bucket are, and how one gets in."""
 

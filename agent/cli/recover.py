@@ -23,13 +23,13 @@ REFUSED = (
     "something is missing, cannot be read, or belongs to transactions of which nobody knows whether they were "
     "committed, so no incarnation was begun. The ledger is fenced: no agent starts on it. Bring back what is named "
     "above and do this again; or give --accept-loss to begin without it: keep a copy of what cannot be read then, "
-    "agents delete it after gc-grace-s"
+    "agents delete it after gc-min-age-s"
 )
 HELP = (
     "Begin a cluster's next incarnation from its newest snapshot and all intake objects in the bucket, where its "
     "ledger was wiped, restored from a backup or damaged. All agents must be stopped, and stay so. First the ledger is "
     "fenced: no agent can use it until a recovery has come to its end. This command deletes nothing. But what it "
-    "cannot read the agents would delete as garbage after gc-grace-s, so it refuses to begin without that."
+    "cannot read the agents would delete as garbage after gc-min-age-s, so it refuses to begin without that."
 )
 
 

@@ -40,15 +40,19 @@ class CatalogAccess:
 def catalog_access(store_url: str, given: Mapping[str, Value], environment: Mapping[str, str]) -> CatalogAccess:
     """What the options describe, beside the usual AWS variables. Raises `InvalidSettings`."""
     if not isinstance(read_store_url(store_url), S3Url):
-        for name in ("catalog-credentials", "catalog-role-arn", "catalog-s3-endpoint"):
+        for name in ("catalog-vended-credentials", "catalog-role-arn", "catalog-s3-endpoint"):
             if name in given and given[name] != Credentials.NONE.value:
                 raise InvalidSettings(f"--{name} belongs to a store in S3, and --store is {store_url}")
-    credentials = Credentials(_text(given, "catalog-credentials") or Credentials.AUTO.value)
+    credentials = Credentials(_text(given, "catalog-vended-credentials") or Credentials.AUTO.value)
     role_arn = _text(given, "catalog-role-arn")
     if role_arn is not None and credentials is Credentials.NONE:
-        raise InvalidSettings("--catalog-role-arn and --catalog-credentials none: without credentials there is no role")
+        raise InvalidSettings(
+            "--catalog-role-arn and --catalog-vended-credentials none: without credentials there is no role"
+        )
     if credentials is Credentials.STS and role_arn is None and not any(environment.get(name) for name in _ENDPOINTS):
-        raise InvalidSettings("--catalog-credentials sts: AWS's STS wants a role; name it with --catalog-role-arn")
+        raise InvalidSettings(
+            "--catalog-vended-credentials sts: AWS's STS wants a role; name it with --catalog-role-arn"
+        )
     endpoint = _text(given, "catalog-s3-endpoint")
     if endpoint is not None and not endpoint.startswith(("http://", "https://")):
         raise InvalidSettings(f"--catalog-s3-endpoint {endpoint} must begin with https:// or http://")

@@ -19,7 +19,7 @@ _ETCD_OPTIONS = (
     "ledger-key",
     "ledger-user",
     "ledger-password-file",
-    "ledger-compact",
+    "etcd-compaction",
     "ledger-quota-bytes",
 )
 
@@ -60,7 +60,7 @@ def ledger_access(ledger_url: str, given: Mapping[str, Value], environment: Mapp
         key=key,
         user=user,
         password=_password(user, _path(given, "ledger-password-file"), environment.get(LEDGER_PASSWORD_VARIABLE)),
-        is_compacted=bool(given.get("ledger-compact", True)),
+        is_compacted=bool(given.get("etcd-compaction", True)),
         quota_bytes=quota_bytes,
     )
 

@@ -1,4 +1,4 @@
-"""What the file of `--catalog-followers` says: which catalogs of others follow, and how they are reached.
+"""What the file of `--external-catalogs` says: which catalogs of others follow, and how they are reached.
 
 Rule: whatever can be found wrong before a catalog is asked is found here, at the start. A value may come from the
 environment or from a file; such values, and others that look like secrets, are never shown.
@@ -53,30 +53,30 @@ class FollowerSettings:
 def follower_settings(
     store_url: str, given: Mapping[str, Value], environment: Mapping[str, str]
 ) -> tuple[FollowerSettings, ...]:
-    """The followers that `--catalog-followers` names. Raises `InvalidSettings`."""
-    value = given.get("catalog-followers")
+    """The followers that `--external-catalogs` names. Raises `InvalidSettings`."""
+    value = given.get("external-catalogs")
     if value is None:
         return ()
     assert isinstance(value, str)
     if isinstance(read_store_url(store_url), MemoryUrl):
-        raise InvalidSettings("--catalog-followers: nobody else can read tables in a store in memory")
+        raise InvalidSettings("--external-catalogs: nobody else can read tables in a store in memory")
     path = Path(value).expanduser().absolute()
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InvalidSettings(f"--catalog-followers {path} cannot be read: {error.strerror}") from error
+        raise InvalidSettings(f"--external-catalogs {path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidSettings(f"--catalog-followers {path} is not TOML: {error}") from error
+        raise InvalidSettings(f"--external-catalogs {path} is not TOML: {error}") from error
     if not 0 < len(tables) <= FOLLOWERS_MAX:
         raise InvalidSettings(
-            f"--catalog-followers {path} names {len(tables)} catalogs: it has a table [NAME] for each, up to "
+            f"--external-catalogs {path} names {len(tables)} catalogs: it has a table [NAME] for each, up to "
             f"{FOLLOWERS_MAX} of them"
         )
     return tuple(_follower(path, name, table, environment) for name, table in tables.items())
 
 
 def _follower(path: Path, name: str, table: object, environment: Mapping[str, str]) -> FollowerSettings:
-    place = f"--catalog-followers {path}: [{name}]"
+    place = f"--external-catalogs {path}: [{name}]"
     if not isinstance(table, Mapping) or not _NAME.fullmatch(name):
         raise InvalidSettings(f"{place} is no table of a catalog: a name has letters, digits, _ and - alone")
     secrets: list[str] = []

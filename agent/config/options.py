@@ -91,7 +91,7 @@ OPTIONS: tuple[Option, ...] = (
         help="File with the tokens, one a line, of which requests to catalog and schema registry must show one.",
     ),
     Option(
-        name="catalog-credentials",
+        name="catalog-vended-credentials",
         kind=Kind.TEXT,
         default="auto",
         choices=("auto", "sts", "none"),
@@ -111,7 +111,7 @@ OPTIONS: tuple[Option, ...] = (
         help="URL at which engines find the s3:// store, if it is another one for them.",
     ),
     Option(
-        name="catalog-followers",
+        name="external-catalogs",
         kind=Kind.TEXT,
         default="none",
         help="TOML file of catalogs of others (SQL, REST, Glue, Hive) in which topics' tables are to be found, too.",
@@ -167,7 +167,7 @@ OPTIONS: tuple[Option, ...] = (
         help="File whose first line is the password of --ledger-user.",
     ),
     Option(
-        name="ledger-compact",
+        name="etcd-compaction",
         kind=Kind.FLAG,
         default="true",
         is_cluster_only=True,
@@ -276,7 +276,7 @@ OPTIONS: tuple[Option, ...] = (
         "read them without a broker; 0 never does. Each costs a request, and only while something changes.",
     ),
     Option(
-        name="gc-grace-s",
+        name="gc-min-age-s",
         kind=Kind.COUNT,
         default="3600",
         minimum=0,
@@ -334,7 +334,7 @@ OPTIONS: tuple[Option, ...] = (
         help="Seconds that one request to an s3:// store may take; then it is repeated.",
     ),
     Option(
-        name="store-hedge-ms",
+        name="store-hedge-after-ms",
         kind=Kind.COUNT,
         default="0",
         minimum=0,

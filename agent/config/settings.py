@@ -69,7 +69,7 @@ class Settings:
     ledger_access: LedgerAccess = field(default_factory=LedgerAccess)
     store_url: str
     catalog_access: CatalogAccess = field(default_factory=CatalogAccess)
-    catalog_followers: tuple[FollowerSettings, ...] = ()
+    external_catalogs: tuple[FollowerSettings, ...] = ()
     data_dir: Path
     name: str
     zone: str | None = None
@@ -85,14 +85,14 @@ class Settings:
     tail_interval_ms: int = TAIL_INTERVAL_MS_DEFAULT
     archive_interval_s: int = ARCHIVE_AGE_MS_DEFAULT // 1000
     archive_bytes: int = ARCHIVE_BYTES_DEFAULT
-    gc_grace_s: int = 3600
+    gc_min_age_s: int = 3600
     read_cache_bytes: int = READ_CACHE_BYTES_DEFAULT
     snapshot_entries: int = SNAPSHOT_ENTRIES_INTERVAL
     snapshot_bytes: int = SNAPSHOT_BYTES_INTERVAL
     drain_timeout_s: int = 20
     processes: int = 1
     store_timeout_s: int = 30
-    store_hedge_ms: int = 0
+    store_hedge_after_ms: int = 0
     """After which a put is put once more; 0 for never."""
 
     @property
@@ -137,7 +137,7 @@ def _settings(command: Command, given: Mapping[str, Value], environment: Mapping
         ledger_access=ledger_access(ledger_url, given, environment),
         store_url=store_url,
         catalog_access=catalog_access(store_url, given, environment),
-        catalog_followers=follower_settings(store_url, given, environment),
+        external_catalogs=follower_settings(store_url, given, environment),
         data_dir=data_dir,
         name=_text(given, "name", "penstock" if command is Command.RUN else platform.node()),
         zone=_text(given, "zone", "") or None,
@@ -150,14 +150,14 @@ def _settings(command: Command, given: Mapping[str, Value], environment: Mapping
         tail_interval_ms=_number(given, "tail-interval-ms", TAIL_INTERVAL_MS_DEFAULT),
         archive_interval_s=_number(given, "archive-interval-s", ARCHIVE_AGE_MS_DEFAULT // 1000),
         archive_bytes=_number(given, "archive-bytes", ARCHIVE_BYTES_DEFAULT),
-        gc_grace_s=_number(given, "gc-grace-s", 3600),
+        gc_min_age_s=_number(given, "gc-min-age-s", 3600),
         read_cache_bytes=_number(given, "read-cache-bytes", READ_CACHE_BYTES_DEFAULT),
         snapshot_entries=_number(given, "snapshot-entries", SNAPSHOT_ENTRIES_INTERVAL),
         snapshot_bytes=_number(given, "snapshot-bytes", SNAPSHOT_BYTES_INTERVAL),
         drain_timeout_s=_number(given, "drain-timeout-s", 20),
         processes=_processes(given, ledger_url),
         store_timeout_s=_number(given, "store-timeout-s", 30),
-        store_hedge_ms=_number(given, "store-hedge-ms", 0),
+        store_hedge_after_ms=_number(given, "store-hedge-after-ms", 0),
     )
 
 

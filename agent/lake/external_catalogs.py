@@ -86,9 +86,9 @@ def catalog_followers(
 ) -> Mapping[str, "CatalogFollower"]:
     """The followers of an agent with these settings, by the names of the tasks that they are to run in."""
     root = store_root(read_store_url(settings.store_url))
-    file_io = bucket_properties(settings) if settings.catalog_followers else {}
+    file_io = bucket_properties(settings) if settings.external_catalogs else {}
     followers: dict[str, CatalogFollower] = {}
-    for one in settings.catalog_followers:
+    for one in settings.external_catalogs:
         followers[f"catalog {one.name}"] = CatalogFollower(
             settings=replace(one, properties={**file_io, **one.properties}),
             root=root,

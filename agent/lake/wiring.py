@@ -82,7 +82,7 @@ class LakeRoles:
             lake=lake,
             clock=clock,
             metrics=metrics,
-            superseded_ms=settings.gc_grace_s * 1000,
+            superseded_ms=settings.gc_min_age_s * 1000,
         )
         self._table_copies = TableCopies(store=store, metadata=metadata, writer=writer, clock=clock, metrics=metrics)
 

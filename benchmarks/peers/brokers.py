@@ -191,7 +191,7 @@ class PenstockPeer(Peer):
         return [
             *self._start,
             *("--listen", self.bootstrap, "--http", self.http, "--log-level", "warning"),
-            *("--archive-interval-s", "86400", "--archive-bytes", "256MiB", "--gc-grace-s", str(RELEASED_SECONDS)),
+            *("--archive-interval-s", "86400", "--archive-bytes", "256MiB", "--gc-min-age-s", str(RELEASED_SECONDS)),
             *self._options,
         ]
 

@@ -29,7 +29,7 @@ AGENT_OPTIONS: Mapping[str, str] = {
     "log-level": "warning",
     "archive-interval-s": "86400",
     "archive-bytes": "256MiB",
-    "gc-grace-s": "60",
+    "gc-min-age-s": "60",
 }
 APPEND_BYTES = 2048
 APPENDS_COUNT = 200

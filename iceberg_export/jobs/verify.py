@@ -93,7 +93,7 @@ class Verification:
             self._lake.bucket.pause(PAUSE_SECONDS)
         raise CannotVerify(
             f"{VERIFY_LOOKS_MAX} times objects were gone before they were read, as newer ones stood in for them: "
-            "verify when less is merged, with more executors, or after a longer gc-grace-s"
+            "verify when less is merged, with more executors, or after a longer gc-min-age-s"
         )
 
     def _index(self, name: str) -> LogIndex | None:

@@ -38,9 +38,9 @@ STOP_SECONDS_MAX = 150.0
 """A producer may be busy for so long with its last transaction."""
 OPEN_SECONDS_MAX = 90.0
 """Longer than transactions live that nobody ends."""
-LOAD_OPTIONS = {"gc-grace-s": "30", "snapshot-entries": "500", "log-level": "info"}
+LOAD_OPTIONS = {"gc-min-age-s": "30", "snapshot-entries": "500", "log-level": "info"}
 """So that snapshots, trims and the cleaner are at work all the time."""
-QUIET_OPTIONS = {"gc-grace-s": "2", "archive-interval-s": "3600", "log-level": "info"}
+QUIET_OPTIONS = {"gc-min-age-s": "2", "archive-interval-s": "3600", "log-level": "info"}
 """Archive on request alone, and delete soon what is replaced."""
 
 Ends = dict[tuple[str, int], int]

@@ -78,7 +78,7 @@ def running(data: Path, folder: Path, name: str) -> Iterator[Agent | str]:
         "listen": "127.0.0.1:0",
         "http": "127.0.0.1:0",
         "data-dir": str(data),
-        "gc-grace-s": "1",
+        "gc-min-age-s": "1",
         "archive-interval-s": "3600",
         "snapshot-entries": "10",
     }

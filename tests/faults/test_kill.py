@@ -30,7 +30,7 @@ PARTITIONS = 4
 ACKNOWLEDGED_PER_ROUND_MAX = 3_000
 """A round ends after a random number up to this: the broker is in the middle of the next ones then."""
 CLEAN_SECONDS_MAX = 40.0
-OPTIONS = {"gc-grace-s": "1", "archive-interval-s": "1", "snapshot-entries": "50", "log-level": "warning"}
+OPTIONS = {"gc-min-age-s": "1", "archive-interval-s": "1", "snapshot-entries": "50", "log-level": "warning"}
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -43,7 +43,7 @@ from tests.support.services.local_services import Penstock
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-OPTIONS: Final = {"tail-interval-ms": "20", "archive-interval-s": "3600", "gc-grace-s": "3600"}
+OPTIONS: Final = {"tail-interval-ms": "20", "archive-interval-s": "3600", "gc-min-age-s": "3600"}
 """Of the agent: what was produced is in the bucket at once, and archived on request."""
 KAFKA, PENSTOCK = "kafka", "penstock"
 SOURCES: Final = (KAFKA, PENSTOCK)

@@ -183,7 +183,7 @@ class Plan:
     is_store_cheap: bool
     flush_interval_ms: int
     archive_interval_s: int
-    gc_grace_s: int
+    gc_min_age_s: int
     snapshot_entries: int
     read_cache_bytes: int
     partitions: int
@@ -253,7 +253,7 @@ def draw(chance: random.Random) -> Plan:
         is_store_cheap=chance.random() < 0.4,
         flush_interval_ms=chance.choice((5, 50, 250)),
         archive_interval_s=chance.choice((2, 5, 15, 1000)),
-        gc_grace_s=chance.choice((5, 20)),
+        gc_min_age_s=chance.choice((5, 20)),
         snapshot_entries=chance.choice((15, 50, 100_000)),
         read_cache_bytes=chance.choice((0, 2_000, 1_000_000)),
         partitions=chance.choice((1, 2)),

@@ -246,7 +246,7 @@ SCRIPTS = {
     ),
     "s6_nobody_looks_for_late_puts": Script(
         scene=puts_that_land_long_after_their_agents_crash,
-        plan=calm_plan(gc_grace_s=5),
+        plan=calm_plan(gc_min_age_s=5),
         violation="are left that nobody refers to",
     ),
     "s20_rows_are_believed_unchecked": Script(

@@ -122,7 +122,7 @@ class _World:
             history=self.history,
             ledger=self._ledger,
             truth=self._ledger.truth,
-            grace_s=self.plan.gc_grace_s,
+            grace_s=self.plan.gc_min_age_s,
             now_ms=self._wall_ms,
             has_clock=self.plan.has_store_clock,
         )

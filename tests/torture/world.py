@@ -28,7 +28,7 @@ MEMBERS = 3
 TRACEBACK_CHARACTERS_MAX = 2_000
 OPTIONS = {
     "archive-interval-s": "10",
-    "gc-grace-s": "30",
+    "gc-min-age-s": "30",
     "snapshot-entries": "300",
     "log-level": "info",
     "drain-timeout-s": "5",

@@ -24,7 +24,7 @@ from storage.object_store import StoreError, StoreUnavailable
 from storage.s3.session_credentials import SessionCredentials
 
 WORDS = OutageWords(
-    fails="the catalog can hand out no credentials: engines need their own, or see --catalog-credentials",
+    fails="the catalog can hand out no credentials: engines need their own, or see --catalog-vended-credentials",
     answers="the catalog hands out credentials again",
 )
 

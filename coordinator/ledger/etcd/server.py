@@ -92,7 +92,7 @@ async def forget_trial(client: EtcdClient, keys: EtcdKeys) -> None:
 
 async def notices(client: EtcdClient, keys: EtcdKeys, *, is_compacted: bool) -> list[str]:
     """What whoever runs this etcd should know (safety rule S10). Raises `LedgerUnavailable`."""
-    refused = "--no-ledger-compact" if not is_compacted else await _why_not_compacted(client)
+    refused = "--no-etcd-compaction" if not is_compacted else await _why_not_compacted(client)
     if refused:
         return [
             f"agents do not compact etcd's history ({refused}), so etcd must, started with "
@@ -102,7 +102,7 @@ async def notices(client: EtcdClient, keys: EtcdKeys, *, is_compacted: bool) -> 
         return [
             f"etcd holds other keys than those below {keys.prefix.decode()}: agents compact its whole history behind "
             "what they trimmed, which whoever watches those keys must bear. To leave that to etcd, start it with "
-            "--auto-compaction-retention, and agents with --no-ledger-compact"
+            "--auto-compaction-retention, and agents with --no-etcd-compaction"
         ]
     return []
 

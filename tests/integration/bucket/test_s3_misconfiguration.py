@@ -243,7 +243,7 @@ def test_an_agent_puts_slow_objects_twice_where_that_is_asked_for(minio: Minio, 
     broker = penstock(
         store=f"s3://{bucket}/p",
         env=minio.settings,
-        options={"store-hedge-ms": "1", "store-timeout-s": "5", "flush-interval-ms": "0"},
+        options={"store-hedge-after-ms": "1", "store-timeout-s": "5", "flush-interval-ms": "0"},
     )
     for command in (["produce", "t", "--value", "x" * 100_000], ["consume", "t", "--max", "1"]):
         done = subprocess.run(

@@ -29,7 +29,7 @@ def test_other_garbage_goes_while_one_object_is_protected_and_the_audit_names_it
 ) -> None:
     bucket = minio.make_bucket("protected")
     env = {**minio.settings, **limited_keys(minio, bucket, ["s3:*"], undeletable=FIRST_INTAKE)}
-    broker = penstock(store=f"s3://{bucket}", env=env, options={"gc-grace-s": "1", "archive-interval-s": "3600"})
+    broker = penstock(store=f"s3://{bucket}", env=env, options={"gc-min-age-s": "1", "archive-interval-s": "3600"})
     for topic in ("a", "b", "c"):
         subprocess.run(
             [PENSTOCK, "produce", topic, "--bootstrap", broker.bootstrap],

@@ -145,7 +145,7 @@ class TestNotices:
             async with opened(etcd) as ledger:
                 (notice,) = await ledger.notices()
                 assert "other keys than those below /penstock/c/" in notice
-                assert "--no-ledger-compact" in notice
+                assert "--no-etcd-compaction" in notice
 
     async def test_who_does_not_compact_is_told_what_etcds_history_shows(self, tmp_path: Path) -> None:
         with Etcd(tmp_path) as etcd:

@@ -201,7 +201,7 @@ def test_what_is_too_old_or_too_much_goes_and_so_do_its_objects(
     clusters: ClusterFactory, minio: Minio, kafka_jars: Path
 ) -> None:
     cluster = clusters()
-    agents = three(cluster, gc_grace_s="1", archive_interval_s="3600")
+    agents = three(cluster, gc_min_age_s="1", archive_interval_s="3600")
     bucket, now_ms = bucket_of(cluster, minio), int(time.time() * 1000)
     for topic, configs in {
         "aged": {"retention_ms": str(HOUR_MS)},
@@ -243,7 +243,7 @@ def test_a_table_keeps_what_its_own_time_says(penstock: PenstockFactory) -> None
 
 def test_a_topic_that_is_created_again_is_another_one(clusters: ClusterFactory, minio: Minio, kafka_jars: Path) -> None:
     cluster = clusters()
-    agents = three(cluster, gc_grace_s="1", archive_interval_s="3600")
+    agents = three(cluster, gc_min_age_s="1", archive_interval_s="3600")
     bucket = bucket_of(cluster, minio)
     with asked(agents, kafka_jars) as each:
         old = each[0].create("t")

@@ -66,7 +66,7 @@ def test_a_catalog_follows_an_agent_over_its_death(
     followers = tmp_path / "followers.toml"
     followers.write_text('[others]\ntype = "sql"\nnamespace = "raw.kafka"\nuri = { env = "CATALOG_URI" }\n')
     environment = {"CATALOG_URI": f"sqlite:///{tmp_path}/catalog.sqlite"}
-    options = {"archive-interval-s": "1", "catalog-followers": str(followers)}
+    options = {"archive-interval-s": "1", "external-catalogs": str(followers)}
     broker = penstock(options=options, env=environment)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(TABLE[-1], 1, 1)])[TABLE[-1]].result(SECONDS_MAX)
@@ -91,7 +91,7 @@ def test_a_catalog_in_postgresql_follows_over_its_own_death(
 ) -> None:
     followers = tmp_path / "followers.toml"
     followers.write_text('[others]\ntype = "sql"\nnamespace = "raw.kafka"\nuri = { env = "CATALOG_URI" }\n')
-    options = {"archive-interval-s": "1", "catalog-followers": str(followers)}
+    options = {"archive-interval-s": "1", "external-catalogs": str(followers)}
     broker = penstock(options=options, env={"CATALOG_URI": postgres.uri})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(TABLE[-1], 1, 1)])[TABLE[-1]].result(SECONDS_MAX)

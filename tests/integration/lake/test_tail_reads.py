@@ -82,7 +82,7 @@ def test_the_tail_is_what_read_committed_shows(
     if kind == "s3":
         minio: Minio = request.getfixturevalue("minio")
         store, env = f"s3://{minio.make_bucket(f'tail-reads-{is_cleaned}'.lower())}/data", dict(minio.settings)
-    options = {**OPTIONS, "gc-grace-s": "1" if is_cleaned else "3600"}
+    options = {**OPTIONS, "gc-min-age-s": "1" if is_cleaned else "3600"}
     broker = penstock(store=store, env=env, options=options)
     url = store or (broker.data / "store").as_uri()
     bucket = open_bucket(url, env)

@@ -90,7 +90,7 @@ def test_a_data_folder_of_every_ordinary_character_has_tables_that_can_be_read(
 
 @pytest.fixture
 def options() -> dict[str, str]:
-    return {"archive-interval-s": "3600", "gc-grace-s": "1"}
+    return {"archive-interval-s": "3600", "gc-min-age-s": "1"}
 
 
 def test_the_table_follows_each_pass_and_tells_which_offsets_came(

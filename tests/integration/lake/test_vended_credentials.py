@@ -35,7 +35,7 @@ async def own(store_url: str, minio: Minio) -> S3Store:
 @pytest.fixture
 async def vended(store_url: str, minio: Minio, own: S3Store) -> S3Store:
     """Access by the keys that engines get for the table."""
-    options = {"ledger": "memory:", "store": store_url, "catalog-credentials": "sts"}
+    options = {"ledger": "memory:", "store": store_url, "catalog-vended-credentials": "sts"}
     settings = load_settings(Command.AGENT, options, environment=minio.settings)
     parts = catalog_parts(settings, SystemClock(), minio.settings)
     assert parts.credentials is not None

@@ -67,7 +67,7 @@ def test_a_bucket_is_read_with_the_keys_that_come_with_the_table(
     spark: "SparkSession", penstock: PenstockFactory, minio: Minio, tmp_path: Path
 ) -> None:
     (tmp_path / "tokens").write_text(f"{TOKEN}\n")
-    options = {**AT_ONCE, "http-token-file": str(tmp_path / "tokens"), "catalog-credentials": "sts"}
+    options = {**AT_ONCE, "http-token-file": str(tmp_path / "tokens"), "catalog-vended-credentials": "sts"}
     store = f"s3://{minio.make_bucket('spark-catalog')}/a/prefix"
     topic = LakeTopic.create(penstock(options=options, store=store, env=minio.settings), "orders.of-2026")
     topic.produce(100)

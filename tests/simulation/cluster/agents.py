@@ -389,7 +389,7 @@ def settings_of(name: str, plan: Plan) -> Settings:
         flush_interval_ms=plan.flush_interval_ms,
         tail_interval_ms=TAIL_INTERVAL_MS,
         archive_interval_s=plan.archive_interval_s,
-        gc_grace_s=plan.gc_grace_s,
+        gc_min_age_s=plan.gc_min_age_s,
         read_cache_bytes=plan.read_cache_bytes,
         snapshot_entries=plan.snapshot_entries,
         broker_configs=_broker_configs(plan),

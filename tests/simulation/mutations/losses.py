@@ -164,7 +164,7 @@ def what_is_gone_is_stepped_over() -> Iterator[None]:
         yield
 
 
-@mutation(FaultName.CLOCK, where=lambda plan: plan.has_common_clock and archives_soon(plan) and plan.gc_grace_s >= 20)
+@mutation(FaultName.CLOCK, where=lambda plan: plan.has_common_clock and archives_soon(plan) and plan.gc_min_age_s >= 20)
 def s2_the_grace_begins_at_a_time_long_past() -> Iterator[None]:
     """Where nobody tells the time, a released object gets the time that somebody told last."""
 

@@ -10,7 +10,7 @@ from tests.support.services.local_services import PENSTOCK, Penstock
 
 SECONDS_MAX = 180
 
-AT_ONCE = {"gc-grace-s": "1", "archive-interval-s": "3600"}
+AT_ONCE = {"gc-min-age-s": "1", "archive-interval-s": "3600"}
 """Options of a broker that archives on request only, and deletes at once what is replaced."""
 
 Archive = Callable[[Penstock, str], int]

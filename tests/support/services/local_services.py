@@ -145,7 +145,7 @@ class PenstockFactory:
         """Starts one broker and returns when it serves.
 
         `data`: its folder, kept over restarts (a new one where None). `settings`: Kafka's broker configs, passed by
-        `--set`. `options`: other options by their names, for example `{"gc-grace-s": "1"}`. `store`: the URL of an
+        `--set`. `options`: other options by their names, for example `{"gc-min-age-s": "1"}`. `store`: the URL of an
         object store, for example `s3://bucket/prefix`, with the variables of `Minio.settings` in `env`. Raises
         `ProcessFailed` where it does not serve within `start_seconds_max`.
         """

@@ -21,10 +21,10 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_option_of_a_ledger_and_its_bucket_is_there() -> None:
     assert sorted(PLACE_OPTIONS) == [
+        "etcd-compaction",
         "ledger",
         "ledger-ca",
         "ledger-cert",
-        "ledger-compact",
         "ledger-key",
         "ledger-password-file",
         "ledger-quota-bytes",

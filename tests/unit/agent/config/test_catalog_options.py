@@ -32,21 +32,21 @@ def test_tokens_are_read_from_a_file(tmp_path: Path) -> None:
 def test_a_role_and_an_endpoint_are_taken_up() -> None:
     access = load({"catalog-role-arn": ROLE, "catalog-s3-endpoint": "https://s3.example/"})
     assert (access.role_arn, access.s3_endpoint) == (ROLE, "https://s3.example")
-    assert load({"catalog-credentials": "sts", "catalog-role-arn": ROLE}).credentials is Credentials.STS
+    assert load({"catalog-vended-credentials": "sts", "catalog-role-arn": ROLE}).credentials is Credentials.STS
 
 
 def test_an_sts_beside_aws_needs_no_role() -> None:
     with pytest.raises(InvalidSettings, match="AWS's STS wants a role"):
-        load({"catalog-credentials": "sts"})
-    found = load({"catalog-credentials": "sts"}, environment={"AWS_ENDPOINT_URL": "https://minio.example"})
+        load({"catalog-vended-credentials": "sts"})
+    found = load({"catalog-vended-credentials": "sts"}, environment={"AWS_ENDPOINT_URL": "https://minio.example"})
     assert found.credentials is Credentials.STS
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"catalog-credentials": "none", "catalog-role-arn": ROLE}, "without credentials there is no role"),
-        ({"catalog-credentials": "some"}, "catalog-credentials"),
+        ({"catalog-vended-credentials": "none", "catalog-role-arn": ROLE}, "without credentials there is no role"),
+        ({"catalog-vended-credentials": "some"}, "catalog-vended-credentials"),
         ({"catalog-s3-endpoint": "s3.example"}, "must begin with https:// or http://"),
     ],
 )
@@ -56,9 +56,10 @@ def test_what_does_not_fit_together_stops_the_start(given: dict[str, str], messa
 
 
 @pytest.mark.parametrize(
-    "given", [{"catalog-credentials": "sts"}, {"catalog-role-arn": ROLE}, {"catalog-s3-endpoint": "https://s3.example"}]
+    "given",
+    [{"catalog-vended-credentials": "sts"}, {"catalog-role-arn": ROLE}, {"catalog-s3-endpoint": "https://s3.example"}],
 )
 def test_a_store_that_is_not_in_s3_has_no_keys_to_hand_out(given: dict[str, str]) -> None:
     with pytest.raises(InvalidSettings, match="belongs to a store in S3"):
         load(given, store="file:///srv/store")
-    assert load({"catalog-credentials": "none"}, store="memory:").credentials is Credentials.NONE
+    assert load({"catalog-vended-credentials": "none"}, store="memory:").credentials is Credentials.NONE

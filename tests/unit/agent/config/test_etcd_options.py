@@ -59,7 +59,7 @@ def test_the_password_comes_from_a_file_or_from_the_environment_and_is_not_shown
 def test_what_concerns_its_disk() -> None:
     access = load_settings(
         Command.AGENT,
-        {"ledger": URL, "store": "memory:", "ledger-compact": False, "ledger-quota-bytes": "8GiB"},
+        {"ledger": URL, "store": "memory:", "etcd-compaction": False, "ledger-quota-bytes": "8GiB"},
         environment={},
     ).ledger_access
     assert (access.is_compacted, access.quota_bytes) == (False, 8 << 30)

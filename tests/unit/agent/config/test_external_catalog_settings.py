@@ -16,12 +16,12 @@ def load(
 ) -> Settings:
     path = folder / "followers.toml"
     path.write_text(text)
-    given = {"ledger": "memory:", "store": store, "catalog-followers": str(path)}
+    given = {"ledger": "memory:", "store": store, "external-catalogs": str(path)}
     return load_settings(Command.AGENT, given, environment=environment or {})
 
 
 def test_nobody_follows_unless_it_is_said() -> None:
-    assert load_settings(Command.RUN, {}, environment={}).catalog_followers == ()
+    assert load_settings(Command.RUN, {}, environment={}).external_catalogs == ()
 
 
 def test_catalogs_have_their_names_and_the_properties_of_pyiceberg(tmp_path: Path) -> None:
@@ -38,7 +38,7 @@ def test_catalogs_have_their_names_and_the_properties_of_pyiceberg(tmp_path: Pat
         "rest.sigv4-enabled" = true
         "s3.connect-timeout" = 5
     """
-    assert load(tmp_path, text).catalog_followers == (
+    assert load(tmp_path, text).external_catalogs == (
         FollowerSettings(
             name="warehouse",
             properties={"type": "sql", "uri": "sqlite:////srv/catalog.sqlite", "pool_pre_ping": "true"},
@@ -72,7 +72,7 @@ def test_secrets_come_from_the_environment_or_a_file_and_are_not_shown(tmp_path:
     """
     uri = "sqlite:////srv/hidden.sqlite"
     settings = load(tmp_path, text, environment={"CATALOG_URI": uri})
-    first, second = settings.catalog_followers
+    first, second = settings.external_catalogs
     assert first.properties["uri"] == uri
     assert second.properties["token"] == "s3cr3t-token"
     shown = repr(settings)
@@ -124,7 +124,7 @@ def test_what_is_wrong_stops_the_start(tmp_path: Path, text: str, message: str) 
 
 def test_a_file_that_is_not_there_stops_the_start() -> None:
     with pytest.raises(InvalidSettings, match="/not/there cannot be read"):
-        load_settings(Command.RUN, {"catalog-followers": "/not/there"}, environment={})
+        load_settings(Command.RUN, {"external-catalogs": "/not/there"}, environment={})
 
 
 def test_tables_in_memory_have_no_followers(tmp_path: Path) -> None:

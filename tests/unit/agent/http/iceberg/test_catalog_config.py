@@ -60,8 +60,8 @@ def test_an_endpoint_of_a_vpc_is_amazons_too() -> None:
 
 
 def test_no_keys_are_made_where_that_is_said_and_they_are_required_where_that_is_said() -> None:
-    assert parts("s3://lake", MINIO, catalog_credentials="none").credentials is None
-    required = parts("s3://lake", MINIO, catalog_credentials="sts").credentials
+    assert parts("s3://lake", MINIO, catalog_vended_credentials="none").credentials is None
+    required = parts("s3://lake", MINIO, catalog_vended_credentials="sts").credentials
     assert required is not None
     assert required.is_required
 

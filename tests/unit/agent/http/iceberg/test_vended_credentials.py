@@ -83,7 +83,7 @@ async def test_a_failure_is_told_to_all_and_asked_about_again_after_a_minute(
                 await vendor.key(folder)
     assert vendor.sts.asked == ["a"]
     assert [record.message for record in caplog.records] == [
-        "the catalog can hand out no credentials: engines need their own, or see --catalog-credentials"
+        "the catalog can hand out no credentials: engines need their own, or see --catalog-vended-credentials"
     ]
     vendor.sts.is_failing, vendor.clock.seconds = False, 60.0
     with caplog.at_level(logging.INFO):
