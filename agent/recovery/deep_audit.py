@@ -174,7 +174,7 @@ class DeepAudit:
                 await self._read_file(object_id, stored)
             case ObjectKind.TABLE_METADATA:
                 is_json = stored.key.endswith(METADATA_SUFFIX)
-                await self._decoded(stored.key, decode if is_json else decode_rows)
+                await self._decoded(stored.key, partial(decode if is_json else decode_rows, key=stored.key))
 
     def _check_intake(self, object_id: ObjectId, key: str, data: bytes) -> None:
         """CPU work for a thread: it goes through all that is not archived of each partition in the object. Raises

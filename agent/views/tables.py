@@ -130,7 +130,7 @@ async def lake_details(source: TableSource, name: str) -> View | None:
             return {**shown, "metadata": None, "snapshots": 0, "records": 0, "leaving": 0}
         key = topic.table.metadata_key
         try:
-            metadata = decode(await source.store.get(key))
+            metadata = decode(await source.store.get(key), key)
             return {**shown, "metadata": key, **_snapshot_view(metadata, files=_files(state, topic.table))}
         except ObjectMissing:
             continue  # the table moved on

@@ -53,7 +53,7 @@ def list_table(bucket: Bucket, metadata_key: str) -> Listing:
     key = metadata_key
     try:
         listing.named.add(key)
-        metadata = decode(bucket.get(key))
+        metadata = decode(bucket.get(key), key)
         # The agents may know the bucket by another URL than the one that was given here.
         root = metadata.location.removesuffix("/" + key.partition(METADATA_FOLDER)[0])
         listing.snapshots = metadata.snapshots

@@ -143,7 +143,7 @@ async def commit(
     if change.makes_snapshot or is_expiring:
         metadata = without_old_names(metadata, now_ms)
         metadata, released = await _expire(metadata, reader, change.expires_before_ms)
-    metadata_json = encode(metadata)
+    metadata_json = encode(metadata, metadata_key)
     await put_objects([*objects, MadeObject(key=metadata_key, data=metadata_json, decoded=metadata)], reader)
     cache.forget(table.metadata_key)
     return PreparedCommit(

@@ -141,7 +141,7 @@ def decode_manifest(data: bytes, manifest: ManifestFile, *, root: str) -> tuple[
         raise TableUnreadable(f"the manifest {manifest.key!r} is of another snapshot than the manifest list says")
     counted, listed = _rows_by_liveness(entries), (manifest.added_rows + manifest.existing_rows, manifest.deleted_rows)
     if counted != listed:
-        # S20: Avro has no checksum of its own, so a damaged number reads as another number.
+        # S20: a manifest of before has no checksum, so a damaged number reads as another number.
         raise TableUnreadable(
             f"the manifest {manifest.key!r} holds files of {counted} live and deleted rows, and the manifest list says "
             f"{listed}: one of the two is damaged"
@@ -205,7 +205,7 @@ def key_of_uri(uri: str, root: str) -> str:
 
 def _decode(data: bytes, key: str) -> tuple[Mapping[str, str], list[Any]]:
     try:
-        return decode_rows(data)
+        return decode_rows(data, key)
     except Undecodable as error:
         raise TableUnreadable(f"the object {key!r}: {error}") from error
 

@@ -6,20 +6,23 @@ writes this metadata, so it was written by a newer Penstock, or is not ours.
 Specification: Iceberg's table specification, version 2, "Table Metadata Fields".
 """
 
+import re
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Literal
 from uuid import UUID
 
 import msgspec
+from crc32c import crc32c
 from msgspec import UNSET, Raw, UnsetType
+from msgspec.structs import replace
 
 from iceberg_export.rows import schema
 from iceberg_export.rows.schema import FieldId
 from protocol.decoding import JsonDecoder, Undecodable, decode_json
 from protocol.types import TopicId
 from storage.object_store import StoreError
-from storage.refs import topic_folder
+from storage.refs import METADATA_SUFFIX, topic_folder
 
 FORMAT_VERSION = 2
 SCHEMA_ID = 0
@@ -149,6 +152,12 @@ OWN_PREFIX = "penstock."
 """Of the names of properties that nobody else sets."""
 TOPIC_PROPERTY = "penstock.topic"
 TOPIC_ID_PROPERTY = "penstock.topic-id"
+CHECKSUM_PROPERTY = "penstock.crc32c"
+"""In JSON alone, never in `TableMetadata`: `<name>:<checksum>`, the object's name in its folder without its suffix, and
+CRC-32C of all the bytes, eight hexadecimal digits that count as zeros. Metadata of before has none."""
+_NO_CHECKSUM = b"0" * 8
+# Quotes inside a string of JSON have a backslash in front, so nothing else looks like it.
+_CHECKSUM = re.compile(rb'[{,]"' + re.escape(CHECKSUM_PROPERTY).encode() + rb'":"([^"]*)"')
 
 _decoder = JsonDecoder(TableMetadata)
 
@@ -182,13 +191,20 @@ def empty_metadata(*, name: str, topic_id: TopicId, location: str, created_ms: i
     )
 
 
-def encode(metadata: TableMetadata) -> bytes:
-    """The metadata as JSON."""
-    return msgspec.json.encode(metadata)
+def encode(metadata: TableMetadata, key: str | None = None) -> bytes:
+    """The metadata as JSON, with a checksum where it is what an object `key` will hold."""
+    if key is None:
+        return msgspec.json.encode(metadata)
+    said = f"{_name(key)}:{_NO_CHECKSUM.decode()}"
+    data = msgspec.json.encode(replace(metadata, properties={**metadata.properties, CHECKSUM_PROPERTY: said}))
+    found = _CHECKSUM.search(data)
+    assert found is not None, "it was put there"
+    return _with_digits(data, found.end(1), b"%08x" % crc32c(data))
 
 
-def decode(data: bytes) -> TableMetadata:
-    """The metadata out of its JSON. Raises `TableUnreadable`."""
+def decode(data: bytes, key: str | None = None) -> TableMetadata:
+    """The metadata out of its JSON: that of an object `key`, or of a copy of any. Raises `TableUnreadable`."""
+    _check(data, key)
     try:
         metadata = _decoder.decode(data)
     except Undecodable as error:
@@ -196,6 +212,9 @@ def decode(data: bytes) -> TableMetadata:
             f"this is not table metadata that this version of Penstock writes ({error}): restore the object, or run "
             f"the version that wrote it"
         ) from error
+    if CHECKSUM_PROPERTY in metadata.properties:
+        properties = {name: value for name, value in metadata.properties.items() if name != CHECKSUM_PROPERTY}
+        metadata = replace(metadata, properties=properties)
     current = metadata.current()
     current_id = UNSET if current is None else current.snapshot_id
     if metadata.format_version != FORMAT_VERSION or metadata.current_snapshot_id != current_id:
@@ -208,6 +227,36 @@ def decode(data: bytes) -> TableMetadata:
     if contradiction:
         raise TableUnreadable(f"the table metadata contradicts itself: {contradiction}; it is damaged, restore it")
     return metadata
+
+
+def _check(data: bytes, key: str | None) -> None:
+    """Compare the checksum, where there is one. Raises `TableUnreadable`.
+
+    A program of before, which lives beside this one while agents are upgraded, takes properties over as they are: so
+    what it writes names the object before it, and its checksum says nothing.
+    """
+    found = _CHECKSUM.search(data)
+    if found is None:
+        return
+    name, _, digits = found[1].rpartition(b":")
+    checksum = b"%08x" % crc32c(_with_digits(data, found.end(1), _NO_CHECKSUM)) if digits else b""
+    if key is None or name == _name(key).encode():
+        if digits != checksum:
+            raise TableUnreadable(
+                f"the checksum of this table metadata is {checksum.decode()}, it says {digits!r}: it is damaged, "
+                f"restore the object"
+            )
+    elif digits == checksum:
+        raise TableUnreadable(f"this is the table metadata of {name!r}: restore the object")
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2].removesuffix(METADATA_SUFFIX)
+
+
+def _with_digits(data: bytes, end: int, digits: bytes) -> bytes:
+    """The data with these digits up to `end`."""
+    return data[: end - len(digits)] + digits + data[end:]
 
 
 def schema_json_of(metadata: TableMetadata, schema_id: int) -> bytes:
@@ -242,8 +291,8 @@ _COUNTS = ("total-", "added-", "deleted-", "removed-")
 
 
 def _contradiction(metadata: TableMetadata) -> str:
-    """What does not fit together; "" where all does. Safety rule S20: JSON has no checksum, and a damaged digit reads
-    as another number, which a commit would carry on, or stumble over."""
+    """What does not fit together; "" where all does. Safety rule S20: metadata of before has no checksum, and a damaged
+    digit reads as another number, which a commit would carry on, or stumble over."""
     try:
         schema_ids = {_numbered_decoder.decode(schema).schema_id for schema in metadata.schemas}
         schemas = [_schema_decoder.decode(schema) for schema in metadata.schemas]

@@ -50,7 +50,7 @@ async def rebuild(
             snapshot_id=snapshot_id_of(metadata_key),
             now_ms=now_ms,
         )
-    metadata_json = encode(metadata)
+    metadata_json = encode(metadata, metadata_key)
     await put_objects([*objects, MadeObject(key=metadata_key, data=metadata_json, decoded=metadata)], reader)
     cache.forget(table.metadata_key)
     return TableCommit(

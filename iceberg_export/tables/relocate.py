@@ -102,7 +102,8 @@ async def relocate(
             for snapshot, new in zip(metadata.snapshots, made_lists, strict=True)
         ),
     )
-    metadata_key, metadata_json = next_key(METADATA_SUFFIX), encode(after)
+    metadata_key = next_key(METADATA_SUFFIX)
+    metadata_json = encode(after, metadata_key)
     objects = [*made, *made_lists]
     await put_objects([*objects, MadeObject(key=metadata_key, data=metadata_json, decoded=after)], reader)
     return TableCommit(

@@ -68,7 +68,7 @@ class TableReader:
     async def metadata(self, key: str) -> TableMetadata:
         """The table's metadata under a key."""
         try:
-            return await self._read(key, decode)
+            return await self._read(key, partial(decode, key=key))
         except TableUnreadable as error:
             raise TableUnreadable(f"{key}: {error}") from error
 
@@ -105,8 +105,8 @@ class TableReader:
 
 
 def _checked_list(data: bytes, *, snapshot: Snapshot, key: str, root: str) -> tuple[ManifestFile, ...]:
-    """The manifests of a list. Raises `TableUnreadable`, also where they do not add up to what the snapshot says: Avro
-    has no checksum of its own, so a damaged number of rows would leave files out (safety rule S20)."""
+    """The manifests of a list. Raises `TableUnreadable`, also where they do not add up to what the snapshot says: a
+    list of before has no checksum, so a damaged number of rows would leave files out (safety rule S20)."""
     manifests = decode_manifest_list(data, key=key, root=root, snapshot_id=snapshot.snapshot_id)
     counted = {
         "total-data-files": sum(manifest.live_files for manifest in manifests),

@@ -68,7 +68,7 @@ class _Reader:
         self._root = root
 
     def metadata(self, key: str) -> TableMetadata:
-        return decode(self.objects[key])
+        return decode(self.objects[key], key)
 
     def manifests(self, snapshot: Snapshot) -> tuple[ManifestFile, ...]:
         key = key_of_uri(snapshot.manifest_list, self._root)

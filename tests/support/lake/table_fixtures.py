@@ -8,10 +8,12 @@ from itertools import count
 from typing import ParamSpec, TypeVar
 
 from iceberg_export.rows.schema import FieldId
+from iceberg_export.tables.avro_files import CHECKSUM
 from iceberg_export.tables.column_counts import ColumnCount, ColumnCounts
 from iceberg_export.tables.commit import Change, PreparedCommit, TableBefore, commit, upkeep
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from iceberg_export.tables.edits import SetProperties, TableEdit
+from iceberg_export.tables.metadata import CHECKSUM_PROPERTY
 from iceberg_export.tables.table_reader import TableCache, TableReader
 from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
 from storage.memory_store import MemoryStore
@@ -59,6 +61,13 @@ def data_file(number: int, *, key: str | None = None) -> DataFile:
 def setting(properties: dict[str, str]) -> TableEdit:
     """An edit that sets properties."""
     return TableEdit(updates=(SetProperties(updates=properties),))
+
+
+def as_before(data: bytes) -> bytes:
+    """Metadata, a manifest or a manifest list as programs wrote it that knew no checksums."""
+    assert CHECKSUM_PROPERTY == CHECKSUM
+    assert CHECKSUM.encode() in data
+    return data.replace(CHECKSUM.encode(), b"penstock.before")
 
 
 class MadeTable:

@@ -7,23 +7,37 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from msgspec import structs
 
+from iceberg_export.tables.avro_files import CHECKSUM, decode_rows
 from iceberg_export.tables.commit import Change
-from iceberg_export.tables.manifests import encode_manifest_list
+from iceberg_export.tables.manifests import decode_manifest, decode_manifest_list, encode_manifest_list
 from iceberg_export.tables.metadata import TableUnreadable, decode
+from protocol.decoding import Undecodable
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreError
-from storage.refs import MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX
-from tests.support.lake.table_fixtures import MadeTable, data_file, setting
+from storage.refs import MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX, METADATA_SUFFIX
+from tests.golden import golden_bytes
+from tests.support.lake.table_fixtures import MadeTable, as_before, data_file, setting
 
 FLIPS = 250
+
+
+SUFFIXES = [METADATA_SUFFIX, MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX]
+
+
+def flip(data: bytes, bit: int) -> bytes:
+    return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << (bit % 8)]) + data[bit // 8 + 1 :]
 
 
 def flipped(data: bytes) -> Iterator[bytes]:
     """Copies of the bytes with one bit flipped each, all over them."""
     for number in range(FLIPS):
-        bit = number * (len(data) * 8) // FLIPS
-        yield bytes([*data[: bit // 8], data[bit // 8] ^ 1 << (bit % 8), *data[bit // 8 + 1 :]])
+        yield flip(data, number * (len(data) * 8) // FLIPS)
+
+
+def newest(table: MadeTable, suffix: str) -> str:
+    return max(key for key in table.objects if key.endswith(suffix))
 
 
 async def made_table() -> MadeTable:
@@ -59,13 +73,70 @@ async def works_or_is_refused(table: MadeTable) -> bool:
     return True
 
 
-@pytest.mark.parametrize("suffix", ["", MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX])
-async def test_one_flipped_bit_is_an_error_of_the_store_or_none(suffix: str) -> None:
+@pytest.mark.parametrize("suffix", SUFFIXES)
+async def test_one_flipped_bit_is_never_believed(suffix: str) -> None:
+    """Every bit of an object: it is refused, or says what it said, as where its checksum goes by another name."""
+    table = await made_table()
+    key, data = newest(table, suffix), await table.store.get(newest(table, suffix))
+    metadata = await table.reader.metadata(table.metadata_key)
+    rows = {row.key: row for row in await table.reader.manifests(metadata.snapshots[-1])}
+
+    def read(changed: bytes) -> object:
+        if suffix == METADATA_SUFFIX:
+            decoded = decode(changed, key)
+            own = {name: decoded.properties[name] for name in metadata.properties}
+            return structs.replace(decoded, properties=own)
+        if suffix == MANIFEST_LIST_SUFFIX:
+            return decode_manifest_list(changed, key=key, root=table.root)
+        return decode_manifest(changed, rows[key], root=table.root)
+
+    right, believed = read(data), 0
+    assert right
+    for bit in range(len(data) * 8):
+        try:
+            assert read(flip(data, bit)) == right, bit
+        except TableUnreadable:
+            continue
+        believed += 1
+    names = f"{CHECKSUM}{key.rpartition('/')[2]}" if suffix == METADATA_SUFFIX else CHECKSUM
+    assert believed <= 8 * len(names), "bits of the names of the checksum and of the object"
+
+
+async def test_an_intact_object_in_the_place_of_another_is_refused() -> None:
+    table = await made_table()
+    older = table.metadata_key, await table.store.get(table.metadata_key)
+    await table.commit(data_file(5))
+    with pytest.raises(TableUnreadable, match="this is the table metadata of"):
+        decode(older[1], table.metadata_key)
+    for suffix in (MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX):
+        key, *others = sorted(each for each in table.objects if each.endswith(suffix))
+        data = await table.store.get(key)
+        assert decode_rows(data, key)
+        with pytest.raises(Undecodable, match="or another object's"):
+            decode_rows(data, others[-1])
+
+
+async def test_what_a_program_of_before_carried_on_is_no_checksum() -> None:
+    """It takes the property over from the metadata before, and may live beside a newer one."""
+    table = await made_table()
+    data = await table.store.get(table.metadata_key)
+    changed = data.replace(b'"comment":"caf', b'"comment":"tea')
+    assert changed != data
+    after = table.next_key(METADATA_SUFFIX)
+    assert decode(changed, after).properties["comment"].startswith("tea")
+    with pytest.raises(TableUnreadable, match="it is damaged"):
+        decode(changed, table.metadata_key)
+    with pytest.raises(TableUnreadable, match="it is damaged"):
+        decode(changed)
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+async def test_one_flipped_bit_of_before_is_an_error_of_the_store_or_none(suffix: str) -> None:
     table = await made_table()
     assert await works_or_is_refused(table)
-    key = max(key for key in table.objects if key.endswith(suffix)) if suffix else table.metadata_key
+    key = newest(table, suffix)
     refused = 0
-    for data in flipped(await table.store.get(key)):
+    for data in flipped(as_before(await table.store.get(key))):
         refused += not await works_or_is_refused(await damaged(table, key, data))
         await asyncio.sleep(0)
     assert refused > FLIPS // 3
@@ -86,9 +157,9 @@ async def test_one_flipped_bit_is_an_error_of_the_store_or_none(suffix: str) -> 
         (b'"null-order":"nulls-first"', b'"null-order":"nulls\xadfirst"', "cannot be read"),
     ],
 )
-async def test_metadata_that_contradicts_itself_is_refused(before: bytes, after: bytes, words: str) -> None:
+async def test_metadata_of_before_that_contradicts_itself_is_refused(before: bytes, after: bytes, words: str) -> None:
     table = await made_table()
-    data = await table.store.get(table.metadata_key)
+    data = as_before(await table.store.get(table.metadata_key))
     assert before in data
     with pytest.raises(TableUnreadable, match=words):
         decode(data.replace(before, after, 1))
@@ -104,7 +175,7 @@ async def test_a_reader_names_the_object() -> None:
 
 async def test_names_and_ids_of_snapshots_are_compared() -> None:
     table = await made_table()
-    data = (await table.store.get(table.metadata_key)).decode()
+    data = as_before(await table.store.get(table.metadata_key)).decode()
     ids = [str(snapshot.snapshot_id) for snapshot in decode(data.encode()).snapshots]
     with pytest.raises(TableUnreadable, match="two snapshots have one id"):
         decode(data.replace(f'"snapshot-id":{ids[0]},"sequence', f'"snapshot-id":{ids[1]},"sequence').encode())
@@ -118,7 +189,7 @@ async def test_a_manifest_list_of_another_snapshot_is_refused() -> None:
     table = await made_table()
     metadata = await table.reader.metadata(table.metadata_key)
     keys = [snapshot.manifest_list.removeprefix(f"{table.root}/") for snapshot in metadata.snapshots]
-    copy = await damaged(table, keys[-1], await table.store.get(keys[-2]))
+    copy = await damaged(table, keys[-1], as_before(await table.store.get(keys[-2])))
     with pytest.raises(TableUnreadable, match="should be of"):
         await copy.reader.manifests(metadata.snapshots[-1])
 
@@ -147,6 +218,24 @@ async def test_a_manifest_in_the_place_of_another_is_refused() -> None:
         await table.commit(data_file(number))
     metadata = await table.reader.metadata(table.metadata_key)
     one, other = await table.reader.manifests(metadata.snapshots[-1])
-    copy = await damaged(table, one.key, await table.store.get(other.key))
+    copy = await damaged(table, one.key, as_before(await table.store.get(other.key)))
     with pytest.raises(TableUnreadable, match="another snapshot"):
         await copy.reader.entries(one)
+
+
+async def test_what_was_written_before_there_were_checksums_is_read_as_it_is() -> None:
+    """Golden files: the newest objects of the table that `made_table` makes."""
+    table, before = await made_table(), MemoryStore()
+    metadata = await table.reader.metadata(table.metadata_key)
+    keys = {suffix: newest(table, suffix) for suffix in SUFFIXES}
+    names = {METADATA_SUFFIX: "metadata", MANIFEST_LIST_SUFFIX: "manifest_list", MANIFEST_SUFFIX: "manifest"}
+    for suffix, key in keys.items():
+        await before.put(key, [golden_bytes(f"tables/{names[suffix]}")])
+    old = MadeTable(store=before)
+    assert await old.reader.metadata(keys[METADATA_SUFFIX]) == metadata
+    (row, *_), (old_row, *_) = [
+        sorted(await each.reader.manifests(metadata.snapshots[-1]), key=lambda row: row.key, reverse=True)
+        for each in (table, old)
+    ]
+    assert old_row.key == row.key
+    assert await old.reader.entries(old_row) == await table.reader.entries(row)

@@ -81,6 +81,7 @@ def test_entries_come_back(drawn: list[Entry]) -> None:
 def test_a_manifests_header_says_what_iceberg_asks_for() -> None:
     header = fastavro.reader(io.BytesIO(encode_manifest([entry(1)], key="m", root=ROOT))).metadata
     assert set(header) - {"avro.schema", "avro.codec"} == {
+        "penstock.crc32c",
         "schema",
         "schema-id",
         "partition-spec",
@@ -164,7 +165,7 @@ def test_avro_of_another_kind_is_refused() -> None:
     manifest = encode_manifest([entry(1)], key="m", root=ROOT)
     with pytest.raises(TableUnreadable, match="is not one that Penstock writes"):
         decode_manifest_list(manifest, key="m", root=ROOT)
-    row = listed(manifest, [entry(1)])
+    row = replace(listed(manifest, [entry(1)]), key="l")
     a_list = encode_manifest_list([row], key="l", root=ROOT, snapshot_id=1, parent_snapshot_id=None, sequence_number=1)
     with pytest.raises(TableUnreadable, match="is not one that Penstock writes"):
         decode_manifest(a_list, row, root=ROOT)
