@@ -20,9 +20,9 @@ from agent.config.addresses import Listener
 from agent.config.settings import Settings
 from agent.http.iceberg.catalog_config import catalog_parts
 from agent.http.server import HttpServer
-from agent.lake.external_catalogs import CatalogFollower, catalog_followers
+from agent.lake.external_catalogs import ExternalCatalogSync, catalog_followers
 from agent.lake.rewrite_jobs import LakeRewrites
-from agent.lake.table_updates import TableEdits
+from agent.lake.table_updates import TableUpdates
 from agent.lake.topic_work import REMEDY_DAMAGED
 from agent.ledger.clock_check import RUNBOOK as CLOCK_REMEDY
 from agent.runtime.clock import Clock
@@ -87,7 +87,7 @@ class Agent:
         self.metrics = metrics
         self._damages = damages or StoreDamages()
         self._reserves = reserves
-        self._followers: Mapping[str, CatalogFollower] = {}
+        self._followers: Mapping[str, ExternalCatalogSync] = {}
         """By the names of their tasks, which end before the session does."""
         self.is_ready = False
         self.bound: list[Listener] = []
@@ -235,7 +235,7 @@ class Agent:
         return self._broker.rewrites
 
     @property
-    def table_edits(self) -> TableEdits:
+    def table_edits(self) -> TableUpdates:
         return self._broker.table_edits
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:

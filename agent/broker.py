@@ -25,24 +25,24 @@ from agent.fetch.read_ahead import ReadAhead
 from agent.fetch.read_budget import ReadBudget
 from agent.fetch.sessions import FetchSessions
 from agent.fetch.timestamp_search import TimestampSearch
-from agent.groups.classic_coordinator import GroupCoordinator
-from agent.groups.consumer_coordinator import ConsumerGroups
+from agent.groups.classic_coordinator import ClassicGroupCoordinator
+from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger
 from agent.lake.archiver import PassFailed
 from agent.lake.rewrite_jobs import LakeRewrites
-from agent.lake.table_updates import TableEdits
+from agent.lake.table_updates import TableUpdates
 from agent.lake.wiring import LakeRoles
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.clock_check import ClockCheck, verdict_text
 from agent.ledger.clock_trust import ClockTrust
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.ledger.node_ids import node_id_of
 from agent.ledger.producer_ids import ProducerIdBlock
-from agent.maintenance.corruption_check import DigestChecks
-from agent.maintenance.garbage_collector import Cleaner
+from agent.maintenance.corruption_check import CorruptionCheck
+from agent.maintenance.garbage_collector import GarbageCollector
 from agent.maintenance.leader import Housekeeper
-from agent.maintenance.progress_marks import ReachedMarks
-from agent.maintenance.rules_version import RulesUpkeep
+from agent.maintenance.progress_marks import ProgressMarks
+from agent.maintenance.rules_version import RulesVersionUpgrade
 from agent.maintenance.session_reaper import SessionReaper
 from agent.maintenance.snapshots import Snapshots
 from agent.maintenance.tail_manifest import TailManifests
@@ -50,7 +50,7 @@ from agent.maintenance.wiring import ExpiryRoles
 from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
 from agent.recovery.audit import Audit
-from agent.request.connection_epochs import ConnectionStamps
+from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.services import Services
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -108,7 +108,7 @@ class Broker:
         self._metrics = metrics
         self._tasks = tasks
         self._supervisor = supervisor
-        self._metadata = MetadataLoop(ledger=ledger, store=store, follower=follower, clock=clock)
+        self._metadata = ApplyLoop(ledger=ledger, store=store, follower=follower, clock=clock)
         trust = ClockTrust(ledger_ms=lambda: self.state.time_ms, is_accepted=settings.is_time_accepted)
         self._clock_check = ClockCheck(store=store, clock=clock, trust=trust)
         self._clock_check.watch(metrics)
@@ -175,7 +175,7 @@ class Broker:
         return {
             "housekeeper": self._housekeeper.run,
             **self._lake.loops(),
-            "cleaner": self._cleaner.run,
+            "cleaner": self._garbage_collector.run,
             "snapshots": self._snapshots.run,
             "digests": self._digests.run,
             "reached marks": self._reached_marks.run,
@@ -234,7 +234,7 @@ class Broker:
             is_store_cheap=settings.is_store_cheap,
         )
         group_ledger = self._wire_groups()
-        self._stamps = ConnectionStamps(metadata=metadata, clock=clock)
+        self._stamps = ConnectionEpochs(metadata=metadata, clock=clock)
         self.services = Services(
             cluster_id=self._identity.cluster_id,
             node_id=self.node_id,
@@ -286,7 +286,7 @@ class Broker:
         """Those who coordinate groups, over what they share."""
         clock, metadata, writer = self._clock, self._metadata, self._writer
         group_ledger = GroupLedger(metadata=metadata, writer=writer, clock=clock)
-        self._groups = GroupCoordinator(
+        self._groups = ClassicGroupCoordinator(
             metadata=metadata,
             writer=writer,
             ledger=group_ledger,
@@ -294,7 +294,7 @@ class Broker:
             ids=self._ids,
             broker_configs=self._broker_configs,
         )
-        self._consumer_groups = ConsumerGroups(
+        self._consumer_groups = ConsumerGroupCoordinator(
             metadata=metadata,
             writer=writer,
             ledger=group_ledger,
@@ -322,7 +322,7 @@ class Broker:
         settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
         keeper = Housekeeper(metadata=metadata, writer=writer, clock=clock, ids=self._ids)
         self._housekeeper = keeper
-        self._digests = DigestChecks(
+        self._digests = CorruptionCheck(
             metadata=metadata, writer=writer, housekeeper=self._housekeeper, clock=clock, metrics=self._metrics
         )
         self._snapshots = Snapshots(
@@ -336,7 +336,7 @@ class Broker:
             entries_interval=settings.snapshot_entries,
             bytes_interval=settings.snapshot_bytes,
         )
-        self._reached_marks = ReachedMarks(store=self._store, metadata=metadata, housekeeper=keeper, clock=clock)
+        self._reached_marks = ProgressMarks(store=self._store, metadata=metadata, housekeeper=keeper, clock=clock)
         self._lake = LakeRoles(
             settings=settings,
             store=self._store,
@@ -350,7 +350,7 @@ class Broker:
             is_bucket_ours=self._bucket_watch.is_ours,
         )
         self._wire_tail()
-        self._cleaner = Cleaner(
+        self._garbage_collector = GarbageCollector(
             store=self._store,
             metadata=metadata,
             writer=writer,
@@ -361,7 +361,7 @@ class Broker:
             metrics=self._metrics,
             grace_ms=settings.gc_min_age_s * 1000,
         )
-        self._rules = RulesUpkeep(metadata=metadata, writer=writer, clock=clock)
+        self._rules = RulesVersionUpgrade(metadata=metadata, writer=writer, clock=clock)
         self._reaper = SessionReaper(ledger=self._ledger, metadata=metadata, writer=writer, clock=clock)
         self._expiry = ExpiryRoles(
             metadata=metadata,
@@ -457,7 +457,7 @@ class Broker:
             self._ledger,
             self._store,
             grace_ms=self._settings.gc_min_age_s * 1000,
-            undeletable=self._cleaner.failed_deletions,
+            undeletable=self._garbage_collector.failed_deletions,
             damages=damages,
         )
         return (await audit.run(is_repairing=is_repairing, is_deep=is_deep)).told()
@@ -487,7 +487,7 @@ class Broker:
         return self._lake.rewrites
 
     @property
-    def table_edits(self) -> TableEdits:
+    def table_edits(self) -> TableUpdates:
         """What clients of the catalog ask for."""
         return self._lake.table_edits
 

@@ -52,7 +52,7 @@ from coordinator.state.state import (
     TableState,
     TopicState,
 )
-from coordinator.state.unplaced_batches import WaitingRun
+from coordinator.state.unplaced_batches import UnplacedBatch
 from protocol.decoding import DAMAGE, MsgpackDecoder
 from protocol.types import (
     Milliseconds,
@@ -399,13 +399,13 @@ def _to_partition(wire: SnapshotPartition) -> PartitionState:
     )
 
 
-def _from_run(run: WaitingRun) -> tuple[int, int, int, int, int, int]:
+def _from_run(run: UnplacedBatch) -> tuple[int, int, int, int, int, int]:
     return run[:-1]
 
 
-def _to_run(wire: tuple[int, int, int, int, int, int], checksum: int) -> WaitingRun:
+def _to_run(wire: tuple[int, int, int, int, int, int], checksum: int) -> UnplacedBatch:
     object_id, byte_first, byte_count, record_count, max_timestamp, append_time_ms = wire
-    return WaitingRun(
+    return UnplacedBatch(
         ObjectId(object_id),
         byte_first,
         byte_count,

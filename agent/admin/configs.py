@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from agent.admin.config_layers import BrokerConfigs
 from agent.admin.log_levels import LEVELS, ROOT, is_known, set_level, unset_level
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.regexes import regex_problem
 from agent.runtime.threads import run_in_thread
@@ -64,7 +64,7 @@ class ConfigAdmin:
     """Alters configs, and tells those of the resources that need not exist."""
 
     def __init__(
-        self, *, metadata: MetadataLoop, writer: LedgerWriter, broker_configs: BrokerConfigs, node_id: int
+        self, *, metadata: ApplyLoop, writer: LedgerWriter, broker_configs: BrokerConfigs, node_id: int
     ) -> None:
         self._metadata = metadata
         self._writer = writer

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agent.admin.config_layers import BrokerConfigs
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -58,7 +58,7 @@ async def before(end_s: float, clock: Clock, work: Awaitable[T]) -> T:
         raise TopicError(ErrorCode.request_timed_out, "The ledger did not answer in time.") from error
 
 
-async def catch_up(metadata: MetadataLoop, clock: Clock, end_s: float) -> TopicError | None:
+async def catch_up(metadata: ApplyLoop, clock: Clock, end_s: float) -> TopicError | None:
     """Take a barrier (safety rule S4); the error, where this agent may not know what was done through others."""
     try:
         await before(end_s, clock, metadata.barrier())
@@ -72,9 +72,7 @@ async def catch_up(metadata: MetadataLoop, clock: Clock, end_s: float) -> TopicE
 class TopicAdmin:
     """Looks up, creates and deletes topics on behalf of requests."""
 
-    def __init__(
-        self, *, metadata: MetadataLoop, writer: LedgerWriter, ids: Ids, broker_configs: BrokerConfigs
-    ) -> None:
+    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, ids: Ids, broker_configs: BrokerConfigs) -> None:
         self._metadata = metadata
         self._writer = writer
         self._ids = ids

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from agent.cache.chunk_cache import ChunkCache, ChunkKey, ServedChunk, chunk_key
 from agent.fetch.damaged_objects import DamagedObjects
-from agent.fetch.object_demand import ObjectWants
+from agent.fetch.object_demand import ObjectDemand
 from agent.fetch.read_budget import ReadBudget, Share
 from agent.runtime.threads import run_in_thread
 from coordinator.state.chunk_index import NO_CHECKSUM, NO_OBJECT, ChunkRef
@@ -99,7 +99,7 @@ class ChunkReader:
             self._whole_bytes_max = 0
         self._flights: dict[ChunkKey, _Flight] = {}
         self._whole: dict[ObjectId, _WholeRead] = {}
-        self._wants = ObjectWants()
+        self._wants = ObjectDemand()
 
     async def read(
         self,

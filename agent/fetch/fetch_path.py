@@ -19,13 +19,13 @@ from agent.cache.chunk_cache import ServedChunk
 from agent.fetch.chunk_plan import archive_compression, available_bytes, chunks_from, expected_bytes, stored_bytes
 from agent.fetch.chunk_reader import ChunkReader
 from agent.fetch.isolation import AbortedTransactions, visible_end
-from agent.fetch.pending_fetch import FetchUnderWay, Found, ReadPlan
+from agent.fetch.pending_fetch import Found, PendingFetch, ReadPlan
 from agent.fetch.read_ahead import ReadAhead, Step
 from agent.fetch.read_budget import ReadBudget, Share
 from agent.fetch.sessions import WantedPartition
 from agent.fetch.unreadable_records import UnreadableRecords
-from agent.fetch.wait import Patience
-from agent.ledger.apply_loop import MetadataLoop, PartitionKey
+from agent.fetch.wait import FetchWait
+from agent.ledger.apply_loop import ApplyLoop, PartitionKey
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from coordinator.ledger.port import LedgerUnavailable
@@ -43,7 +43,7 @@ from protocol.types import LEADER_EPOCH, Offset, TopicId
 from storage.object_store import Buffer, ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
 from txn.isolation import AbortedRange, IsolationLevel
 
-BEHIND_PERHAPS = (
+NEEDS_BARRIER = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.unknown_topic_id,
     ErrorCode.offset_out_of_range,
@@ -80,7 +80,7 @@ class FetchPath:
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         topics: TopicAdmin,
         reader: ChunkReader,
         budget: ReadBudget,
@@ -109,19 +109,19 @@ class FetchPath:
         bytes_min: int,
         bytes_max: int,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
-        patience: Patience | None = None,
+        fetch_wait: FetchWait | None = None,
         room: Callable[[], int] | None = None,
     ) -> list[PartitionRead]:
         """Answers for all of `wanted`, in order, once `bytes_min` are there or `max_wait_ms` are over.
 
         What is not in memory is read when there is room for it; if there is none for `max_wait_ms`, the answers tell
-        errors and marks, and no records. When `patience` ends it waits for neither. `room` tells, once the waiting is
+        errors and marks, and no records. When `fetch_wait` ends it waits for neither. `room` tells, once the waiting is
         over, how many bytes there is memory for.
         """
         bytes_max = min(bytes_max, FETCH_RESPONSE_BYTES_MAX)
         deadline_s = self._clock.monotonic_s() + max_wait_ms / 1000
-        request = FetchUnderWay(
-            wanted, isolation, min(bytes_min, bytes_max), bytes_max, deadline_s, patience or Patience()
+        request = PendingFetch(
+            wanted, isolation, min(bytes_min, bytes_max), bytes_max, deadline_s, fetch_wait or FetchWait()
         )
         await self._wait(request)
         if room is not None:
@@ -143,21 +143,21 @@ class FetchPath:
 
     async def marks(self, wanted: Sequence[WantedPartition], isolation: IsolationLevel) -> list[PartitionRead]:
         """Answers for all of `wanted`, in order, at once and without records."""
-        return await self._read_all(FetchUnderWay(wanted, isolation, 0, 0, 0.0, Patience()), None)
+        return await self._read_all(PendingFetch(wanted, isolation, 0, 0, 0.0, FetchWait()), None)
 
-    async def _share(self, request: FetchUnderWay, plan: ReadPlan) -> Share | None:
+    async def _share(self, request: PendingFetch, plan: ReadPlan) -> Share | None:
         """Room for what is to be read, in turn; None if its turn does not come in as long as the fetch may wait."""
         share = self._budget.take_now(plan.bytes_to_read)
         wait_s = request.deadline_s - self._clock.monotonic_s()
-        if share is not None or wait_s <= 0 or request.patience.is_over:
+        if share is not None or wait_s <= 0 or request.fetch_wait.is_over:
             return share
         try:
             async with self._clock.timeout(wait_s):
-                return await self._budget.take(plan.bytes_to_read, request.patience)
+                return await self._budget.take(plan.bytes_to_read, request.fetch_wait)
         except TimeoutError:
             return None
 
-    async def _read_all(self, request: FetchUnderWay, share: Share | None) -> list[PartitionRead]:
+    async def _read_all(self, request: PendingFetch, share: Share | None) -> list[PartitionRead]:
         reads: list[PartitionRead] = []
         bytes_left = request.bytes_max
         for number, partition in enumerate(request.wanted, 1):
@@ -172,7 +172,7 @@ class FetchPath:
         if number % ROWS_PER_TURN == 0:
             await self._clock.sleep(0)
 
-    async def _wait(self, request: FetchUnderWay) -> None:
+    async def _wait(self, request: PendingFetch) -> None:
         """Return when there is something to say: an error, enough bytes, the end of the wait, or of this agent's trust
         in what it sees.
         """
@@ -184,7 +184,7 @@ class FetchPath:
                     return
                 keys.append(found.key)
                 await self._yield_at(number)
-            if not keys or request.patience.is_over:
+            if not keys or request.fetch_wait.is_over:
                 return
             now_s = self._clock.monotonic_s()
             wait_s = min(request.deadline_s, self._trusted_until_s()) - now_s
@@ -192,7 +192,7 @@ class FetchPath:
                 return
             # Watched before it is counted: what is committed in between wakes the wait.
             growth = self._metadata.watch(keys)
-            request.patience.wakes(growth.notify)
+            request.fetch_wait.wakes(growth.notify)
             try:
                 if await self._is_enough(request, keys):
                     return
@@ -207,7 +207,7 @@ class FetchPath:
         """Until when what this agent sees is taken for all there is (safety rule S4)."""
         return self._confirmed_s() + LEDGER_SESSION_SECONDS
 
-    async def _is_enough(self, request: FetchUnderWay, keys: Sequence[PartitionKey]) -> bool:
+    async def _is_enough(self, request: PendingFetch, keys: Sequence[PartitionKey]) -> bool:
         """Whether there is something to say now: enough bytes, or a topic that was deleted meanwhile."""
         available = 0
         for number, (wanted, key) in enumerate(zip(request.wanted, keys, strict=True), 1):
@@ -221,7 +221,7 @@ class FetchPath:
             await self._yield_at(number)
         return available >= request.bytes_min
 
-    async def _find(self, request: FetchUnderWay, wanted: WantedPartition) -> Found | ErrorCode:
+    async def _find(self, request: PendingFetch, wanted: WantedPartition) -> Found | ErrorCode:
         """The partition if `wanted` can be read from it.
 
         Before anything is called unknown or out of range a barrier is taken, one for all of a request.
@@ -266,7 +266,7 @@ class FetchPath:
         return Found(topic, partition, wanted.partition, is_beyond_stable=is_beyond)
 
     async def _read(
-        self, request: FetchUnderWay, share: Share | None, wanted: WantedPartition, bytes_left: int, *, is_first: bool
+        self, request: PendingFetch, share: Share | None, wanted: WantedPartition, bytes_left: int, *, is_first: bool
     ) -> PartitionRead:
         """Read one partition, planning again where an object is gone meanwhile; without a share only its marks."""
         for _ in range(READ_PLANS_MAX):
@@ -318,7 +318,7 @@ class FetchPath:
         return None if isinstance(found, ErrorCode) else found
 
     async def _read_chunks(
-        self, request: FetchUnderWay, share: Share, step: Step, read: PartitionRead, *, is_first: bool
+        self, request: PendingFetch, share: Share, step: Step, read: PartitionRead, *, is_first: bool
     ) -> None:
         """Read on, plan after plan, until the limit cuts a chunk short or the mark that is told is reached.
 
@@ -371,7 +371,7 @@ class FetchPath:
 
     async def _read_counted(
         self,
-        request: FetchUnderWay,
+        request: PendingFetch,
         share: Share,
         chunks: Sequence[ChunkRef],
         compressions: Sequence[Compression],
@@ -406,7 +406,7 @@ class FetchPath:
         return served_chunks
 
     def _readable_count(
-        self, request: FetchUnderWay, chunks: Sequence[ChunkRef], compressions: Sequence[Compression]
+        self, request: PendingFetch, chunks: Sequence[ChunkRef], compressions: Sequence[Compression]
     ) -> int:
         """How many of the chunks, from the first on, the fetch may still wait for."""
         is_over = self._clock.monotonic_s() >= request.read_until_s
@@ -418,7 +418,7 @@ class FetchPath:
                 return number
         return len(chunks)
 
-    async def _plan(self, request: FetchUnderWay) -> ReadPlan:
+    async def _plan(self, request: PendingFetch) -> ReadPlan:
         """What several partitions want can be read at once, so that neighbours in one object are one request.
 
         A row group that several partitions share counts once for those of them that are in memory, and once for those
@@ -459,4 +459,4 @@ def _needs_barrier(found: Found | ErrorCode) -> bool:
     """Whether this may be so only because this agent is behind (safety rule S4)."""
     if isinstance(found, Found):
         return found.is_diverging or found.is_beyond_stable
-    return found in BEHIND_PERHAPS
+    return found in NEEDS_BARRIER

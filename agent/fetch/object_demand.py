@@ -12,7 +12,7 @@ from protocol.limits import OBJECT_PART_WANTED_MIN, OBJECTS_PER_NEIGHBOURHOOD, O
 from protocol.types import ObjectId
 
 
-class ObjectWants:
+class ObjectDemand:
     """What was wanted of objects lately."""
 
     def __init__(self) -> None:

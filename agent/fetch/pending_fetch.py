@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from agent.fetch.read_ahead import Step
 from agent.fetch.sessions import WantedPartition
-from agent.fetch.wait import Patience
+from agent.fetch.wait import FetchWait
 from agent.ledger.apply_loop import PartitionKey
 from coordinator.state.chunk_index import ChunkRef
 from coordinator.state.state import PartitionState, TopicState
@@ -32,7 +32,7 @@ class Found(NamedTuple):
 
 
 @dataclass(slots=True)
-class FetchUnderWay:
+class PendingFetch:
     """One fetch under way."""
 
     wanted: Sequence[WantedPartition]
@@ -41,7 +41,7 @@ class FetchUnderWay:
     bytes_max: int
     deadline_s: float
     """The monotonic time until which it waits, for records and then for its turn to read them."""
-    patience: Patience
+    fetch_wait: FetchWait
     read_until_s: float = 0.0
     """The monotonic time after which only what is in memory is answered."""
     is_store_away: bool = False

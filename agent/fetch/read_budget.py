@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from agent.fetch.wait import Patience
+from agent.fetch.wait import FetchWait
 
 
 @dataclass(eq=False, slots=True)
@@ -82,18 +82,18 @@ class ReadBudget:
         self.bytes_held += byte_count
         return Share(self, byte_count)
 
-    async def take(self, byte_count: int, patience: Patience | None = None) -> Share:
+    async def take(self, byte_count: int, fetch_wait: FetchWait | None = None) -> Share:
         """A share of `byte_count` bytes, in turn. A cancellation leaves no place taken and nothing held.
 
-        Raises `TimeoutError` where `patience` ends before its turn comes.
+        Raises `TimeoutError` where `fetch_wait` ends before its turn comes.
         """
         share = self.take_now(byte_count)
         if share is not None:
             return share
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[turn] = byte_count
-        if patience is not None:
-            patience.wakes(lambda: self._give_up(turn))
+        if fetch_wait is not None:
+            fetch_wait.wakes(lambda: self._give_up(turn))
         try:
             await turn
         except asyncio.CancelledError:

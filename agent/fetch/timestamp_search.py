@@ -16,7 +16,7 @@ from agent.fetch.chunk_plan import served_bytes
 from agent.fetch.chunk_reader import ChunkReader
 from agent.fetch.read_budget import ReadBudget, Share
 from agent.fetch.refused_reads import RefusedReads
-from agent.ledger.apply_loop import MetadataLoop, PartitionKey
+from agent.ledger.apply_loop import ApplyLoop, PartitionKey
 from agent.runtime.clock import Clock
 from agent.runtime.threads import run_in_thread
 from coordinator.state.chunk_index import OFFSET_FIRST, ChunkRef
@@ -38,7 +38,7 @@ class RecordAt:
 
 
 class TimestampSearch:
-    def __init__(self, *, metadata: MetadataLoop, reader: ChunkReader, budget: ReadBudget, clock: Clock) -> None:
+    def __init__(self, *, metadata: ApplyLoop, reader: ChunkReader, budget: ReadBudget, clock: Clock) -> None:
         self._metadata = metadata
         self._reader = reader
         self._budget = budget

@@ -10,7 +10,7 @@ from agent.fetch.chunk_plan import chunks_from
 from agent.fetch.damaged_objects import DamagedObjects
 from agent.fetch.pending_fetch import Found
 from agent.fetch.refused_reads import RefusedReads
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from protocol.limits import LOST_OBJECT_TOLD_INTERVAL_S
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 class UnreadableRecords:
     """Every `FetchPath` has one."""
 
-    def __init__(self, *, metadata: MetadataLoop, damaged: DamagedObjects, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, *, metadata: ApplyLoop, damaged: DamagedObjects, clock: Clock, metrics: Metrics) -> None:
         self._metadata = metadata
         self._damaged = damaged
         self._clock = clock

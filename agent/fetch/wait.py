@@ -6,7 +6,7 @@ Rule: it ends once, and whoever waits is told at once. Nothing here waits.
 from collections.abc import Callable
 
 
-class Patience:
+class FetchWait:
     """Of one fetch. `end` may come before the wait, during it, after it, or never."""
 
     __slots__ = ("_wake", "is_over")

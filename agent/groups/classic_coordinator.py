@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from agent.groups.classic_group import LiveGroup
-from agent.groups.consumer_coordinator import ConsumerGroups
+from agent.groups.classic_group import HostedClassicGroup
+from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.groups.logging import tell_given_up, tell_taken_up
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -65,13 +65,13 @@ def _told(answer: AnswerT) -> asyncio.Future[AnswerT]:
     return future
 
 
-class GroupCoordinator:
+class ClassicGroupCoordinator:
     """The classic groups of this agent."""
 
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         ledger: GroupLedger,
         clock: Clock,
@@ -89,9 +89,9 @@ class GroupCoordinator:
             initial_rebalance_delay_ms=max(0, int(broker_value(broker_configs, "group.initial.rebalance.delay.ms"))),
             members_max=min(CLASSIC_MEMBERS_MAX, int(broker_value(broker_configs, "group.max.size"))),
         )
-        self.consumer_groups: ConsumerGroups | None = None
+        self.consumer_groups: ConsumerGroupCoordinator | None = None
         """Groups of the other kind, which may have members of this one; wired before anybody asks."""
-        self._live: dict[str, LiveGroup] = {}
+        self._live: dict[str, HostedClassicGroup] = {}
         self._timers: list[tuple[float, str]] = []
         """By name: a group that was lost is not kept until its time has come."""
         self._earlier = asyncio.Event()
@@ -300,7 +300,7 @@ class GroupCoordinator:
 
     # Holding groups
 
-    async def _find_members(self, group_id: str) -> tuple[LiveGroup | None, ErrorCode]:
+    async def _find_members(self, group_id: str) -> tuple[HostedClassicGroup | None, ErrorCode]:
         """The group that a request of a member is about, or what to answer."""
         if not group_id:
             return None, ErrorCode.invalid_group_id
@@ -309,7 +309,7 @@ class GroupCoordinator:
         except NotCoordinator as not_here:
             return None, not_here.error_code
 
-    async def _find(self, group_id: str, *, is_made: bool) -> LiveGroup | None:
+    async def _find(self, group_id: str, *, is_made: bool) -> HostedClassicGroup | None:
         """The group, held here; None where it does not exist and is not to be made, or has members of another kind.
 
         Raises `NotCoordinator`.
@@ -332,7 +332,7 @@ class GroupCoordinator:
             raise NotCoordinator(ErrorCode.not_coordinator)
         return self._hold(group)
 
-    def _current(self, group_id: str) -> LiveGroup | None:
+    def _current(self, group_id: str) -> HostedClassicGroup | None:
         """The group, where it is held here under a claim that is not over."""
         live = self._live.get(group_id)
         if live is None:
@@ -343,7 +343,7 @@ class GroupCoordinator:
             return None
         return live
 
-    def _hold(self, group: GroupState) -> LiveGroup | None:
+    def _hold(self, group: GroupState) -> HostedClassicGroup | None:
         """Go on with a group that is claimed; None where it has members of the consumer protocol.
 
         Raises `NotCoordinator` where what was decided of it before is not applied yet.
@@ -360,18 +360,18 @@ class GroupCoordinator:
             # An empty one: the next consumer finds that others are joining.
             self.consumer_groups.forget(group.group_id)
         machine = LiveClassicGroup(value, self._limits, heard_until_s(self._clock.monotonic_s()))
-        live = self._live[group.group_id] = LiveGroup(group.group_id, group.claim_epoch, machine, self._ledger)
+        live = self._live[group.group_id] = HostedClassicGroup(group.group_id, group.claim_epoch, machine, self._ledger)
         if group.has_members:
             self._taken_up.append(group.group_id)
         self._changed(live)
         return live
 
-    def _consumers_of(self, group_id: str) -> ConsumerGroups | None:
+    def _consumers_of(self, group_id: str) -> ConsumerGroupCoordinator | None:
         """Who coordinates the group, where members of it speak the consumer protocol."""
         others = self.consumer_groups
         return others if others is not None and others.has_members(group_id) else None
 
-    def _lose(self, live: LiveGroup, error_code: ErrorCode) -> None:
+    def _lose(self, live: HostedClassicGroup, error_code: ErrorCode) -> None:
         if self._live.get(live.group_id) is live:
             del self._live[live.group_id]
             self._is_take_up_due = self._is_take_up_due or not live.is_idle
@@ -380,7 +380,7 @@ class GroupCoordinator:
 
     # Time
 
-    def _changed(self, live: LiveGroup) -> None:
+    def _changed(self, live: HostedClassicGroup) -> None:
         """Look at the group when its next deadline comes. A deadline that moved back is found out then."""
         deadline_s = live.machine.deadline_s
         if deadline_s is not None and (live.timer_s is None or deadline_s < live.timer_s):

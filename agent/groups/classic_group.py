@@ -41,7 +41,7 @@ class _Held(NamedTuple):
     """Takes NONE, or why this agent may not tell it."""
 
 
-class LiveGroup:
+class HostedClassicGroup:
     """One group, as long as this agent holds the claim of `claim_epoch`."""
 
     def __init__(self, group_id: str, claim_epoch: int, machine: LiveClassicGroup, ledger: GroupLedger) -> None:

@@ -14,12 +14,12 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
-from agent.groups.consumer_group import HeldConsumerGroup, until_applied
+from agent.groups.consumer_group import HostedConsumerGroup, until_applied
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.groups.logging import tell_given_up, tell_taken_up
 from agent.groups.membership_errors import check_confirmed
 from agent.groups.migrations import ClassicGroups, GroupMigrations, consumers_max, group_not_found
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.regexes import matcher, regex_problem
@@ -63,13 +63,13 @@ PROTOCOL = "consumer"
 SILENT = "silent for too long, or late with what they were asked to do"
 
 
-class ConsumerGroups:
+class ConsumerGroupCoordinator:
     """The consumer groups of this agent."""
 
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         ledger: GroupLedger,
         clock: Clock,
@@ -88,7 +88,7 @@ class ConsumerGroups:
         self._assignors = tuple(split_list(broker_value(broker_configs, "group.consumer.assignors")))
         self._size_max = consumers_max(broker_configs)
         self._regex_refresh_ms = int(broker_value(broker_configs, "group.consumer.regex.refresh.interval.ms"))
-        self._live: dict[str, HeldConsumerGroup] = {}
+        self._live: dict[str, HostedConsumerGroup] = {}
         self._handed_over: set[str] = set()
         """Groups that are about to be classic ones."""
         self._regexes_wanted = asyncio.Event()
@@ -268,7 +268,7 @@ class ConsumerGroups:
 
     # Holding groups
 
-    async def _find(self, group_id: str, *, may_begin: bool) -> HeldConsumerGroup:
+    async def _find(self, group_id: str, *, may_begin: bool) -> HostedConsumerGroup:
         """The group, held here."""
         live = self._current(group_id)
         if live is not None:
@@ -288,14 +288,14 @@ class ConsumerGroups:
             await check_confirmed(self._ledger, group_id, group.claim_epoch)
             raise
 
-    async def _find_of_classic(self, group_id: str) -> HeldConsumerGroup:
+    async def _find_of_classic(self, group_id: str) -> HostedConsumerGroup:
         """The group of a member that speaks the classic protocol; it may have become a classic one meanwhile."""
         try:
             return await self._find(group_id, may_begin=False)
         except GroupRefusal as refusal:
             raise NotCoordinator(ErrorCode.not_coordinator, refusal.message) from refusal
 
-    def _current(self, group_id: str) -> HeldConsumerGroup | None:
+    def _current(self, group_id: str) -> HostedConsumerGroup | None:
         """The group, where it is held here under a claim that is not over."""
         live = self._live.get(group_id)
         if live is None:
@@ -306,7 +306,7 @@ class ConsumerGroups:
             return None
         return live
 
-    def _hold(self, group: GroupState, *, may_begin: bool) -> HeldConsumerGroup:
+    def _hold(self, group: GroupState, *, may_begin: bool) -> HostedConsumerGroup:
         """Go on with a group that is claimed, once all changes of it are applied, or begin one."""
         if (live := self._current(group.group_id)) is not None:
             return live
@@ -320,12 +320,12 @@ class ConsumerGroups:
         value = self._migrations.begun(group) if is_new else group.value
         assert value is None or isinstance(value, ConsumerGroup)
         copy = LiveConsumerGroup(group.group_id, value, heard_until_s(self._clock.monotonic_s()), is_new=is_new)
-        live = self._live[group.group_id] = HeldConsumerGroup(group, copy, self._ledger, self._clock, self._lose)
+        live = self._live[group.group_id] = HostedConsumerGroup(group, copy, self._ledger, self._clock, self._lose)
         if not is_new and group.has_members:
             self._taken_up.append(group.group_id)
         return live
 
-    def _downgrade(self, live: HeldConsumerGroup, classic: ClassicGroup) -> asyncio.Future[Outcome]:
+    def _downgrade(self, live: HostedConsumerGroup, classic: ClassicGroup) -> asyncio.Future[Outcome]:
         """Write the group as the classic one of those who stay, and hand it over once that is applied.
 
         Until then its members are sent to look for the coordinator, and find it where it was.
@@ -345,7 +345,7 @@ class ConsumerGroups:
         written.add_done_callback(hand_over)
         return written
 
-    def _lose(self, live: HeldConsumerGroup) -> None:
+    def _lose(self, live: HostedConsumerGroup) -> None:
         live.end()
         if self._live.get(live.group_id) is live:
             del self._live[live.group_id]
@@ -412,7 +412,7 @@ class ConsumerGroups:
                 self._is_take_up_due = True
         tell_taken_up(self._taken_up, protocol=PROTOCOL)
 
-    def _expire(self, live: HeldConsumerGroup) -> None:
+    def _expire(self, live: HostedConsumerGroup) -> None:
         group, now_s = live.group, self._clock.monotonic_s()
         gone = group.expired(self._config(live.group_id), now_s) if now_s >= group.due_s else []
         if gone:
@@ -431,7 +431,7 @@ class ConsumerGroups:
         if live.is_idle and not live.is_awaited:
             self._lose(live)
 
-    def _tell_problems(self, live: HeldConsumerGroup) -> None:
+    def _tell_problems(self, live: HostedConsumerGroup) -> None:
         for problem in live.group.problems.take():
             log.warning("a consumer group has a problem", extra={"group": live.group_id, "problem": problem})
 
@@ -445,7 +445,7 @@ class ConsumerGroups:
                 self._names = names
                 self._names_number += 1
 
-    def _regexes_due(self, live: HeldConsumerGroup) -> list[str]:
+    def _regexes_due(self, live: HostedConsumerGroup) -> list[str]:
         if not live.group.copy.has_regexes:
             return []
         return live.group.regexes.due(
@@ -455,7 +455,7 @@ class ConsumerGroups:
             are_topics_new=live.names_seen != self._names_number,
         )
 
-    async def _resolve(self, live: HeldConsumerGroup) -> None:
+    async def _resolve(self, live: HostedConsumerGroup) -> None:
         regexes = self._regexes_due(live)
         if not regexes:
             return

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _INSTANCE_TAKEN = (ErrorCode.unreleased_instance_id, ErrorCode.fenced_instance_id)
 
 
-class HeldConsumerGroup:
+class HostedConsumerGroup:
     """One group, as long as this agent holds the claim of `claim_epoch`."""
 
     def __init__(
@@ -37,7 +37,7 @@ class HeldConsumerGroup:
         group: LiveConsumerGroup,
         ledger: GroupLedger,
         clock: Clock,
-        lose: Callable[["HeldConsumerGroup"], None],
+        lose: Callable[["HostedConsumerGroup"], None],
     ) -> None:
         """`lose` is called where a change was refused."""
         self.group_id = state.group_id

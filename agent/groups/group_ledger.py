@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import Command, Done, Outcome, Refused
@@ -94,7 +94,7 @@ class _Commit:
 class GroupLedger:
     """Claims groups, and writes about those that this agent holds."""
 
-    def __init__(self, *, metadata: MetadataLoop, writer: LedgerWriter, clock: Clock) -> None:
+    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock) -> None:
         self._metadata = metadata
         self._writer = writer
         self._clock = clock

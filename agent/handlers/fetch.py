@@ -73,7 +73,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             bytes_min=bytes_min,
             bytes_max=bytes_max,
             isolation=isolation,
-            patience=request.patience,
+            fetch_wait=request.fetch_wait,
             room=request.room,
         )
     services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))

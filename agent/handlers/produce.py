@@ -49,7 +49,7 @@ ACKS_ALL = -1
 TIMEOUT_MS_MIN_OF_ONE = 30_000
 """The timeout is for replicas in Kafka: with acks=1 or 0 it does not count, and may be 0."""
 ACKS_VALID = (-1, 0, 1)
-BEFORE_THE_LOG = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
+ERRORS_WITHOUT_LOG_START = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
 """Kafka answers these as if it knew nothing of the log. Source: ReplicaManager.appendRecordsToLeader (Kafka 4.3)."""
 NOT_IN_TIME = Acknowledgement(error_code=ErrorCode.request_timed_out)
 """The records may still be committed, and an idempotent producer's repeat finds them."""
@@ -284,7 +284,7 @@ def _take_in(services: Services, request: Request, accepted: Sequence[BatchGroup
 
 def _refusal(error: InvalidBatch, log_start: int) -> Acknowledgement:
     """The answer to records that do not pass: as Kafka's it tells the log start where the log was asked about them."""
-    is_log_asked = not isinstance(error, NotOneBatch) and error.error_code not in BEFORE_THE_LOG
+    is_log_asked = not isinstance(error, NotOneBatch) and error.error_code not in ERRORS_WITHOUT_LOG_START
     return Acknowledgement(
         error_code=error.error_code,
         log_start=log_start if is_log_asked else NO_OFFSET,

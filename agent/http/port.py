@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from agent.lake.rewrite_jobs import LakeRewrites
-from agent.lake.table_updates import TableEdits
+from agent.lake.table_updates import TableUpdates
 from agent.runtime.metrics import Metrics
 from coordinator.commands.commands import Command, Outcome
 from coordinator.configs.config_entries import Layers
@@ -70,7 +70,7 @@ class Agent(RegistryAgent, Protocol):
         ...
 
     def followers(self) -> Sequence[Mapping[str, object]]:
-        """A report for each external catalog that this agent updates: see `CatalogFollower.view`."""
+        """A report for each external catalog that this agent updates: see `ExternalCatalogSync.view`."""
         ...
 
     def checked_time(self) -> Milliseconds | None:
@@ -91,7 +91,7 @@ class Agent(RegistryAgent, Protocol):
         ...
 
     @property
-    def table_edits(self) -> TableEdits:
+    def table_edits(self) -> TableUpdates:
         """Makes the changes of a topic's table that clients of the catalog may make."""
         ...
 

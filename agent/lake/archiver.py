@@ -19,7 +19,7 @@ from agent.lake.damaged_intake import DamagedIntake
 from agent.lake.table_commits import Lake, LakeName
 from agent.lake.topic_work import TopicWork
 from agent.lake.typed_columns import TypedColumnsOfTopics
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import EntryObjects
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
@@ -75,7 +75,7 @@ class Archiver:
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         lake: Lake,
         clock: Clock,

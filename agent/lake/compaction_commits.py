@@ -10,7 +10,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from agent.lake.table_commits import Lake
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import EntryObjects
 from coordinator.commands.commands import Outcome, ReplaceChunks
 from coordinator.configs.topic_configs import AS_THE_LOG, TABLE_FILE_BYTES, TABLE_RETENTION, effective
@@ -41,10 +41,10 @@ def file_rules(topic: TopicState, broker_configs: Mapping[str, str]) -> FileRule
     return FileRules(int(effective(*configs, TABLE_FILE_BYTES)), span_ms_max)
 
 
-class MergeCommits:
+class CompactionCommits:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: MetadataLoop, lake: Lake) -> None:
+    def __init__(self, *, metadata: ApplyLoop, lake: Lake) -> None:
         self._metadata = metadata
         self._lake = lake
 

@@ -13,12 +13,12 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from agent.lake.compaction_commits import MergeCommits, file_rules
+from agent.lake.compaction_commits import CompactionCommits, file_rules
 from agent.lake.damaged_inputs import DamagedInputs
 from agent.lake.table_commits import Lake, LakeName
 from agent.lake.topic_work import TopicWork
 from agent.lake.typed_columns import SchemasGone, TypedColumnsOfTopics
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import EntryObjects
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
@@ -47,13 +47,13 @@ class _Rules(NamedTuple):
     span_ms_max: int | None
 
 
-class Leveller:
+class FileCompactor:
     """Every agent has one."""
 
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         lake: Lake,
         clock: Clock,
@@ -63,7 +63,7 @@ class Leveller:
         self._metadata = metadata
         self._writer = writer
         self._lake = lake
-        self._commits = MergeCommits(metadata=metadata, lake=lake)
+        self._commits = CompactionCommits(metadata=metadata, lake=lake)
         self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
         self._clock = clock
         self._metrics = metrics

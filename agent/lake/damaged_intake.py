@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from agent.lake.damaged_inputs import DamagedInputs
 from agent.lake.topic_work import REMEDY_DAMAGED, REMEDY_MISSING
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from coordinator.state.state import ClusterState
@@ -28,7 +28,7 @@ _Chunk = tuple[TopicId, PartitionIndex, Offset]
 class DamagedIntake:
     """The archiver has one."""
 
-    def __init__(self, *, metadata: MetadataLoop, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, *, metadata: ApplyLoop, clock: Clock, metrics: Metrics) -> None:
         self._metadata = metadata
         self._inputs = DamagedInputs[_Chunk](clock=clock)
         self._told: dict[_Chunk, StoreError] = {}

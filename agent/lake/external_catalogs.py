@@ -19,7 +19,7 @@ from agent.config.addresses import S3Url, read_store_url, store_root
 from agent.config.external_catalog_settings import FollowerSettings
 from agent.config.settings import Settings
 from agent.lake.file_io import s3_file_io
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
@@ -82,14 +82,14 @@ def open_with_pyiceberg(settings: FollowerSettings, root: str) -> Entries:
 
 
 def catalog_followers(
-    settings: Settings, *, metadata: MetadataLoop, writer: LedgerWriter, clock: Clock, metrics: Metrics
-) -> Mapping[str, "CatalogFollower"]:
+    settings: Settings, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock, metrics: Metrics
+) -> Mapping[str, "ExternalCatalogSync"]:
     """The followers of an agent with these settings, by the names of the tasks that they are to run in."""
     root = store_root(read_store_url(settings.store_url))
     file_io = bucket_properties(settings) if settings.external_catalogs else {}
-    followers: dict[str, CatalogFollower] = {}
+    followers: dict[str, ExternalCatalogSync] = {}
     for one in settings.external_catalogs:
-        followers[f"catalog {one.name}"] = CatalogFollower(
+        followers[f"catalog {one.name}"] = ExternalCatalogSync(
             settings=replace(one, properties={**file_io, **one.properties}),
             root=root,
             metadata=metadata,
@@ -108,7 +108,7 @@ def bucket_properties(settings: Settings) -> Mapping[str, str]:
     return {name: value for name, value in properties.items() if name.startswith("s3.")}
 
 
-class CatalogFollower:
+class ExternalCatalogSync:
     """Of one catalog. Every agent has one for each that it was told of. `root` is the bucket's URI."""
 
     def __init__(
@@ -116,7 +116,7 @@ class CatalogFollower:
         *,
         settings: FollowerSettings,
         root: str,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         clock: Clock,
         metrics: Metrics,

@@ -16,7 +16,7 @@ from functools import partial
 
 from agent.bucket.failed_deletions import UNDELETABLE
 from agent.lake.topic_work import TopicWork
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
@@ -31,11 +31,11 @@ from storage.refs import metadata_copy_key, table_metadata_folder, version_hint_
 log = logging.getLogger(__name__)
 
 
-class TableCopies:
+class HadoopMetadata:
     """Every agent has one."""
 
     def __init__(
-        self, *, store: ObjectStore, metadata: MetadataLoop, writer: LedgerWriter, clock: Clock, metrics: Metrics
+        self, *, store: ObjectStore, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock, metrics: Metrics
     ) -> None:
         self._store = store
         self._metadata = metadata

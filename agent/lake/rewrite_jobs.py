@@ -11,10 +11,10 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from agent.lake.compaction_commits import MergeCommits, file_rules
+from agent.lake.compaction_commits import CompactionCommits, file_rules
 from agent.lake.table_commits import Lake
 from agent.lake.typed_columns import TypedColumnsOfTopics
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import Done, PartitionReplacement
@@ -57,7 +57,7 @@ class LakeRewrites:
         self,
         *,
         archive: ParquetReader,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         lake: Lake,
         broker_configs: Mapping[str, str],
@@ -66,7 +66,7 @@ class LakeRewrites:
         self._metadata = metadata
         self._writer = writer
         self._lake = lake
-        self._commits = MergeCommits(metadata=metadata, lake=lake)
+        self._commits = CompactionCommits(metadata=metadata, lake=lake)
         self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
         self._broker_configs = broker_configs
 

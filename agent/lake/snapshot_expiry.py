@@ -11,7 +11,7 @@ from functools import partial
 
 from agent.lake.table_commits import Lake
 from agent.lake.topic_work import TopicWork
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
@@ -23,13 +23,13 @@ from protocol.types import TopicId
 log = logging.getLogger(__name__)
 
 
-class TableUpkeep:
+class SnapshotExpiry:
     """Every agent has one."""
 
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         lake: Lake,
         clock: Clock,

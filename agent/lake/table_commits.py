@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import chain
 from weakref import WeakValueDictionary
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import EntryObjects, UncommittedObjects
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.threads import run_in_thread
@@ -56,7 +56,7 @@ class Lake:
         root: str,
         store: ObjectStore,
         archive: ParquetReader,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         proposed_time: Callable[[], Milliseconds | None],
         uncommitted: UncommittedObjects,

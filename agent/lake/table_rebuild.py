@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 
 from agent.lake.table_commits import Lake
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from coordinator.commands.commands import CommitTable, Done
 from coordinator.state.state import ClusterState, TableState
@@ -61,7 +61,7 @@ class Rebuilt:
 class TableRebuild:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: MetadataLoop, writer: LedgerWriter, lake: Lake) -> None:
+    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, lake: Lake) -> None:
         self._metadata = metadata
         self._writer = writer
         self._lake = lake

@@ -8,7 +8,7 @@ Its client waits for so long and no longer: what is not in the ledger's queue by
 import logging
 
 from agent.lake.table_commits import Lake
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import CommitTable, Done, Refused
@@ -27,10 +27,10 @@ class TopicGone(Exception):
     """The topic was deleted meanwhile."""
 
 
-class TableEdits:
+class TableUpdates:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: MetadataLoop, writer: LedgerWriter, lake: Lake, clock: Clock) -> None:
+    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, lake: Lake, clock: Clock) -> None:
         self._metadata = metadata
         self._writer = writer
         self._lake = lake

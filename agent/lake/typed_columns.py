@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.lake.table_commits import Lake
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.threads import run_in_thread
 from agent.schemas.parsed import InvalidSchema, NamedText
 from agent.schemas.references import TextsMissing, referred_ids
@@ -50,7 +50,7 @@ class SchemasGone(Exception):
 class TypedColumnsOfTopics:
     """Every archiver has one, and every leveller."""
 
-    def __init__(self, *, metadata: MetadataLoop, lake: Lake) -> None:
+    def __init__(self, *, metadata: ApplyLoop, lake: Lake) -> None:
         self._metadata = metadata
         self._lake = lake
         self._ready: OrderedDict[int, Ready] = OrderedDict()

@@ -9,14 +9,14 @@ from typing import Any
 from agent.config.addresses import read_store_url, store_root
 from agent.config.settings import Settings
 from agent.lake.archiver import Archiver
-from agent.lake.compactor import Leveller
-from agent.lake.hadoop_metadata import TableCopies
+from agent.lake.compactor import FileCompactor
+from agent.lake.hadoop_metadata import HadoopMetadata
 from agent.lake.rewrite_jobs import LakeRewrites
-from agent.lake.snapshot_expiry import TableUpkeep
+from agent.lake.snapshot_expiry import SnapshotExpiry
 from agent.lake.table_commits import Lake
 from agent.lake.table_rebuild import TableRebuild
-from agent.lake.table_updates import TableEdits
-from agent.ledger.apply_loop import MetadataLoop
+from agent.lake.table_updates import TableUpdates
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import UncommittedObjects
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
@@ -36,7 +36,7 @@ class LakeRoles:
         settings: Settings,
         store: ObjectStore,
         archive: ParquetReader,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         clock: Clock,
         metrics: Metrics,
@@ -64,8 +64,8 @@ class LakeRoles:
             policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
         )
         self.table_rebuild = TableRebuild(metadata=metadata, writer=writer, lake=lake)
-        self.table_edits = TableEdits(metadata=metadata, writer=writer, lake=lake, clock=clock)
-        self._leveller = Leveller(
+        self.table_edits = TableUpdates(metadata=metadata, writer=writer, lake=lake, clock=clock)
+        self._compactor = FileCompactor(
             metadata=metadata,
             writer=writer,
             lake=lake,
@@ -76,7 +76,7 @@ class LakeRoles:
         self.rewrites = LakeRewrites(
             archive=archive, metadata=metadata, writer=writer, lake=lake, broker_configs=broker_configs
         )
-        self._table_upkeep = TableUpkeep(
+        self._snapshot_expiry = SnapshotExpiry(
             metadata=metadata,
             writer=writer,
             lake=lake,
@@ -84,13 +84,13 @@ class LakeRoles:
             metrics=metrics,
             superseded_ms=settings.gc_min_age_s * 1000,
         )
-        self._table_copies = TableCopies(store=store, metadata=metadata, writer=writer, clock=clock, metrics=metrics)
+        self._table_copies = HadoopMetadata(store=store, metadata=metadata, writer=writer, clock=clock, metrics=metrics)
 
     def loops(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
         """The background work of each, by its name."""
         return {
             "archiver": self.archiver.run,
-            "leveller": self._leveller.run,
-            "table upkeep": self._table_upkeep.run,
+            "leveller": self._compactor.run,
+            "table upkeep": self._snapshot_expiry.run,
             "table copies": self._table_copies.run,
         }

@@ -57,7 +57,7 @@ class FrozenState:
     entry_bytes_applied: int
 
 
-class MetadataLoop:
+class ApplyLoop:
     """Follows the ledger. `state` is the cluster's state as far as this agent has applied it."""
 
     def __init__(self, *, ledger: Ledger, store: ObjectStore, follower: Follower, clock: Clock) -> None:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.metrics import Metrics
 from coordinator.commands.commands import CommitTable, Outcome, Refused, ReplaceChunks
@@ -56,7 +56,7 @@ class UncommittedObjects:
         self,
         *,
         store: ObjectStore,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         is_bucket_ours: Callable[[], Awaitable[bool]],
         metrics: Metrics,

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from coordinator.codec.codec import Unwritable, encode
@@ -62,7 +62,7 @@ class LedgerWriter:
         self,
         *,
         ledger: Ledger,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         clock: Clock,
         start: StartSession,
         proposed_time: Callable[[], Milliseconds | None],

@@ -14,7 +14,7 @@ import logging
 import math
 from dataclasses import dataclass
 
-from agent.ledger.apply_loop import FrozenState, MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop, FrozenState
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import Housekeeper
 from agent.runtime.clock import Clock
@@ -47,13 +47,13 @@ class _Own:
     digest: bytes
 
 
-class DigestChecks:
+class CorruptionCheck:
     """Every agent has one."""
 
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         housekeeper: Housekeeper,
         clock: Clock,

@@ -17,7 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from agent.bucket.failed_deletions import FailedDeletions
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import Housekeeper
 from agent.maintenance.snapshots import Snapshots
@@ -48,14 +48,14 @@ class NotTheHousekeeper(Exception):
     """
 
 
-class Cleaner:
+class GarbageCollector:
     """Every agent has one; the housekeeper's works."""
 
     def __init__(
         self,
         *,
         store: ObjectStore,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         housekeeper: Housekeeper,
         snapshots: Snapshots,

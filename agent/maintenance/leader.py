@@ -11,7 +11,7 @@ yet, may go on for a while and does no harm, because
 
 import logging
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 class Housekeeper:
     """Every agent has one; `is_mine` on one of them, or on none for a moment."""
 
-    def __init__(self, *, metadata: MetadataLoop, writer: LedgerWriter, clock: Clock, ids: Ids) -> None:
+    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock, ids: Ids) -> None:
         self._metadata = metadata
         self._writer = writer
         self._clock = clock

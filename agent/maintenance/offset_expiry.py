@@ -15,7 +15,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import Housekeeper
 from agent.runtime.clock import Clock
@@ -47,7 +47,7 @@ class OffsetExpiry:
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         housekeeper: Housekeeper,
         clock: Clock,

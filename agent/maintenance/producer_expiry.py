@@ -8,7 +8,7 @@ producer.id.expiration.check.interval.ms (org.apache.kafka.coordinator.transacti
 import logging
 from collections.abc import Callable
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import Housekeeper
 from agent.runtime.clock import Clock
@@ -27,7 +27,7 @@ class ProducerExpiry:
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         housekeeper: Housekeeper,
         clock: Clock,

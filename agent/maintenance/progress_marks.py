@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from agent.bucket.failed_deletions import UNDELETABLE
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.maintenance.leader import Housekeeper
 from agent.runtime.clock import Clock
 from coordinator.state.state import NO_POSITION, ClusterState
@@ -24,10 +24,10 @@ from storage.refs import REACHED_PREFIX, reached_key
 log = logging.getLogger(__name__)
 
 
-class ReachedMarks:
+class ProgressMarks:
     """Every agent has one; the housekeeper's works."""
 
-    def __init__(self, *, store: ObjectStore, metadata: MetadataLoop, housekeeper: Housekeeper, clock: Clock) -> None:
+    def __init__(self, *, store: ObjectStore, metadata: ApplyLoop, housekeeper: Housekeeper, clock: Clock) -> None:
         self._store = store
         self._metadata = metadata
         self._housekeeper = housekeeper

@@ -11,7 +11,7 @@ Source: org.apache.kafka.storage.internals.log.LogManager.cleanupLogs (Kafka 4.3
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_batches import shares, steps
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import Housekeeper
@@ -37,7 +37,7 @@ class Retention:
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],

@@ -6,7 +6,7 @@ agent proposes, by rendezvous; nothing breaks if two do.
 
 import logging
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import Done, RaiseRules
@@ -18,10 +18,10 @@ log = logging.getLogger(__name__)
 KEY = b"rules"
 
 
-class RulesUpkeep:
+class RulesVersionUpgrade:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: MetadataLoop, writer: LedgerWriter, clock: Clock) -> None:
+    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock) -> None:
         self._metadata = metadata
         self._writer = writer
         self._clock = clock

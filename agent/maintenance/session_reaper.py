@@ -13,7 +13,7 @@ import asyncio
 import logging
 from contextlib import aclosing
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import Done, EndSession
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 class SessionReaper:
     """Every agent has one. A second entry for the same session is refused and does no harm."""
 
-    def __init__(self, *, ledger: Ledger, metadata: MetadataLoop, writer: LedgerWriter, clock: Clock) -> None:
+    def __init__(self, *, ledger: Ledger, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock) -> None:
         self._ledger = ledger
         self._metadata = metadata
         self._writer = writer

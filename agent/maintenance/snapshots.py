@@ -16,8 +16,8 @@ import logging
 from collections.abc import Sequence
 
 from agent.bucket.failed_deletions import UNDELETABLE
-from agent.ledger.apply_loop import MetadataLoop
-from agent.maintenance.corruption_check import DigestChecks
+from agent.ledger.apply_loop import ApplyLoop
+from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.leader import Housekeeper
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
@@ -48,9 +48,9 @@ class Snapshots:
         *,
         ledger: Ledger,
         store: ObjectStore,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         housekeeper: Housekeeper,
-        digests: DigestChecks,
+        digests: CorruptionCheck,
         clock: Clock,
         metrics: Metrics,
         entries_interval: int,

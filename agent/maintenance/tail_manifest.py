@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agent.bucket.confirmation import BucketNotOurs
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import Housekeeper
 from agent.runtime.clock import Clock
@@ -102,7 +102,7 @@ class TailManifests:
         self,
         *,
         store: ObjectStore,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         housekeeper: Housekeeper,
         clock: Clock,

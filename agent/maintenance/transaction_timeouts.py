@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import Housekeeper
 from agent.runtime.clock import Clock
@@ -40,13 +40,13 @@ class SeenTransaction(NamedTuple):
     serial: int
 
 
-class TransactionJanitor:
+class TransactionTimeouts:
     """Every agent has one; the housekeeper's works."""
 
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         housekeeper: Housekeeper,
         clock: Clock,

@@ -10,7 +10,7 @@ Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.removeE
 import logging
 from collections.abc import Callable, Mapping
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import Housekeeper
 from agent.runtime.clock import Clock
@@ -31,7 +31,7 @@ class TransactionalIdExpiry:
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         housekeeper: Housekeeper,
         clock: Clock,

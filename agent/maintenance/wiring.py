@@ -5,13 +5,13 @@ All of it but the time-outs of transactions goes by a checked clock (safety rule
 
 from collections.abc import Callable, Mapping
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import Housekeeper
 from agent.maintenance.offset_expiry import OffsetExpiry
 from agent.maintenance.producer_expiry import ProducerExpiry
 from agent.maintenance.retention import Retention
-from agent.maintenance.transaction_timeouts import TransactionJanitor
+from agent.maintenance.transaction_timeouts import TransactionTimeouts
 from agent.maintenance.transactional_id_expiry import TransactionalIdExpiry
 from agent.runtime.clock import Clock
 from agent.runtime.supervisor import Run
@@ -25,7 +25,7 @@ class ExpiryRoles:
     def __init__(
         self,
         *,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         writer: LedgerWriter,
         housekeeper: Housekeeper,
         clock: Clock,
@@ -56,7 +56,7 @@ class ExpiryRoles:
             proposed_time=proposed_time,
             expiration_ms=lambda: int(broker_value(broker_configs, "producer.id.expiration.ms")),
         )
-        self._transactions = TransactionJanitor(
+        self._transactions = TransactionTimeouts(
             metadata=metadata, writer=writer, housekeeper=housekeeper, clock=clock, broker_configs=broker_configs
         )
         self._transactional_ids = TransactionalIdExpiry(

@@ -15,7 +15,7 @@ from itertools import compress
 from typing import NamedTuple, Protocol, cast
 
 from agent.cache.chunk_cache import ChunkCache, ServedChunk
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import UncommittedObjects
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
@@ -46,7 +46,7 @@ from storage.object_store import ObjectStore, StoreError, StoreFull
 log = logging.getLogger(__name__)
 
 NO_OFFSET = -1
-OF_TRANSACTIONS = frozenset(
+TRANSACTION_ERRORS = frozenset(
     {
         ErrorCode.invalid_producer_epoch,
         ErrorCode.producer_fenced,
@@ -112,7 +112,7 @@ class ProducePath:
         store: ObjectStore,
         is_bucket_ours: Callable[[], Awaitable[bool]],
         writer: LedgerWriter,
-        metadata: MetadataLoop,
+        metadata: ApplyLoop,
         cache: ChunkCache,
         clock: Clock,
         metrics: Metrics,
@@ -304,7 +304,7 @@ class ProducePath:
         failed = next(filter(None, outcome.error_codes[batches]), None)
         if failed is not None:
             error_code = ErrorCode(failed)
-            is_of_transaction = any(intake.batch_is_transactional[batches]) and error_code in OF_TRANSACTIONS
+            is_of_transaction = any(intake.batch_is_transactional[batches]) and error_code in TRANSACTION_ERRORS
             log_start = NO_OFFSET if is_of_transaction else outcome.log_start[place.chunk]
             return Acknowledgement(error_code=error_code, log_start=log_start)
         base_offset = outcome.base_offsets[place.batch_first]

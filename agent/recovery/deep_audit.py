@@ -18,7 +18,7 @@ from coordinator.snapshot import decode_snapshot
 from coordinator.state.chunk_index import NO_CHECKSUM, ChunkRef
 from coordinator.state.state import ClusterState, ObjectState, PartitionState, TopicState
 from coordinator.state.table_folders import folder_name
-from coordinator.state.unplaced_batches import WaitingRun
+from coordinator.state.unplaced_batches import UnplacedBatch
 from iceberg_export.parquet.reader import check_place, check_rows, decode_row_group, parse_footer
 from iceberg_export.rows.checksums import FileChecksums, check_key, checked_footer, tail_bytes
 from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained
@@ -270,7 +270,7 @@ def _check_mark(key: str, data: bytes) -> None:
         raise Undecodable(f"it says position {said}")
 
 
-def _waiting_runs(partition: PartitionState, object_id: ObjectId) -> list[WaitingRun]:
+def _waiting_runs(partition: PartitionState, object_id: ObjectId) -> list[UnplacedBatch]:
     """What of an object waits in a partition for its transaction's commit: no row of the index refers to it yet."""
     return [run for runs in partition.waiting.values() for run in runs if run.object_id == object_id]
 
@@ -293,7 +293,7 @@ def _checked_description(key: str, data: bytes) -> ObjectDescription:
     return description
 
 
-def _check_chunks(data: memoryview, chunks: Iterable[ChunkRef | WaitingRun]) -> None:
+def _check_chunks(data: memoryview, chunks: Iterable[ChunkRef | UnplacedBatch]) -> None:
     """Raises `InvalidBatch`, and `ChunkFormatError` where the ledger means other bytes than these."""
     for chunk in chunks:
         checksum = check_crcs(data[chunk.byte_first : chunk.byte_first + chunk.byte_count])

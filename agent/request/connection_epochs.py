@@ -8,7 +8,7 @@ connection gets no stamp, and a request that needs one closes it.
 
 import asyncio
 
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.clock import Clock
 from coordinator.commands.transaction import Stamp
 from coordinator.ledger.port import LedgerUnavailable
@@ -43,10 +43,10 @@ class ConnectionStamp:
         return None if position is None else Stamp(position=position, serial=self._serial)
 
 
-class ConnectionStamps:
+class ConnectionEpochs:
     """Makes the stamps of one agent's connections."""
 
-    def __init__(self, *, metadata: MetadataLoop, clock: Clock) -> None:
+    def __init__(self, *, metadata: ApplyLoop, clock: Clock) -> None:
         self._metadata = metadata
         self._clock = clock
         self._serial_next = 0

@@ -14,16 +14,16 @@ from agent.admin.topics import TopicAdmin
 from agent.fetch.fetch_path import FetchPath
 from agent.fetch.sessions import FetchSessions
 from agent.fetch.timestamp_search import TimestampSearch
-from agent.fetch.wait import Patience
-from agent.groups.classic_coordinator import GroupCoordinator
-from agent.groups.consumer_coordinator import ConsumerGroups
+from agent.fetch.wait import FetchWait
+from agent.groups.classic_coordinator import ClassicGroupCoordinator
+from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.ledger.producer_ids import ProducerIdBlock
 from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
-from agent.request.connection_epochs import ConnectionStamp, ConnectionStamps
+from agent.request.connection_epochs import ConnectionEpochs, ConnectionStamp
 from agent.request.draining import Draining
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -44,7 +44,7 @@ Answer = Sequence[Buffer] | asyncio.Future[Sequence[Buffer]] | None
 class Services:
     cluster_id: str
     node_id: int
-    metadata: MetadataLoop
+    metadata: ApplyLoop
     writer: LedgerWriter
     produce: ProducePath
     record_rules: RecordRulesOfTopics
@@ -53,10 +53,10 @@ class Services:
     timestamps: TimestampSearch
     producer_ids: ProducerIdBlock
     topics: TopicAdmin
-    stamps: ConnectionStamps
+    stamps: ConnectionEpochs
     group_ledger: GroupLedger
-    consumer_groups: ConsumerGroups
-    groups: GroupCoordinator
+    consumer_groups: ConsumerGroupCoordinator
+    groups: ClassicGroupCoordinator
     telemetry: ClientTelemetry
     broker_configs: BrokerConfigs
     configs: ConfigAdmin
@@ -120,7 +120,7 @@ class Request:
     """Of the connection (safety rule S7); None where the request came by none."""
     received_s: float = field(default=0.0)
     """The injected monotonic clock's time when the frame was complete."""
-    patience: Patience | None = field(default=None)
+    fetch_wait: FetchWait | None = field(default=None)
     """Of a fetch: it waits no longer when this ends."""
     room: Callable[[], int] | None = field(default=None)
     """How many bytes of records an answer may hold now; None where nobody counts."""

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import cast
 
-from agent.fetch.wait import Patience
+from agent.fetch.wait import FetchWait
 from agent.request.connection_epochs import ConnectionStamp
 from agent.request.services import NoAnswer, Request, Services
 from agent.runtime.supervisor import begin_in, contain
@@ -70,7 +70,7 @@ class Connection(asyncio.BufferedProtocol):
         self._claimed_bytes = 0
         self._is_taking_up = False
         self._taken_up_count = 0
-        self._patience: Patience | None = None
+        self._fetch_wait: FetchWait | None = None
         """Of the fetch that is being served."""
         self._hurried_since_s = 0.0
         self._unread_since_s = 0.0
@@ -133,7 +133,7 @@ class Connection(asyncio.BufferedProtocol):
             self._claimed_bytes = 0
             del self._table.receiving[self]
         self._hold(more_bytes)
-        if self._patience is not None:
+        if self._fetch_wait is not None:
             self._tell_held_up()
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(None)
@@ -192,9 +192,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def hurry(self) -> None:
         """Others want the memory of requests that stand behind a fetch: that waits no longer."""
-        if self._patience is not None and not self._patience.is_over:
+        if self._fetch_wait is not None and not self._fetch_wait.is_over:
             self._hurried_since_s = self._services.clock.monotonic_s()
-            self._patience.end()
+            self._fetch_wait.end()
 
     def eof_received(self) -> bool:
         """A half-closed peer gets no more answers: Kafka's clients never half-close."""
@@ -265,7 +265,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_owed_answer(self) -> bool:
         """Whether something was taken up whose answer matters: a fetch loses nothing, its client asks again."""
-        return bool(self._outgoing) or self._taken_up_count > (0 if self._patience is None else 1)
+        return bool(self._outgoing) or self._taken_up_count > (0 if self._fetch_wait is None else 1)
 
     @property
     def unread_s(self) -> float:
@@ -280,7 +280,7 @@ class Connection(asyncio.BufferedProtocol):
         """For how long what waits here for the peer or for its fetch has kept memory that was wanted."""
         if not self._held_bytes:
             return 0.0
-        is_hurried = self._patience is not None and self._patience.is_over
+        is_hurried = self._fetch_wait is not None and self._fetch_wait.is_over
         hurried_s = self._services.clock.monotonic_s() - self._hurried_since_s if is_hurried else 0.0
         return max(self.unread_s, hurried_s)
 
@@ -348,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         self._is_taking_up = True
         if frame.api_key == ApiKey.FETCH:
             # It may wait long, and nobody is to wait for that: a small one counts no more, a large one is hurried.
-            self._patience = Patience()
+            self._fetch_wait = FetchWait()
             if held_bytes <= RECEIVE_BUFFER_BYTES:
                 self._hold(-held_bytes)
                 held_bytes = 0
@@ -358,8 +358,8 @@ class Connection(asyncio.BufferedProtocol):
             await self._take_up(frame)
         finally:
             self._is_taking_up = False
-            if self._patience is not None:
-                self._patience = None
+            if self._fetch_wait is not None:
+                self._fetch_wait = None
                 self._table.held_up.discard(self)
             if held_bytes:
                 self._hold(-held_bytes)
@@ -374,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
             client=self._client,
             stamp=self._stamp,
             received_s=began_s,
-            patience=self._patience,
+            fetch_wait=self._fetch_wait,
             room=self._table.answers.room,
         )
         try:

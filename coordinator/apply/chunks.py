@@ -15,7 +15,7 @@ from coordinator.commands.commands import BatchColumns, ChunksCommitted, CommitC
 from coordinator.commands.transaction import TransactionPartition
 from coordinator.state.chunk_index import NO_CHECKSUM
 from coordinator.state.state import NO_TIME, ClusterState, PartitionState
-from coordinator.state.unplaced_batches import WaitingRun, run_of
+from coordinator.state.unplaced_batches import UnplacedBatch, run_of
 from protocol.errors import ErrorCode
 from protocol.records.crc import CRC_BYTES, crc_of_crcs, unpack_crcs
 from protocol.types import (
@@ -298,7 +298,7 @@ class _Commit:
     def _wait(self, partition: PartitionState, row: int, byte_at: int, append_time_ms: Milliseconds) -> None:
         batches = self.command.batches
         is_stamped = append_time_ms != NO_TIMESTAMP
-        run = WaitingRun(
+        run = UnplacedBatch(
             object_id=self.object_id,
             byte_first=byte_at,
             byte_count=batches.record_bytes[row],

@@ -34,7 +34,7 @@ from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT
 from coordinator.state.chunk_index import MarkerRow, marker_row
 from coordinator.state.state import NO_TIME, TRANSACTION_VERSION_NEWEST, ClusterState, PartitionState, TopicState
 from coordinator.state.transactions import NOT_STARTED, AppliedStamp, Ended, TransactionalId
-from coordinator.state.unplaced_batches import WaitingRun
+from coordinator.state.unplaced_batches import UnplacedBatch
 from protocol.errors import ErrorCode
 from protocol.limits import (
     TRANSACTION_MEMBERS_MAX,
@@ -374,7 +374,9 @@ def is_placed_at_commit(topic: TopicState, partition: PartitionState, producer_i
     return topic.configs.get(PLACEMENT) == AT_COMMIT
 
 
-def wait_for_commit(state: ClusterState, partition: PartitionState, producer_id: ProducerId, run: WaitingRun) -> bool:
+def wait_for_commit(
+    state: ClusterState, partition: PartitionState, producer_id: ProducerId, run: UnplacedBatch
+) -> bool:
     """Keep a batch until its transaction is decided; returns whether it is a run of its own, one more reference."""
     held = state.transactional_ids[state.producers_of_transactions[producer_id]]
     held.waiting_bytes += run.byte_count
@@ -405,7 +407,7 @@ def release_waiting(state: ClusterState, partitions: Iterable[PartitionState]) -
             release_references(state, [run.object_id for run in runs])
 
 
-def _place(partition: PartitionState, runs: Iterable[WaitingRun]) -> None:
+def _place(partition: PartitionState, runs: Iterable[UnplacedBatch]) -> None:
     """Give the runs the next offsets, in the order in which they were written."""
     for run in runs:
         offset_end = Offset(partition.log_end + run.record_count)

@@ -49,7 +49,7 @@ class SnapshotPartition(WireStruct):
     transactions_aborted: list[memoryview] = []
     """The columns of `txn.isolation`."""
     waiting: list[tuple[int, list[tuple[int, int, int, int, int, int]]]] = []
-    """By producer id, the fields of each `WaitingRun` but its checksum."""
+    """By producer id, the fields of each `UnplacedBatch` but its checksum."""
     producer_positions: Annotated[list[int], since(RULES_CHECKED_STORAGE)] = []
     """Of each of `producers`, in their order: the last position."""
     waiting_checksums: Annotated[list[list[int]], since(RULES_CHECKED_STORAGE)] = []

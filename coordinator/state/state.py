@@ -15,7 +15,7 @@ from coordinator.state.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.state.producer_order import ProducerOrder
 from coordinator.state.registry import Registry
 from coordinator.state.transactions import TransactionalId, TransactionCounts
-from coordinator.state.unplaced_batches import WaitingRun
+from coordinator.state.unplaced_batches import UnplacedBatch
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, SessionId, TopicId
 from storage.refs import ObjectKind
 from txn.isolation import PartitionTransactions
@@ -61,7 +61,7 @@ class PartitionState:
 
     producer_order: ProducerOrder | None = field(default=None, compare=False)
     """Derived, once there are too many `producers`: which of them goes next."""
-    waiting: dict[ProducerId, list[WaitingRun]] = field(default_factory=dict[ProducerId, list[WaitingRun]])
+    waiting: dict[ProducerId, list[UnplacedBatch]] = field(default_factory=dict[ProducerId, list[UnplacedBatch]])
     """What open transactions wrote that is placed at their commit, in its order; no empty list."""
 
     def has_open_transaction(self, producer_id: int) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from coordinator.commands.transaction import TransactionPartition
 from coordinator.state.state import ClusterState, PartitionState
 from coordinator.state.transactions import NOT_STARTED, TransactionalId
-from coordinator.state.unplaced_batches import WaitingRun
+from coordinator.state.unplaced_batches import UnplacedBatch
 from protocol.limits import OFFSET_STAMPS_MAX
 from protocol.types import PartitionIndex, ProducerId
 
@@ -77,7 +77,7 @@ def _partition(state: ClusterState, key: TransactionPartition, partition: Partit
             yield f"a transaction is open from offset {first} on, and the log ends at {partition.log_end}"
 
 
-def _waiting(state: ClusterState, key: TransactionPartition, producer_id: ProducerId) -> Sequence[WaitingRun]:
+def _waiting(state: ClusterState, key: TransactionPartition, producer_id: ProducerId) -> Sequence[UnplacedBatch]:
     partition = state.partition(*key)
     return () if partition is None else partition.waiting.get(producer_id, ())
 

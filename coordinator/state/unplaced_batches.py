@@ -14,7 +14,7 @@ from protocol.records.crc import crc32c, pack_crcs
 from protocol.types import Milliseconds, ObjectId
 
 
-class WaitingRun(NamedTuple):
+class UnplacedBatch(NamedTuple):
     """Batches of one transaction that lie back to back in one object. The object counts one reference to it (S6)."""
 
     object_id: ObjectId
@@ -27,7 +27,7 @@ class WaitingRun(NamedTuple):
     checksum: int = NO_CHECKSUM
     """Of the batches, as a chunk's (`coordinator.state.chunk_index.ChunkRef`)."""
 
-    def extended(self, batch: "WaitingRun") -> "WaitingRun":
+    def extended(self, batch: "UnplacedBatch") -> "UnplacedBatch":
         """The run with a batch that lies right behind it."""
         is_checked = self.checksum != NO_CHECKSUM and batch.checksum != NO_CHECKSUM
         return self._replace(
@@ -43,7 +43,7 @@ class WaitingRun(NamedTuple):
         return self.byte_first + self.byte_count
 
 
-def run_of(runs: Sequence[WaitingRun], records_to_end: int) -> WaitingRun | None:
+def run_of(runs: Sequence[UnplacedBatch], records_to_end: int) -> UnplacedBatch | None:
     """The run of the record that `records_to_end` records, itself among them, are left from; None if none waits."""
     for run in reversed(runs):
         if records_to_end <= run.record_count:

@@ -15,7 +15,7 @@ import pytest
 
 from agent.bucket.cluster_identity import BucketWatch, check_bucket
 from agent.lake.archiver import Archiver
-from agent.maintenance.garbage_collector import Cleaner
+from agent.maintenance.garbage_collector import GarbageCollector
 from agent.maintenance.leader import Housekeeper
 from agent.maintenance.session_reaper import SessionReaper
 from agent.maintenance.snapshots import Snapshots
@@ -101,7 +101,7 @@ class Agent:
     stack: AsyncExitStack
     parts: Parts
     archiver: Archiver
-    cleaner: Cleaner
+    garbage_collector: GarbageCollector
     snapshots: Snapshots
     reaper: SessionReaper
     number: int = 0
@@ -154,7 +154,7 @@ class World:
             metrics=parts.metrics,
             policy=ArchivePolicy(),
         )
-        cleaner = Cleaner(
+        garbage_collector = GarbageCollector(
             store=self.store,
             metadata=parts.metadata,
             writer=parts.writer,
@@ -172,7 +172,7 @@ class World:
             grace_ms=GRACE_MS,
         )
         reaper = SessionReaper(ledger=parts.ledger, metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
-        self.agents.append(Agent(stack, parts, archiver, cleaner, snapshots, reaper))
+        self.agents.append(Agent(stack, parts, archiver, garbage_collector, snapshots, reaper))
 
     async def kill(self) -> None:
         """An agent is gone; its lease runs out at some time."""
@@ -231,7 +231,7 @@ class World:
         await agent.reaper.reap()
         await agent.snapshots.take()
         await agent.parts.writer.submit(ReportTime())
-        await agent.cleaner.clean()
+        await agent.garbage_collector.clean()
 
     async def step(self) -> None:
         """Up to three agents do something at once."""

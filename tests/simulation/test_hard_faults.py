@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import islice
 
-from agent.lake.table_updates import TableEdits
+from agent.lake.table_updates import TableUpdates
 from coordinator.apply import producer_bounds
 from coordinator.apply import transactions as apply_transactions
 from coordinator.state.state import ClusterState, PartitionState
@@ -86,10 +86,10 @@ def test_tables_hold_what_people_were_told_they_changed() -> None:
 
 
 def test_an_edit_that_is_acknowledged_and_not_made_is_noticed() -> None:
-    async def make(self: TableEdits, topic_id: TopicId, edit: TableEdit) -> None:
+    async def make(self: TableUpdates, topic_id: TopicId, edit: TableEdit) -> None:
         return
 
-    with patched(TableEdits, "make", make):
+    with patched(TableUpdates, "make", make):
         verdict = run(SEED, calm_plan(table_editors=1))
     assert "not one of" in verdict.violations[0]
 

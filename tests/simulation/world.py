@@ -16,8 +16,7 @@ from functools import partial
 from warnings import catch_warnings, simplefilter
 
 from agent.config.addresses import read_store_url, store_root
-from agent.maintenance import garbage_collector as cleaner
-from agent.maintenance import producer_expiry
+from agent.maintenance import garbage_collector, producer_expiry
 from agent.runtime.clock import SystemClock
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.configs.topic_configs import TABLE_RETENTION
@@ -483,8 +482,8 @@ def _undisturbed() -> Iterator[None]:
     gc.disable()
     gc.freeze()  # what was there before need not be looked through after every run
     try:
-        again = partial(vars(cleaner)["plan_sessions"], again_after_ms=LISTED_AGAIN_MS)
-        with catch_warnings(), patched(cleaner, "plan_sessions", again):
+        again = partial(vars(garbage_collector)["plan_sessions"], again_after_ms=LISTED_AGAIN_MS)
+        with catch_warnings(), patched(garbage_collector, "plan_sessions", again):
             simplefilter("ignore")
             yield
             gc.collect()

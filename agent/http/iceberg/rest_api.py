@@ -28,7 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent.config.http_auth import HttpTokens
-from agent.http.iceberg import unsupported as refusals
+from agent.http.iceberg import unsupported
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.iceberg.errors import NO_STORE, CatalogError, error_response, no_such_namespace, no_such_table
 from agent.http.iceberg.tables import CatalogTables, LoadedTable, NoSuchTopic, with_named_snapshots
@@ -88,18 +88,18 @@ def build_catalog(agent: Agent, parts: CatalogParts) -> Starlette:
         Route("/v1/config", catalog.config),
         Route("/v1/namespaces", catalog.namespaces, methods=["GET", "POST"]),
         Route(space, catalog.namespace, methods=["GET", "HEAD", "DELETE"]),
-        Route(f"{space}/properties", catalog.refused_in_namespace(refusals.ALTER_NAMESPACE), methods=["POST"]),
+        Route(f"{space}/properties", catalog.refused_in_namespace(unsupported.ALTER_NAMESPACE), methods=["POST"]),
         Route(f"{space}/tables", catalog.tables, methods=["GET", "POST"]),
-        Route(f"{space}/register", catalog.refused_in_namespace(refusals.REGISTER_TABLE), methods=["POST"]),
+        Route(f"{space}/register", catalog.refused_in_namespace(unsupported.REGISTER_TABLE), methods=["POST"]),
         Route(table, catalog.table, methods=["GET", "HEAD", "POST", "DELETE"]),
         Route(f"{table}/credentials", catalog.credentials),
         Route(f"{table}/metrics", catalog.metrics, methods=["POST"]),
-        Route("/v1/tables/rename", _refused(refusals.RENAME_TABLE), methods=["POST"]),
-        Route("/v1/transactions/commit", _refused(refusals.COMMIT_MANY), methods=["POST"]),
+        Route("/v1/tables/rename", _refused(unsupported.RENAME_TABLE), methods=["POST"]),
+        Route("/v1/transactions/commit", _refused(unsupported.COMMIT_MANY), methods=["POST"]),
         Route(f"{space}/views", catalog.views, methods=["GET", "POST"]),
-        Route(f"{space}/register-view", catalog.refused_in_namespace(refusals.CREATE_VIEW), methods=["POST"]),
+        Route(f"{space}/register-view", catalog.refused_in_namespace(unsupported.CREATE_VIEW), methods=["POST"]),
         Route(view, catalog.view, methods=["GET", "HEAD", "POST", "DELETE"]),
-        Route("/v1/views/rename", _refused(refusals.CREATE_VIEW), methods=["POST"]),
+        Route("/v1/views/rename", _refused(unsupported.CREATE_VIEW), methods=["POST"]),
         Route(OAUTH_PATH, _no_oauth, methods=["POST"]),
     ]
     handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
@@ -159,7 +159,7 @@ class _Catalog:
         wanted = (await _json_body(request)).get("namespace")
         if wanted == [NAMESPACE]:
             return CatalogError(409, "AlreadyExistsException", f"namespace {NAMESPACE} is there already")
-        return forbidden(refusals.CREATE_NAMESPACE)
+        return forbidden(unsupported.CREATE_NAMESPACE)
 
     async def namespace(self, request: Request) -> Response:
         _check_namespace(request.path_params["namespace"])
@@ -167,7 +167,7 @@ class _Catalog:
             case "HEAD":
                 return Response(status_code=204)
             case "DELETE":
-                raise forbidden(refusals.DROP_NAMESPACE)
+                raise forbidden(unsupported.DROP_NAMESPACE)
             case _:
                 location = f"{self._parts.root_uri}/{NAMESPACE}"
                 return _json({"namespace": [NAMESPACE], "properties": {"location": location}})
@@ -180,7 +180,7 @@ class _Catalog:
                 raise CatalogError(400, "BadRequestException", "the table to create has no name")
             if await self._tables.exists(name):
                 raise CatalogError(409, "AlreadyExistsException", f"table {NAMESPACE}.{name} is there already")
-            raise forbidden(refusals.CREATE_TABLE.format(name=name))
+            raise forbidden(unsupported.CREATE_TABLE.format(name=name))
         names, next_token = _page(await self._tables.names(), request)
         rows = [{"namespace": [NAMESPACE], "name": name} for name in names]
         return _json({"identifiers": rows, "next-page-token": next_token})
@@ -196,14 +196,14 @@ class _Catalog:
             case _:
                 await self._check_exists(name)
                 if request.method == "DELETE":
-                    raise forbidden(refusals.DROP_TABLE.format(name=name))
+                    raise forbidden(unsupported.DROP_TABLE.format(name=name))
                 return Response(status_code=204)
 
     async def _commit(self, name: str, body: bytes) -> Response:
         """An edit of properties and names of snapshots; the answer is the table as it is then, as Iceberg's
         `CommitTableResponse`."""
         await self._check_exists(name)
-        refusal = refusals.commit_refusal(f"{NAMESPACE}.{name}", refusals.read_updates(body))
+        refusal = unsupported.commit_refusal(f"{NAMESPACE}.{name}", unsupported.read_updates(body))
         if refusal is not None:
             raise refusal
         try:
@@ -281,7 +281,7 @@ class _Catalog:
     async def views(self, request: Request) -> Response:
         _check_namespace(request.path_params["namespace"])
         if request.method == "POST":
-            raise forbidden(refusals.CREATE_VIEW)
+            raise forbidden(unsupported.CREATE_VIEW)
         return _json({"identifiers": [], "next-page-token": None})
 
     async def view(self, request: Request) -> Response:

@@ -75,7 +75,7 @@ class CatalogTables:
         return topic_folder(folder_name(self._agent.state, topic), topic.topic_id)
 
     async def edit(self, name: str, edit: TableEdit) -> None:
-        """Change the table as `agent.lake.table_updates.TableEdits.make` does. Raises `NoSuchTopic` too."""
+        """Change the table as `agent.lake.table_updates.TableUpdates.make` does. Raises `NoSuchTopic` too."""
         await self._agent.barrier()
         await self._agent.table_edits.make(self._topic(name).topic_id, edit)
 

@@ -7,11 +7,10 @@ import asyncio
 from collections.abc import Iterator
 from typing import Any
 
-from agent.groups import consumer_coordinator as consumer_groups
-from agent.groups import consumer_group as held_consumer_group
-from agent.groups.classic_coordinator import GroupCoordinator
-from agent.groups.classic_group import LiveGroup
-from agent.groups.consumer_coordinator import ConsumerGroups
+from agent.groups import consumer_coordinator, consumer_group
+from agent.groups.classic_coordinator import ClassicGroupCoordinator
+from agent.groups.classic_group import HostedClassicGroup
+from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger
 from agent.handlers import offset_fetch
 from agent.ledger.ledger_writer import LedgerWriter
@@ -117,7 +116,7 @@ def s13_a_claim_is_given_to_anybody() -> Iterator[None]:
 def s13_a_coordinator_goes_on_after_its_claim_is_over() -> Iterator[None]:
     """It answers from memory until the ledger refuses something, although it has applied the claim of another one."""
 
-    def current(self: GroupCoordinator | ConsumerGroups, group_id: str) -> Any:
+    def current(self: ClassicGroupCoordinator | ConsumerGroupCoordinator, group_id: str) -> Any:
         live = self._live.get(group_id)
         return None if live is None or live.is_lost else live
 
@@ -125,8 +124,8 @@ def s13_a_coordinator_goes_on_after_its_claim_is_over() -> Iterator[None]:
         return group_id in self._versions and group_id in self._metadata.state.groups
 
     with (
-        patched(GroupCoordinator, "_current", current),
-        patched(ConsumerGroups, "_current", current),
+        patched(ClassicGroupCoordinator, "_current", current),
+        patched(ConsumerGroupCoordinator, "_current", current),
         patched(GroupLedger, "is_mine", is_mine),
     ):
         yield
@@ -201,11 +200,11 @@ def members_are_forgotten_with_their_coordinator() -> Iterator[None]:
 def a_generation_is_told_before_it_is_applied() -> Iterator[None]:
     """Answers do not wait for the ledger."""
 
-    def release(self: LiveGroup) -> None:
+    def release(self: HostedClassicGroup) -> None:
         while self._held:
             self._held.popleft().tell(ErrorCode.none)
 
-    with patched(LiveGroup, "_release", release):
+    with patched(HostedClassicGroup, "_release", release):
         yield
 
 
@@ -238,7 +237,7 @@ def a_partition_is_given_before_another_member_gave_it_up() -> Iterator[None]:
 @mutation(where=lambda plan: has_consumer(plan) and commits_often(plan))
 def s13_commits_of_any_member_epoch_are_taken() -> Iterator[None]:
     """Whoever was a member of a consumer group may commit."""
-    with patched(consumer_groups, "commit_error", lambda *args, **others: ErrorCode.none):
+    with patched(consumer_coordinator, "commit_error", lambda *args, **others: ErrorCode.none):
         yield
 
 
@@ -265,5 +264,5 @@ def a_classic_group_takes_up_who_waits_for_partitions_as_if_it_had_them() -> Ite
 @mutation(is_scripted=True)
 def s4_a_coordinator_that_is_cut_off_calls_members_unknown() -> Iterator[None]:
     """They have joined elsewhere, and give up what they have."""
-    with patched(held_consumer_group, "costs_place", lambda error_code: False):
+    with patched(consumer_group, "costs_place", lambda error_code: False):
         yield

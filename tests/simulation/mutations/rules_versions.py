@@ -6,7 +6,7 @@ Rule: as `tests.simulation.mutations.safety_rules`, which has them from here.
 from collections.abc import Iterator
 
 from agent.broker import Broker
-from agent.maintenance.rules_version import RulesUpkeep
+from agent.maintenance.rules_version import RulesVersionUpgrade
 from coordinator import snapshot
 from coordinator.apply import apply as apply_module
 from coordinator.codec import codec as command_codec
@@ -50,13 +50,13 @@ def s3_newer_rules_do_not_wait_for_older_agents() -> Iterator[None]:
         state.rules_version = max(state.rules_version, command.rules_version)
         return Done()
 
-    async def look(self: RulesUpkeep) -> bool:
+    async def look(self: RulesVersionUpgrade) -> bool:
         known = max(session.rules_version for session in self._metadata.state.sessions.values())
         if known > self._metadata.state.rules_version:
             await self._writer.submit(RaiseRules(rules_version=known))
         return False
 
-    with patched(apply_module, "raise_rules", raise_rules), patched(RulesUpkeep, "look", look):
+    with patched(apply_module, "raise_rules", raise_rules), patched(RulesVersionUpgrade, "look", look):
         yield
 
 

@@ -21,13 +21,12 @@ from typing import Any
 from agent.admin.topics import TopicLookup
 from agent.fetch import chunk_reader, fetch_path
 from agent.ledger import entry_objects
-from agent.ledger.apply_loop import MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.clock_check import ClockCheck
 from agent.ledger.clock_trust import BELIEVED, ClockTrust, ClockVerdict
 from agent.ledger.entry_objects import EntryObjects
 from agent.ledger.ledger_writer import LedgerWriter
-from agent.maintenance import corruption_check as digest_checks
-from agent.maintenance import garbage_collector as cleaner
+from agent.maintenance import corruption_check, garbage_collector
 from agent.produce.produce_path import NO_OFFSET, Acknowledgement
 from coordinator.apply import apply as apply_module
 from coordinator.apply import chunks as apply_chunks
@@ -169,7 +168,7 @@ def s3_what_one_agent_alone_computed_is_published() -> Iterator[None]:
     def agreed(comparison: DigestComparison, own: bytes) -> Comparison:
         return Comparison.AGREED
 
-    with patched(Frozen, "__init__", freeze), patched(digest_checks, "judge", agreed):
+    with patched(Frozen, "__init__", freeze), patched(corruption_check, "judge", agreed):
         yield
 
 
@@ -177,10 +176,10 @@ def s3_what_one_agent_alone_computed_is_published() -> Iterator[None]:
 def s4_no_barrier() -> Iterator[None]:
     """An agent takes what it has applied for all there is."""
 
-    async def barrier(self: MetadataLoop) -> Position:
+    async def barrier(self: ApplyLoop) -> Position:
         return self.state.position
 
-    with patched(MetadataLoop, "barrier", barrier):
+    with patched(ApplyLoop, "barrier", barrier):
         yield
 
 
@@ -199,7 +198,7 @@ def s4_a_partition_is_unknown_without_a_barrier() -> Iterator[None]:
 def s4_a_barrier_joins_a_request_that_was_sent_before() -> Iterator[None]:
     """Whoever asks while the ledger's answer is on its way is content with that."""
 
-    async def run_barriers(self: MetadataLoop) -> None:
+    async def run_barriers(self: ApplyLoop) -> None:
         while True:
             await self._barrier_wanted.wait()
             try:
@@ -213,7 +212,7 @@ def s4_a_barrier_joins_a_request_that_was_sent_before() -> Iterator[None]:
                 if not waiter.done():
                     waiter.set_result(head.position)
 
-    with patched(MetadataLoop, "run_barriers", run_barriers):
+    with patched(ApplyLoop, "run_barriers", run_barriers):
         yield
 
 
@@ -246,7 +245,7 @@ def s6_no_grace() -> Iterator[None]:
     def at_once(released: Any, **others: Any) -> ReleasedPlan:
         return plan_released(released, **(others | {"grace_ms": 0}))
 
-    with patched(cleaner, "plan_released", at_once):
+    with patched(garbage_collector, "plan_released", at_once):
         yield
 
 
@@ -308,7 +307,7 @@ def s6_what_a_live_session_wrote_is_garbage() -> Iterator[None]:
         over = dict.fromkeys(others["sessions_live"], NO_TIME) | others["sessions_ended"]
         return judge_listed(keys, **(others | {"sessions_ended": over, "sessions_live": ()}))
 
-    with patched(cleaner, "judge_listed", judge):
+    with patched(garbage_collector, "judge_listed", judge):
         yield
 
 
@@ -339,7 +338,7 @@ def s6_nobody_looks_for_late_puts() -> Iterator[None]:
         found = plan_sessions(sessions_ended, **others)
         return type(found)(first=(), last=(*found.first, *found.last))
 
-    with patched(cleaner, "plan_sessions", plan):
+    with patched(garbage_collector, "plan_sessions", plan):
         yield
 
 

@@ -16,14 +16,14 @@ from agent.fetch.read_ahead import ReadAhead
 from agent.fetch.read_budget import ReadBudget
 from agent.fetch.sessions import FetchSessions, WantedPartition
 from agent.fetch.timestamp_search import TimestampSearch
-from agent.groups.classic_coordinator import GroupCoordinator
-from agent.groups.consumer_coordinator import ConsumerGroups
+from agent.groups.classic_coordinator import ClassicGroupCoordinator
+from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger
 from agent.lake.archiver import Archiver
 from agent.ledger.producer_ids import ProducerIdBlock
 from agent.produce.produce_path import Acknowledgement, ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
-from agent.request.connection_epochs import ConnectionStamps
+from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.services import Services
 from agent.runtime.ids import SystemIds
 from agent.runtime.threads import run_in_thread
@@ -236,7 +236,7 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         tasks=tasks,
         is_store_cheap=False,
     )
-    groups = GroupCoordinator(
+    groups = ClassicGroupCoordinator(
         metadata=parts.metadata,
         writer=parts.writer,
         ledger=group_ledger,
@@ -244,7 +244,7 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         ids=SystemIds(),
         broker_configs=configs,
     )
-    groups.consumer_groups = ConsumerGroups(
+    groups.consumer_groups = ConsumerGroupCoordinator(
         metadata=parts.metadata,
         writer=parts.writer,
         ledger=group_ledger,
@@ -264,7 +264,7 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         timestamps=TimestampSearch(metadata=parts.metadata, reader=reader, budget=paths.budget, clock=clock),
         producer_ids=ProducerIdBlock(writer=parts.writer),
         topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=configs),
-        stamps=ConnectionStamps(metadata=parts.metadata, clock=clock),
+        stamps=ConnectionEpochs(metadata=parts.metadata, clock=clock),
         group_ledger=group_ledger,
         groups=groups,
         consumer_groups=groups.consumer_groups,

@@ -9,7 +9,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from agent.config.external_catalog_settings import FollowerSettings
-from agent.lake.external_catalogs import CatalogFollower, Opener, open_with_pyiceberg
+from agent.lake.external_catalogs import ExternalCatalogSync, Opener, open_with_pyiceberg
 from coordinator.commands.commands import Done
 from iceberg_export.external_catalogs.entries import Entries
 from iceberg_export.external_catalogs.general_entries import GeneralEntries
@@ -99,8 +99,8 @@ class Place:
 
         return opened
 
-    def follower(self, parts: Parts, opener: Opener | None = None) -> CatalogFollower:
-        return CatalogFollower(
+    def follower(self, parts: Parts, opener: Opener | None = None) -> ExternalCatalogSync:
+        return ExternalCatalogSync(
             settings=self.settings,
             root=self.root,
             metadata=parts.metadata,

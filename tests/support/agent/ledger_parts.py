@@ -5,11 +5,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from agent.lake.table_commits import Lake
-from agent.ledger.apply_loop import FrozenState, MetadataLoop
+from agent.ledger.apply_loop import ApplyLoop, FrozenState
 from agent.ledger.bootstrap import load
 from agent.ledger.entry_objects import UncommittedObjects
 from agent.ledger.ledger_writer import LedgerWriter
-from agent.maintenance.corruption_check import DigestChecks
+from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.leader import Housekeeper
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
@@ -60,7 +60,7 @@ class ManualClock:
         return nullcontext()
 
 
-class NobodyIsAsked(DigestChecks):
+class NobodyIsAsked(CorruptionCheck):
     """Takes what this agent computed for right: nobody in these parts answers. Real ones: `test_digest_checks`."""
 
     async def agreed(self) -> FrozenState | None:
@@ -76,7 +76,7 @@ class Parts:
         self.clock = ManualClock()
         self.metrics = Metrics()
         self.is_clock_checked = True
-        self.metadata = MetadataLoop(ledger=ledger, store=store, follower=follower, clock=self.clock)
+        self.metadata = ApplyLoop(ledger=ledger, store=store, follower=follower, clock=self.clock)
         self.writer = LedgerWriter(
             ledger=ledger,
             metadata=self.metadata,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from agent.lake.rewrite_jobs import LakeRewrites
-from agent.lake.table_updates import TableEdits
+from agent.lake.table_updates import TableUpdates
 from agent.runtime.metrics import Metrics
 from agent.views.state import state_figures
 from coordinator.apply.apply import apply_proposal
@@ -77,7 +77,7 @@ def rows_of(shown: Mapping[str, object], name: str) -> list[dict[str, object]]:
     return rows
 
 
-class MadeEdits(TableEdits):
+class MadeEdits(TableUpdates):
     """Remembers what it was asked to make; raises `error` instead where there is one."""
 
     def __init__(self) -> None:

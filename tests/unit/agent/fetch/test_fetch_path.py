@@ -10,7 +10,7 @@ import pytest
 from agent.admin.topics import TopicAdmin
 from agent.fetch.fetch_path import FetchPath, PartitionRead
 from agent.fetch.sessions import WantedPartition
-from agent.fetch.wait import Patience
+from agent.fetch.wait import FetchWait
 from agent.runtime.clock import Clock, SystemClock
 from agent.runtime.ids import SystemIds
 from coordinator.ledger.memory import MemoryLedger
@@ -297,18 +297,18 @@ async def test_a_fetch_whose_turn_does_not_come_in_time_answers_without_records(
 
 
 async def test_a_fetch_whose_patience_ends_waits_for_its_turn_no_longer() -> None:
-    patience = Patience()
+    fetch_wait = FetchWait()
     async with data_paths(cache_bytes=0, budget_bytes=1_000) as paths, asyncio.TaskGroup() as tasks:
         await paths.produce(batch(3))
         with await paths.budget.take(1_000):
             fetching = tasks.create_task(
                 paths.fetch_path.fetch(
-                    [consumer_of("t")], max_wait_ms=60_000, bytes_min=1, bytes_max=1 << 20, patience=patience
+                    [consumer_of("t")], max_wait_ms=60_000, bytes_min=1, bytes_max=1 << 20, fetch_wait=fetch_wait
                 )
             )
             while not paths.budget.waiting_count:
                 await paths.parts.clock.sleep(0)
-            patience.end()
+            fetch_wait.end()
             async with asyncio.timeout(5):
                 (read,) = await fetching
             waiting = paths.budget.waiting_count

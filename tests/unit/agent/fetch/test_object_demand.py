@@ -1,6 +1,6 @@
 """An object is read whole where several chunks of it, or of those before it, were wanted; a lone one says nothing."""
 
-from agent.fetch.object_demand import ObjectWants
+from agent.fetch.object_demand import ObjectDemand
 from coordinator.state.chunk_index import ChunkIndex, ChunkRef
 from protocol.limits import OBJECTS_PER_NEIGHBOURHOOD, OBJECTS_WANTED_REMEMBERED_MAX
 from protocol.types import ObjectId
@@ -14,8 +14,8 @@ def chunk(object_id: int, number: int, byte_count: int = 64) -> ChunkRef:
     return index.row(0)
 
 
-def noted(*chunks: ChunkRef) -> ObjectWants:
-    wants = ObjectWants()
+def noted(*chunks: ChunkRef) -> ObjectDemand:
+    wants = ObjectDemand()
     for each in chunks:
         wants.note(each, OBJECT_BYTES)
     return wants

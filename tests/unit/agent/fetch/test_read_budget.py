@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.fetch.read_budget import ReadBudget, Share
-from agent.fetch.wait import Patience
+from agent.fetch.wait import FetchWait
 from tests.support.agent.ledger_parts import ManualClock
 
 
@@ -135,12 +135,12 @@ async def test_one_whose_patience_ends_leaves_its_place_to_the_next_and_one_that
     async with asyncio.TaskGroup() as tasks:
         readers = Readers(tasks)
         await readers.begin(90)
-        patience, unneeded = Patience(), Patience()
-        impatient = tasks.create_task(gives_up(readers.budget, 50, patience))
+        fetch_wait, unneeded = FetchWait(), FetchWait()
+        impatient = tasks.create_task(gives_up(readers.budget, 50, fetch_wait))
         await readers.settle()
         await readers.begin(10)
         assert readers.budget.waiting_count == 2
-        patience.end()
+        fetch_wait.end()
         await readers.settle()
         assert (impatient.result(), readers.let_in, readers.budget.bytes_held) == (True, [90, 10], 100)
         let_in = tasks.create_task(gives_up(readers.budget, 20, unneeded))
@@ -154,19 +154,19 @@ async def test_one_that_is_cancelled_as_its_patience_ends_gives_back_nothing() -
     async with asyncio.TaskGroup() as tasks:
         readers = Readers(tasks)
         await readers.begin(90)
-        patience = Patience()
-        impatient = tasks.create_task(gives_up(readers.budget, 50, patience))
+        fetch_wait = FetchWait()
+        impatient = tasks.create_task(gives_up(readers.budget, 50, fetch_wait))
         await readers.settle()
-        patience.end()
+        fetch_wait.end()
         impatient.cancel()
         await readers.settle()
         assert (readers.budget.bytes_held, readers.budget.waiting_count) == (90, 0)
 
 
-async def gives_up(budget: ReadBudget, byte_count: int, patience: Patience) -> bool:
+async def gives_up(budget: ReadBudget, byte_count: int, fetch_wait: FetchWait) -> bool:
     """Whether patience ended before the share was there, which is given back at once."""
     try:
-        with await budget.take(byte_count, patience):
+        with await budget.take(byte_count, fetch_wait):
             return False
     except TimeoutError:
         return True

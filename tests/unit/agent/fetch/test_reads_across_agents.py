@@ -8,7 +8,7 @@ import pytest
 
 from agent.fetch.fetch_path import PartitionRead
 from agent.fetch.sessions import WantedPartition
-from agent.maintenance.garbage_collector import Cleaner
+from agent.maintenance.garbage_collector import GarbageCollector
 from agent.maintenance.snapshots import Snapshots
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import Head, LedgerRecord
@@ -111,7 +111,7 @@ def records_of(read: PartitionRead) -> list[int]:
     return [record.offset for record in read_batches(b"".join(bytes(part) for part in read.records)).records]
 
 
-def cleaner_of(paths: DataPaths) -> Cleaner:
+def garbage_collector_of(paths: DataPaths) -> GarbageCollector:
     parts = paths.parts
     snapshots = Snapshots(
         ledger=parts.ledger,
@@ -124,7 +124,7 @@ def cleaner_of(paths: DataPaths) -> Cleaner:
         entries_interval=1_000,
         bytes_interval=1 << 20,
     )
-    return Cleaner(
+    return GarbageCollector(
         store=paths.memory,
         metadata=parts.metadata,
         writer=parts.writer,
@@ -144,7 +144,7 @@ async def archive_and_clean(paths: DataPaths, *, is_deleted: bool = True) -> Non
     if is_deleted:
         await paths.parts.housekeeper.claim()
         paths.parts.clock.seconds += 2 * GRACE_MS / 1000
-        await cleaner_of(paths).clean()
+        await garbage_collector_of(paths).clean()
         assert [meta async for meta in paths.memory.list(INTAKE_PREFIX)] == []
 
 

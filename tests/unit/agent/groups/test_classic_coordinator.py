@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.groups.classic_coordinator import GroupCoordinator
+from agent.groups.classic_coordinator import ClassicGroupCoordinator
 from agent.groups.classic_group import next_ticket
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.runtime.clock import SystemClock
@@ -45,9 +45,9 @@ class JumpingClock(SystemClock):
 
 def coordinator_of(
     parts: Parts, configs: Mapping[str, str] = CONFIGS, clock: SystemClock | None = None
-) -> GroupCoordinator:
+) -> ClassicGroupCoordinator:
     ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
-    return GroupCoordinator(
+    return ClassicGroupCoordinator(
         metadata=parts.metadata,
         writer=parts.writer,
         ledger=ledger,
@@ -58,7 +58,7 @@ def coordinator_of(
 
 
 @asynccontextmanager
-async def running(groups: GroupCoordinator) -> AsyncIterator[GroupCoordinator]:
+async def running(groups: ClassicGroupCoordinator) -> AsyncIterator[ClassicGroupCoordinator]:
     async with asyncio.TaskGroup() as tasks:
         loops = [tasks.create_task(groups.run_timers()), tasks.create_task(groups.run_upkeep())]
         try:
@@ -69,7 +69,7 @@ async def running(groups: GroupCoordinator) -> AsyncIterator[GroupCoordinator]:
 
 
 @asynccontextmanager
-async def one_agent(configs: Mapping[str, str] = CONFIGS) -> AsyncIterator[tuple[Parts, GroupCoordinator]]:
+async def one_agent(configs: Mapping[str, str] = CONFIGS) -> AsyncIterator[tuple[Parts, ClassicGroupCoordinator]]:
     async with (
         running_parts() as parts,
         asyncio.timeout(SECONDS_MAX),
@@ -78,7 +78,9 @@ async def one_agent(configs: Mapping[str, str] = CONFIGS) -> AsyncIterator[tuple
         yield parts, groups
 
 
-def a_join(groups: GroupCoordinator, member_id: str = "", *, session_ms: int = 10_000, metadata: bytes = b"m") -> Join:
+def a_join(
+    groups: ClassicGroupCoordinator, member_id: str = "", *, session_ms: int = 10_000, metadata: bytes = b"m"
+) -> Join:
     return Join(
         ticket=next_ticket(),
         member_id=member_id,
@@ -95,12 +97,12 @@ def a_join(groups: GroupCoordinator, member_id: str = "", *, session_ms: int = 1
     )
 
 
-async def join(groups: GroupCoordinator, member_id: str = "", *, session_ms: int = 10_000) -> JoinAnswer:
+async def join(groups: ClassicGroupCoordinator, member_id: str = "", *, session_ms: int = 10_000) -> JoinAnswer:
     return await (await groups.join("g", a_join(groups, member_id, session_ms=session_ms)))
 
 
 async def sync(
-    groups: GroupCoordinator, member_id: str, *given: tuple[str, bytes], generation: int = 1, group_id: str = "g"
+    groups: ClassicGroupCoordinator, member_id: str, *given: tuple[str, bytes], generation: int = 1, group_id: str = "g"
 ) -> SyncAnswer:
     asked = Sync(
         ticket=next_ticket(),
@@ -114,7 +116,7 @@ async def sync(
     return await (await groups.sync(group_id, asked))
 
 
-async def stable(groups: GroupCoordinator, *, session_ms: int = 10_000) -> str:
+async def stable(groups: ClassicGroupCoordinator, *, session_ms: int = 10_000) -> str:
     """The one member of generation 1."""
     member_id = (await join(groups, session_ms=session_ms)).member_id
     assert (await sync(groups, member_id, (member_id, b"part"))).assignment == b"part"
@@ -440,7 +442,7 @@ class TestCommits:
             assert parts.metadata.state.groups["g"].has_members
 
 
-def _commit(groups: GroupCoordinator, member_id: str, generation: int, *, version: int = 9) -> ErrorCode:
+def _commit(groups: ClassicGroupCoordinator, member_id: str, generation: int, *, version: int = 9) -> ErrorCode:
     return groups.check_commit(
         "g", member_id=member_id, group_instance_id=None, generation=generation, api_version=version
     )

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent.groups.classic_coordinator import GroupCoordinator
-from agent.groups.consumer_coordinator import ConsumerGroups
+from agent.groups.classic_coordinator import ClassicGroupCoordinator
+from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.runtime.ids import SystemIds
 from coordinator.commands.admin import CreatePartitions
@@ -43,7 +43,7 @@ class Agent:
     def __init__(self, parts: Parts, **configs: str) -> None:
         self.parts = parts
         self.ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
-        self.classic = GroupCoordinator(
+        self.classic = ClassicGroupCoordinator(
             metadata=parts.metadata,
             writer=parts.writer,
             ledger=self.ledger,
@@ -51,7 +51,7 @@ class Agent:
             ids=SystemIds(),
             broker_configs=configs,
         )
-        self.groups = ConsumerGroups(
+        self.groups = ConsumerGroupCoordinator(
             metadata=parts.metadata,
             writer=parts.writer,
             ledger=self.ledger,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from agent.groups import group_ledger
-from agent.groups.classic_coordinator import GroupCoordinator
+from agent.groups.classic_coordinator import ClassicGroupCoordinator
 from agent.groups.classic_group import next_ticket
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.groups.membership_errors import check_confirmed, costs_place
@@ -84,7 +84,7 @@ async def test_s4_a_barrier_that_does_not_come_is_not_waited_for_without_end(mon
 class TestClassicGroups:
     """What costs a member its place is told behind a barrier (safety rule S4)."""
 
-    async def told(self, groups: GroupCoordinator, member_id: str) -> list[ErrorCode]:
+    async def told(self, groups: ClassicGroupCoordinator, member_id: str) -> list[ErrorCode]:
         """By every request of a member of a generation that is over."""
         left, leaver_codes = await groups.leave("g", [Leaver("nobody", None)])
         return [

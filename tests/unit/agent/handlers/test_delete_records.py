@@ -6,7 +6,7 @@ import struct
 import pytest
 
 from agent.handlers import delete_records
-from agent.ledger import entry_batches as entry_shares
+from agent.ledger import entry_batches
 from agent.request.services import Request
 from coordinator.commands.commands import DeleteTopic
 from coordinator.ledger.memory import MemoryLedger
@@ -112,7 +112,7 @@ async def test_s4_a_ledger_that_is_away_is_a_retriable_error() -> None:
 
 
 async def test_what_one_entry_cannot_hold_goes_into_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_shares, "DROPPING_PARTITIONS_PER_ENTRY_MAX", 2)
+    monkeypatch.setattr(entry_batches, "DROPPING_PARTITIONS_PER_ENTRY_MAX", 2)
     async with data_paths(partitions=3) as paths:
         for partition in range(3):
             await paths.produce(BATCH, partition=partition)
@@ -122,7 +122,7 @@ async def test_what_one_entry_cannot_hold_goes_into_several(monkeypatch: pytest.
 
 
 async def test_chunks_that_one_entry_must_not_drop_all_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_shares, "DROPPED_CHUNKS_PER_ENTRY_MAX", 2)
+    monkeypatch.setattr(entry_batches, "DROPPED_CHUNKS_PER_ENTRY_MAX", 2)
     async with data_paths(partitions=2) as paths:
         await paths.produce(*[BATCH] * 5)
         await paths.produce(BATCH, partition=1)

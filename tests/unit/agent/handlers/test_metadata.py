@@ -10,7 +10,7 @@ from kio.schema.metadata.v4.response import MetadataResponse
 
 from agent.handlers import describe_cluster, metadata
 from agent.request.messages import Values, answer
-from agent.runtime import yielding as turns
+from agent.runtime import yielding
 from coordinator.ledger.memory import MemoryLedger
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
@@ -35,7 +35,7 @@ async def test_many_partitions_are_answered_in_a_thread_and_few_on_the_loop(monk
     monkeypatch.setattr(metadata, "answer", noted)
     async with stalled(Impatient()) as services:
         inline = joined(await metadata.handle(services, request(3, 4, BY_NAME)))
-        monkeypatch.setattr(turns, "INLINE_ROWS_MAX", 0)
+        monkeypatch.setattr(yielding, "INLINE_ROWS_MAX", 0)
         threaded = joined(await metadata.handle(services, request(3, 4, BY_NAME)))
     assert inline == threaded
     assert b"\0\1t" in inline

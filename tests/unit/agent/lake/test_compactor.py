@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.lake.compactor import Leveller
+from agent.lake.compactor import FileCompactor
 from agent.lake.damaged_inputs import DamagedInputs
 from agent.lake.table_commits import Lake
 from agent.runtime.threads import run_in_thread
@@ -33,8 +33,8 @@ FILES = 8
 """So many of what `produce` writes are worth a merge."""
 
 
-def leveller(parts: Parts, store: MemoryStore, lake: Lake) -> Leveller:
-    return Leveller(
+def file_compactor(parts: Parts, store: MemoryStore, lake: Lake) -> FileCompactor:
+    return FileCompactor(
         metadata=parts.metadata,
         writer=parts.writer,
         lake=lake,
@@ -97,7 +97,7 @@ async def test_small_files_become_one_with_the_same_records_for_consumers_and_in
     store = MemoryStore()
     async with archived(store) as (parts, lake):
         before = await served(parts, store)
-        merged = await leveller(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).level(TOPIC)
         assert merged is not None
         assert merged.file.record_count == 3 * FILES
         assert await served(parts, store) == before
@@ -113,13 +113,13 @@ async def test_nothing_is_merged_while_files_are_few_and_nothing_twice() -> None
     async with running_parts(store=store) as parts:
         await parts.writer.submit(create())
         lake = lake_of(parts, store)
-        levelling = leveller(parts, store, lake)
-        assert await levelling.level(TOPIC) is None, "no table yet"
+        compacting = file_compactor(parts, store, lake)
+        assert await compacting.level(TOPIC) is None, "no table yet"
         await small_files(parts, store, lake, count=2)
-        assert await levelling.level(TOPIC) is None
+        assert await compacting.level(TOPIC) is None
         await small_files(parts, store, lake, count=FILES - 2, first=2)
-        assert await levelling.level(TOPIC) is not None
-        assert await levelling.level(TOPIC) is None
+        assert await compacting.level(TOPIC) is not None
+        assert await compacting.level(TOPIC) is None
 
 
 async def test_a_topic_may_want_its_files_as_they_are() -> None:
@@ -128,14 +128,14 @@ async def test_a_topic_may_want_its_files_as_they_are() -> None:
         await parts.writer.submit(create(penstock_table_file_bytes="0"))
         lake = lake_of(parts, store)
         await small_files(parts, store, lake)
-        assert await leveller(parts, store, lake).level(TOPIC) is None
+        assert await file_compactor(parts, store, lake).level(TOPIC) is None
 
 
 async def test_what_was_merged_is_shown_as_what_older_snapshots_hold() -> None:
     store = MemoryStore()
     async with archived(store) as (parts, lake):
         (before,) = lake_rows(parts.metadata.state, 1)
-        merged = await leveller(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).level(TOPIC)
         assert merged is not None
         (row,) = lake_rows(parts.metadata.state, 1)
         assert (row["files"], row["bytes"]) == (1, merged.file.object_bytes)
@@ -145,7 +145,7 @@ async def test_what_was_merged_is_shown_as_what_older_snapshots_hold() -> None:
 async def test_what_was_merged_goes_once_no_snapshot_that_stays_needs_it() -> None:
     store = MemoryStore()
     async with archived(store) as (parts, lake):
-        merged = await leveller(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).level(TOPIC)
         assert merged is not None
         keeping = upkeep(parts, lake)
         await keeping.keep(TOPIC)
@@ -160,7 +160,7 @@ async def test_records_that_were_deleted_are_left_out() -> None:
     store = MemoryStore()
     async with archived(store, count=FILES + 1) as (parts, lake):
         await parts.writer.submit(delete_before(4))
-        merged = await leveller(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).level(TOPIC)
         assert merged is not None
         assert merged.file.bounds is not None
         assert merged.file.bounds.offset_min == 3, "a file goes as a whole, and its first one went"
@@ -185,7 +185,7 @@ async def test_a_pass_goes_on_while_files_are_merged() -> None:
     store = DoingStore()
     async with archived(store) as (parts, lake):
         store.meanwhile = lambda: small_files(parts, store, lake, count=1, first=FILES)
-        merged = await leveller(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).level(TOPIC)
         assert merged is not None
         assert [record.offset for record in await served(parts, store)] == list(range(3 * FILES + 3))
         assert sum(live.file.record_count for live in await live_files(parts, store)) == 3 * FILES + 3
@@ -198,11 +198,11 @@ async def test_of_two_merges_of_the_same_files_one_is_given_up() -> None:
         other: list[MergedFile | None] = []
 
         async def merge_too() -> None:
-            other.append(await leveller(parts, store, lake).level(TOPIC))
+            other.append(await file_compactor(parts, store, lake).level(TOPIC))
 
         store.meanwhile = merge_too
         with pytest.raises(FilesNotInTable):
-            await leveller(parts, store, lake).level(TOPIC)
+            await file_compactor(parts, store, lake).level(TOPIC)
         assert [merged is not None for merged in other] == [True]
         assert len(await served(parts, store)) == 3 * FILES
         assert check(parts.metadata.state) == []
@@ -212,7 +212,7 @@ async def test_deleted_records_during_a_merge_have_it_refused() -> None:
     store = DoingStore()
     async with archived(store) as (parts, lake):
         store.meanwhile = lambda: parts.writer.submit(delete_before(3))
-        assert await leveller(parts, store, lake).level(TOPIC) is None
+        assert await file_compactor(parts, store, lake).level(TOPIC) is None
         assert outcomes(parts, "refused") == 1
         assert [record.offset for record in await served(parts, store)] == list(range(3, 3 * FILES))
 
@@ -221,7 +221,7 @@ async def test_a_topic_that_is_deleted_during_a_merge_ends_it() -> None:
     store = DoingStore()
     async with archived(store) as (parts, lake):
         store.meanwhile = lambda: parts.writer.submit(DeleteTopic(topic_id=TOPIC))
-        assert await leveller(parts, store, lake).level(TOPIC) is None
+        assert await file_compactor(parts, store, lake).level(TOPIC) is None
         assert not parts.metadata.state.objects
 
 
@@ -233,15 +233,15 @@ async def test_a_damaged_file_is_told_and_nothing_is_replaced() -> None:
         data[-8:-4] = (len(data) * 2).to_bytes(4, "little")
         await store.delete([key])
         await store.put(key, [bytes(data)])
-        levelling = leveller(parts, store, lake)
+        compacting = file_compactor(parts, store, lake)
         with pytest.raises(FileUnreadable):
-            await levelling.level(TOPIC)
+            await compacting.level(TOPIC)
         assert len(files_of_log(parts)) == FILES
         with pytest.raises(FileUnreadable):
-            await leveller(parts, store, lake)._level_all(TOPIC)
+            await file_compactor(parts, store, lake)._level_all(TOPIC)
         assert outcomes(parts, "failed") == 1
         assert len(files_of_log(parts)) == FILES
-        merged = await levelling.level(TOPIC)
+        merged = await compacting.level(TOPIC)
         assert merged is not None, "the others are merged without it"
         assert key not in {chunk.object_key for swap in merged.command.partitions for chunk in swap.replaced}
 
@@ -258,20 +258,20 @@ async def test_a_damaged_file_that_was_put_back_is_merged_after_a_pause_without_
         key = files_of_log(parts)[FILES]
         right = await store.get(key)
         await store.put(key, [right[:-4] + b"PAR2"])
-        levelling = leveller(parts, store, lake)
+        compacting = file_compactor(parts, store, lake)
         for _ in range(3):
-            await levelling.turn()
+            await compacting.turn()
             parts.clock.seconds += 5
         assert key in indexed(parts)
         assert len(indexed(parts)) == 2, "the others were merged"
         await small_files(parts, store, lake, count=FILES - 1, first=FILES + 1)
-        await levelling.turn()
+        await compacting.turn()
         assert len(indexed(parts)) == 2 + FILES - 1, "too few without the damaged one"
         await store.put(key, [right])
-        await levelling.turn()
+        await compacting.turn()
         assert key in indexed(parts), "its pause is not over"
         parts.clock.seconds += LEVEL_DAMAGED_SECONDS_FIRST
-        await levelling.turn()
+        await compacting.turn()
         assert key not in indexed(parts)
         assert [record.offset for record in await served(parts, store)] == list(range(3 * 2 * FILES))
 
@@ -324,18 +324,18 @@ async def test_a_file_that_is_gone_is_left_out_and_tried_again_after_a_pause() -
         right = await store.get(key)
         await store.delete([key])
         with pytest.raises(ObjectMissing):
-            await leveller(parts, store, lake)._level_all(TOPIC)
+            await file_compactor(parts, store, lake)._level_all(TOPIC)
         assert outcomes(parts, "retried") == 1
-        levelling = leveller(parts, store, lake)
+        compacting = file_compactor(parts, store, lake)
         for _ in range(3):
-            await levelling.turn()
+            await compacting.turn()
             parts.clock.seconds += 5
         assert key in indexed(parts)
         assert len(indexed(parts)) == 2, "the others were merged"
         await store.put(key, [right])
         await small_files(parts, store, lake, count=FILES - 1, first=FILES + 1)
         parts.clock.seconds += LEVEL_DAMAGED_SECONDS_FIRST
-        await levelling.turn()
+        await compacting.turn()
         assert key not in indexed(parts)
         assert [record.offset for record in await served(parts, store)] == list(range(3 * 2 * FILES))
 
@@ -359,7 +359,7 @@ async def test_a_file_that_the_state_let_go_of_is_not_left_out() -> None:
     store = DeletingStore()
     async with archived(store) as (parts, lake):
         store.parts, store.key = parts, files_of_log(parts)[0]
-        levelling = leveller(parts, store, lake)
+        compacting = file_compactor(parts, store, lake)
         with pytest.raises(ObjectMissing):
-            await levelling.level(TOPIC)
-        assert levelling._damaged.left_out == set()
+            await compacting.level(TOPIC)
+        assert compacting._damaged.left_out == set()

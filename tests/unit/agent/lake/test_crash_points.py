@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from agent.lake.hadoop_metadata import TableCopies
+from agent.lake.hadoop_metadata import HadoopMetadata
 from coordinator.invariants import check
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import Entry
@@ -25,9 +25,9 @@ from storage.refs import SNAPSHOT_PREFIX, metadata_copy_key, version_hint_key
 from tests.support.agent.ledger_parts import DAY_MS, Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create
 from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_compactor import FILES, leveller, objects, served, small_files
+from tests.unit.agent.lake.test_compactor import FILES, file_compactor, objects, served, small_files
 from tests.unit.agent.lake.test_table_commits import GRACE_MS, archiver, live_files, upkeep
-from tests.unit.agent.maintenance.test_garbage_collector import cleaner
+from tests.unit.agent.maintenance.test_garbage_collector import garbage_collector
 
 
 class Died(BaseException):
@@ -101,8 +101,8 @@ class MortalLedger(MemoryLedger):
             return await super().append(session, entries)
 
 
-def copies(parts: Parts, store: MemoryStore) -> TableCopies:
-    return TableCopies(
+def copies(parts: Parts, store: MemoryStore) -> HadoopMetadata:
+    return HadoopMetadata(
         store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock, metrics=parts.metrics
     )
 
@@ -121,14 +121,14 @@ async def work(parts: Parts, store: MemoryStore) -> None:
     lake = lake_of(parts, store)
     await produce(parts, store, 10_000)
     await archiver(parts, store, lake).archive_topic(TOPIC)
-    await leveller(parts, store, lake).level(TOPIC)
+    await file_compactor(parts, store, lake).level(TOPIC)
     await copies(parts, store).copy(TOPIC)
     parts.clock.seconds += 2 * GRACE_MS / 1000
     await upkeep(parts, lake).keep(TOPIC)
     await copies(parts, store).copy(TOPIC)
     parts.clock.seconds += 2 * GRACE_MS / 1000
     assert await parts.housekeeper.claim()
-    await cleaner(parts, store).clean()
+    await garbage_collector(parts, store).clean()
 
 
 async def lived(store: MemoryStore, core: MemoryLedgerCore, fate: Fate) -> None:
@@ -177,10 +177,10 @@ async def check_what_is_left(store: MemoryStore, core: MemoryLedgerCore, when: s
         parts.clock.seconds += 10 * DAY_MS / 1000
         lake = lake_of(parts, store)
         await archiver(parts, store, lake).archive_topic(TOPIC)
-        while await leveller(parts, store, lake).level(TOPIC) is not None:
+        while await file_compactor(parts, store, lake).level(TOPIC) is not None:
             pass
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)  # one for all: after a step of the time it waits (S21)
+        cleaning = garbage_collector(parts, store)  # one for all: after a step of the time it waits (S21)
         for _ in range(3):
             parts.clock.seconds += 2 * DAY_MS / 1000
             await upkeep(parts, lake).keep(TOPIC)

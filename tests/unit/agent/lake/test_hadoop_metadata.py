@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.lake.hadoop_metadata import TableCopies
+from agent.lake.hadoop_metadata import HadoopMetadata
 from coordinator.commands.commands import DeleteTopic, Done
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.state.rendezvous import owner_of
@@ -21,8 +21,8 @@ FOLDER = table_metadata_folder("t", TOPIC)
 HINT = version_hint_key("t", TOPIC)
 
 
-def copies_of(parts: Parts, store: ObjectStore) -> TableCopies:
-    return TableCopies(
+def copies_of(parts: Parts, store: ObjectStore) -> HadoopMetadata:
+    return HadoopMetadata(
         store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock, metrics=parts.metrics
     )
 

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.table import StaticTable
 
 from agent.bucket.cluster_identity import check_bucket
-from agent.lake.snapshot_expiry import TableUpkeep
+from agent.lake.snapshot_expiry import SnapshotExpiry
 from agent.lake.table_commits import Lake
 from agent.recovery.audit import Audit
 from coordinator.commands.commands import CommitTable, Done
@@ -68,7 +68,7 @@ async def metadata_of(parts: Parts, store: ObjectStore) -> TableMetadata:
     return decode(await store.get(table.metadata_key))
 
 
-def keeping(parts: Parts, lake: Lake) -> TableUpkeep:
+def keeping(parts: Parts, lake: Lake) -> SnapshotExpiry:
     return upkeep(parts, lake)
 
 

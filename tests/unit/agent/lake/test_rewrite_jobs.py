@@ -43,7 +43,7 @@ from tests.support.agent.ledger_parts import Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create
 from tests.support.lake.typed_records import avro_bytes, framed, record
 from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_compactor import archived, leveller, operations, served
+from tests.unit.agent.lake.test_compactor import archived, file_compactor, operations, served
 from tests.unit.agent.lake.test_table_commits import archiver, live_files
 from tests.unit.agent.lake.test_typed_columns import register
 
@@ -107,7 +107,7 @@ async def test_what_was_overtaken_is_planned_again() -> None:
     async with archived(store, count=8) as (parts, lake):
         made = rewrites(parts, store, lake)
         rewritten = await written(await planned(made, parts), store)
-        assert await leveller(parts, store, lake).level(TOPIC) is not None
+        assert await file_compactor(parts, store, lake).level(TOPIC) is not None
         before, files = await served(parts, store), await live_files(parts, store)
         with pytest.raises(NoRewrite) as refused:
             await made.commit(topic_of(parts), rewritten)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from agent.lake.archiver import Archiver
-from agent.lake.snapshot_expiry import TableUpkeep
+from agent.lake.snapshot_expiry import SnapshotExpiry
 from agent.lake.table_commits import Lake
 from coordinator.commands.commands import ApplyRetention, CommitTable, DeleteTopic, Done, ReplaceChunks
 from coordinator.invariants import check
@@ -40,8 +40,8 @@ def archiver(parts: Parts, store: MemoryStore, lake: Lake | None = None) -> Arch
     )
 
 
-def upkeep(parts: Parts, lake: Lake) -> TableUpkeep:
-    return TableUpkeep(
+def upkeep(parts: Parts, lake: Lake) -> SnapshotExpiry:
+    return SnapshotExpiry(
         metadata=parts.metadata,
         writer=parts.writer,
         lake=lake,

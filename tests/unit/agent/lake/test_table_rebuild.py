@@ -20,7 +20,7 @@ from tests.support.agent.ledger_parts import LAKE_ROOT, Parts, lake_of, running_
 from tests.support.commands.commands import TOPIC, create
 from tests.support.lake.table_fixtures import run_here
 from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_compactor import FILES, leveller, served, small_files
+from tests.unit.agent.lake.test_compactor import FILES, file_compactor, served, small_files
 from tests.unit.agent.lake.test_table_commits import archiver, drop_everything, files_of_log, live_files, upkeep
 
 
@@ -108,7 +108,7 @@ async def test_it_does_not_matter_which_of_its_metadata_is_gone(suffix: str) -> 
 async def test_what_only_older_snapshots_held_goes() -> None:
     store = MemoryStore()
     async with archived(store, count=FILES) as (parts, lake, rebuild):
-        merged = await leveller(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).level(TOPIC)
         assert merged is not None
         assert len(files_of_log(parts)) == FILES + 1
         rebuilt = await rebuild.rebuild(TOPIC)
@@ -147,7 +147,7 @@ async def test_where_nobody_goes_on_after_the_first_entry_upkeep_lets_go_of_the_
 ) -> None:
     store = MemoryStore()
     async with archived(store, count=FILES) as (parts, lake, rebuild):
-        await leveller(parts, store, lake).level(TOPIC)
+        await file_compactor(parts, store, lake).level(TOPIC)
         before = len(needed(parts))
         metadata_count = sum("/metadata/" in key for key in needed(parts))
         monkeypatch.setattr(table_rebuild, "TABLE_RELEASED_PER_COMMIT_MAX", metadata_count)

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from agent.lake.table_updates import TableEdits, TopicGone
+from agent.lake.table_updates import TableUpdates, TopicGone
 from agent.ledger import ledger_writer
 from coordinator.commands.commands import CommitTable, DeleteTopic, Done
 from coordinator.invariants import check
@@ -32,8 +32,8 @@ from tests.unit.agent.lake.test_table_commits import archiver, drop_everything, 
 from tests.unit.agent.lake.test_table_rebuild import needed
 
 
-def edits(parts: Parts, store: MemoryStore) -> TableEdits:
-    return TableEdits(metadata=parts.metadata, writer=parts.writer, lake=lake_of(parts, store), clock=parts.clock)
+def edits(parts: Parts, store: MemoryStore) -> TableUpdates:
+    return TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake_of(parts, store), clock=parts.clock)
 
 
 async def metadata(parts: Parts, store: MemoryStore) -> TableMetadata:
@@ -52,7 +52,7 @@ async def test_a_topic_without_an_archive_has_properties_and_keeps_them() -> Non
     async with running_parts(store=store) as parts:
         await parts.writer.submit(create())
         lake = lake_of(parts, store)
-        editing = TableEdits(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=parts.clock)
+        editing = TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=parts.clock)
         await editing.make(TOPIC, setting({"comment": "c"}))
         assert (await metadata(parts, store)).properties["comment"] == "c"
         await produce(parts, store, 0)
@@ -67,7 +67,7 @@ async def test_a_tag_keeps_what_the_log_let_go_of_until_it_goes() -> None:
     async with running_parts(store=store) as parts:
         await parts.writer.submit(create())
         lake = lake_of(parts, store)
-        editing = TableEdits(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=parts.clock)
+        editing = TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=parts.clock)
         await produce(parts, store, 0)
         await archiver(parts, store, lake).archive_topic(TOPIC)
         (kept,) = files_of_log(parts)
@@ -156,7 +156,7 @@ async def test_what_waits_too_long_for_its_turn_is_never_made() -> None:
     async with running_parts(store=store) as parts:
         await parts.writer.submit(create())
         lake = lake_of(parts, store)
-        editing = TableEdits(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=Hasty())
+        editing = TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=Hasty())
         async with lake.turn(TOPIC):
             with pytest.raises(StoreUnavailable, match="nothing was done, try again"):
                 await editing.make(TOPIC, setting({"comment": "c"}))

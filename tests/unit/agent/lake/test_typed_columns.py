@@ -30,7 +30,7 @@ from tests.support.commands.commands import TOPIC, create
 from tests.support.lake.table_fixtures import run_here
 from tests.support.lake.typed_records import avro_bytes, framed, record
 from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_compactor import FILES, leveller, served
+from tests.unit.agent.lake.test_compactor import FILES, file_compactor, served
 from tests.unit.agent.lake.test_table_commits import ArchiverOfBefore, archiver, files_of_log, live_files
 
 ORDER = record("Order", ("id", "int"))
@@ -266,7 +266,7 @@ async def test_a_merge_of_files_keeps_their_columns_and_gives_them_to_older_reco
         configs["penstock.table.columns"] = "raw"
         before = await names_of(parts, store)
         assert before == [("error", 11), ("value_id", 100), ("value_n", 101)]
-        merged = await leveller(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).level(TOPIC)
         assert merged is not None
         assert await names_of(parts, store) == before
         (file,) = await live_files(parts, store)
@@ -288,9 +288,9 @@ async def test_files_whose_schema_is_gone_are_not_merged_and_keep_their_values()
         for is_permanent in (False, True):
             await parts.writer.submit(DeleteVersions(subject="s", version=1, is_permanent=is_permanent))
         assert schema_id not in parts.metadata.state.registry.schemas
-        levelling = leveller(parts, store, lake)
-        assert await levelling.level(TOPIC) is None
-        assert await levelling.level(TOPIC) is None
+        compacting = file_compactor(parts, store, lake)
+        assert await compacting.level(TOPIC) is None
+        assert await compacting.level(TOPIC) is None
         assert await rows_of(parts, store) == [{"value_id": number} for number in range(FILES)]
         assert len(files_of_log(parts)) == FILES
 

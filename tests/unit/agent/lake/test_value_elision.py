@@ -15,7 +15,7 @@ from tests.support.agent.ledger_parts import Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create
 from tests.support.lake.typed_records import avro_bytes, framed, record
 from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_compactor import FILES, leveller, served
+from tests.unit.agent.lake.test_compactor import FILES, file_compactor, served
 from tests.unit.agent.lake.test_table_commits import archiver, files_of_log, live_files
 from tests.unit.agent.lake.test_typed_columns import names_of, register
 
@@ -37,7 +37,7 @@ async def file_rows(parts: Parts, store: MemoryStore) -> list[dict[str, Any]]:
 
 async def merged_rows(parts: Parts, store: MemoryStore, lake: Lake) -> list[dict[str, Any]]:
     """Rows of the file that the next merge makes, as they are stored."""
-    merged = await leveller(parts, store, lake).level(TOPIC)
+    merged = await file_compactor(parts, store, lake).level(TOPIC)
     assert merged is not None
     rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(await store.get(merged.file.key))).to_pylist()
     return rows
@@ -148,5 +148,5 @@ async def test_consumers_get_values_of_schemas_that_were_deleted() -> None:
         assert schema_id not in parts.metadata.state.registry.schemas
         assert {row["kept_value"] for row in await file_rows(parts, store)} == {None}
         assert await consumed(parts, store) == sent
-        assert await leveller(parts, store, lake).level(TOPIC) is None
+        assert await file_compactor(parts, store, lake).level(TOPIC) is None
         assert await consumed(parts, store) == sent

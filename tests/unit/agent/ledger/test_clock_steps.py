@@ -20,7 +20,7 @@ from storage.object_store import ObjectMissing, ObjectStore
 from storage.refs import intake_key
 from tests.support.agent.ledger_parts import BEGAN_MS, DAY_MS, ManualClock, Parts
 from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, start
-from tests.unit.agent.maintenance.test_garbage_collector import cleaner
+from tests.unit.agent.maintenance.test_garbage_collector import garbage_collector
 
 HOUR_S, DAY_S = 3_600.0, 86_400.0
 OTHER = TopicId(bytes([1] * 16))
@@ -67,7 +67,7 @@ class CheckedParts(Parts):
             if self.proposed_time() is None or self.clock.seconds % 600 == 0:
                 await self.check.check_or_report()
             await retention.retain()
-            await cleaner(self, self.store).clean()
+            await garbage_collector(self, self.store).clean()
 
     @property
     def log_start(self) -> int:

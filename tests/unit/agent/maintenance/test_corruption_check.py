@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from agent.ledger.apply_loop import FrozenState, MetadataLoop
-from agent.maintenance.corruption_check import DigestChecks
+from agent.ledger.apply_loop import ApplyLoop, FrozenState
+from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.snapshots import Snapshots
 from coordinator.apply.digest_comparison import Verdict
 from coordinator.codec.snapshot_wire import snapshot_shape
@@ -32,7 +32,7 @@ SECONDS_MAX = 30.0
 class BusyClock(ManualClock):
     """While one agent waits, its state is frozen where that was asked for, and others do what a test says."""
 
-    def __init__(self, metadata: MetadataLoop) -> None:
+    def __init__(self, metadata: ApplyLoop) -> None:
         super().__init__()
         self._metadata = metadata
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
@@ -48,7 +48,7 @@ class Agent:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.clock = BusyClock(parts.metadata)
-        self.checks = DigestChecks(
+        self.checks = CorruptionCheck(
             metadata=parts.metadata,
             writer=parts.writer,
             housekeeper=parts.housekeeper,

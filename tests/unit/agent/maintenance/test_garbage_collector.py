@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
-from agent.maintenance.garbage_collector import Cleaner, NotTheHousekeeper
+from agent.maintenance.garbage_collector import GarbageCollector, NotTheHousekeeper
 from agent.maintenance.snapshots import Snapshots
 from coordinator.commands.commands import ChunksCommitted, DeleteTopic, EndSession, ReportTime
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
@@ -29,10 +29,10 @@ from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create,
 GRACE_MS = 60_000
 
 
-def cleaner(
+def garbage_collector(
     parts: Parts, store: ObjectStore, *, is_bucket_ours: Callable[[], Awaitable[bool]] = always_ours
-) -> Cleaner:
-    return Cleaner(
+) -> GarbageCollector:
+    return GarbageCollector(
         store=store,
         metadata=parts.metadata,
         writer=parts.writer,
@@ -87,7 +87,7 @@ async def test_what_is_referred_to_stays() -> None:
         await produced(parts, store, 0, 1)
         parts.clock.seconds += 10 * DAY_MS / 1000
         assert await parts.housekeeper.claim()
-        assert await cleaner(parts, store).clean() == 0
+        assert await garbage_collector(parts, store).clean() == 0
         assert len(await keys(store)) == 2
 
 
@@ -97,7 +97,7 @@ async def test_a_released_object_goes_when_its_grace_is_over() -> None:
         await produced(parts, store, 0)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)
+        cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000 - 1
         assert await cleaning.clean() == 0
         parts.clock.seconds += 2
@@ -116,7 +116,7 @@ async def test_s9_nothing_is_deleted_from_a_bucket_that_does_not_say_whose_it_is
         await produced(parts, store, 0)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store, is_bucket_ours=asked)
+        cleaning = garbage_collector(parts, store, is_bucket_ours=asked)
         parts.clock.seconds += GRACE_MS / 1000 + 1
         with pytest.raises(NotTheHousekeeper, match="whose it is"):
             await cleaning.clean()
@@ -133,7 +133,7 @@ async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> Non
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)
+        cleaning = garbage_collector(parts, store)
         for kind in (FaultKind.BEFORE, FaultKind.AFTER):
             store.script(Fault(kind=kind, operation=Operation.DELETE))
             try:
@@ -158,7 +158,7 @@ async def test_an_object_that_cannot_be_deleted_holds_up_no_other_and_is_tried_a
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)
+        cleaning = garbage_collector(parts, store)
         assert await cleaning.clean() == 2
         assert await keys(store) == [stuck]
         assert list(parts.metadata.state.released) == [stuck]
@@ -186,7 +186,7 @@ async def test_the_pause_before_another_attempt_grows_up_to_its_bound() -> None:
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)
+        cleaning = garbage_collector(parts, store)
         pause_s = GC_RETRY_SECONDS_FIRST
         for attempt in range(1, 10):
             assert await cleaning.clean() == 0
@@ -208,7 +208,7 @@ async def test_s6_a_session_is_not_forgotten_while_something_that_it_left_cannot
     store.undeletable.add(left[1])
     async with running_parts(ledger) as parts:
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)
+        cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000
         assert await cleaning.clean() == 2
         parts.clock.seconds += 2 * DAY_MS / 1000
@@ -229,7 +229,7 @@ async def test_an_agent_that_lost_the_role_remembers_no_failed_deletions() -> No
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)
+        cleaning = garbage_collector(parts, store)
         assert await cleaning.clean() == 0
         assert cleaning.failed_deletions
         await parts.writer.start_drain()
@@ -253,9 +253,9 @@ async def test_what_an_ended_session_put_and_never_committed_goes_and_a_live_one
         stranger = intake_key(SessionId(1 << 40), ObjectNumber(0))
         await store.put(stranger, [b"of a session that this ledger has not seen yet"])
         assert await parts.housekeeper.claim()
-        assert await cleaner(parts, store).clean() == 0
+        assert await garbage_collector(parts, store).clean() == 0
         parts.clock.seconds += GRACE_MS / 1000
-        assert await cleaner(parts, store).clean() == 1
+        assert await garbage_collector(parts, store).clean() == 1
         assert sorted(await keys(store)) == sorted([intake_key(dead, ObjectNumber(0)), live, stranger])
 
 
@@ -266,7 +266,7 @@ async def test_a_put_that_lands_after_its_session_was_cleaned_goes_a_day_later()
         ledger.core.expire(dead)
     async with running_parts(ledger) as parts:
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)
+        cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000
         assert await cleaning.clean() == 0
         await store.put(intake_key(dead, ObjectNumber(5)), [b"late"])
@@ -291,7 +291,7 @@ async def test_leftovers_are_judged_page_by_page() -> None:
         steps: list[int] = []
         parts.clock.seconds += GRACE_MS / 1000
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, CountingStore(store, steps))
+        cleaning = garbage_collector(parts, CountingStore(store, steps))
         assert await cleaning.clean() == count
         assert steps == [GC_DELETIONS_PER_STEP_MAX, GC_DELETIONS_PER_STEP_MAX, 1]
 
@@ -304,7 +304,7 @@ async def test_what_others_put_is_reported_once_and_left_alone(caplog: pytest.Lo
         ledger.core.expire(parts.writer.session)
     async with running_parts(ledger) as parts:
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)
+        cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000
         for _ in range(2):
             assert await cleaning.clean() == 0
@@ -321,7 +321,7 @@ async def test_s9_an_object_that_the_newest_snapshot_refers_to_stays_until_there
     async with running_parts(store=store) as parts:
         await produced(parts, store, 0)
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)
+        cleaning = garbage_collector(parts, store)
         await cleaning._snapshots.take()
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
@@ -338,7 +338,7 @@ async def test_snapshots_for_the_cleaner_s_sake_are_bounded_in_how_often() -> No
     async with running_parts(store=store) as parts:
         await produced(parts, store, 0)
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)
+        cleaning = garbage_collector(parts, store)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 - 1
         await parts.writer.submit(ReportTime())
@@ -362,7 +362,7 @@ async def test_only_the_housekeeper_cleans() -> None:
         assert await parts.housekeeper.claim()
         parts.clock.seconds += GRACE_MS / 1000 + 1
         async with asyncio.TaskGroup() as tasks:
-            loops = [tasks.create_task(cleaner(each, store).run()) for each in (parts, others)]
+            loops = [tasks.create_task(garbage_collector(each, store).run()) for each in (parts, others)]
             while await keys(store):
                 await parts.clock.sleep(0)
             for loop in loops:
@@ -384,10 +384,10 @@ async def test_s6_a_session_that_ended_later_keeps_its_leftovers_for_its_own_gra
         await parts.writer.submit(ReportTime())
         await parts.writer.submit(EndSession(session=late.writer.session))
         assert await parts.housekeeper.claim()
-        assert await cleaner(parts, store).clean() == 1
+        assert await garbage_collector(parts, store).clean() == 1
         assert await keys(store) == [kept]
         parts.clock.seconds += GRACE_MS / 1000
-        assert await cleaner(parts, store).clean() == 1
+        assert await garbage_collector(parts, store).clean() == 1
 
 
 class SlowListing(MemoryStore):
@@ -418,9 +418,9 @@ async def test_s9_an_agent_whose_session_was_not_confirmed_for_a_lease_s_time_de
             parts.clock.seconds += LEDGER_SESSION_SECONDS
 
         with pytest.raises(NotTheHousekeeper, match="not confirmed"):
-            await cleaner(parts, SlowListing(store, stand_still)).clean()
+            await garbage_collector(parts, SlowListing(store, stand_still)).clean()
         assert len(await keys(store)) == 1
-        assert await cleaner(parts, store).clean() == 1
+        assert await garbage_collector(parts, store).clean() == 1
 
 
 async def test_an_agent_that_lost_the_role_stops_before_its_next_deletion() -> None:
@@ -433,7 +433,7 @@ async def test_an_agent_that_lost_the_role_stops_before_its_next_deletion() -> N
         parts.clock.seconds += GRACE_MS / 1000
         assert await parts.housekeeper.claim()
         with pytest.raises(NotTheHousekeeper, match="keeps house"):
-            await cleaner(parts, SlowListing(store, parts.writer.start_drain)).clean()
+            await garbage_collector(parts, SlowListing(store, parts.writer.start_drain)).clean()
         assert len(await keys(store)) == 1
 
 
@@ -452,7 +452,7 @@ async def test_s21_after_a_step_of_the_time_leftovers_of_sessions_stay_for_anoth
         parts.is_clock_checked = False
         await parts.writer.submit(EndSession(session=dead))
         assert await parts.housekeeper.claim()
-        cleaning = cleaner(parts, store)
+        cleaning = garbage_collector(parts, store)
         assert await cleaning.clean() == 0
         monkeypatch.setattr(ledger_parts, "BEGAN_MS", ledger_parts.BEGAN_MS + step_ms)
         parts.is_clock_checked = True
@@ -485,5 +485,5 @@ async def test_s21_a_step_of_the_time_while_the_bucket_is_listed_ends_no_grace(m
             monkeypatch.setattr(ledger_parts, "BEGAN_MS", ledger_parts.BEGAN_MS + 3 * DAY_MS)
             await parts.writer.submit(ReportTime())
 
-        assert await cleaner(parts, SlowListing(store, step)).clean() == 1
+        assert await garbage_collector(parts, SlowListing(store, step)).clean() == 1
         assert await keys(store) == [intake_key(dead[1], ObjectNumber(0))]

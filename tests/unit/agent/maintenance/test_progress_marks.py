@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.maintenance.progress_marks import ReachedMarks, leave_mark
+from agent.maintenance.progress_marks import ProgressMarks, leave_mark
 from coordinator.commands.commands import ReportTime
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.types import Position
@@ -14,8 +14,8 @@ from tests.support.agent.ledger_parts import Parts, running_parts
 from tests.support.commands.commands import start
 
 
-def marks(parts: Parts, store: ObjectStore) -> ReachedMarks:
-    return ReachedMarks(store=store, metadata=parts.metadata, housekeeper=parts.housekeeper, clock=parts.clock)
+def marks(parts: Parts, store: ObjectStore) -> ProgressMarks:
+    return ProgressMarks(store=store, metadata=parts.metadata, housekeeper=parts.housekeeper, clock=parts.clock)
 
 
 async def keys(store: ObjectStore) -> list[str]:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent.ledger import entry_batches as entry_shares
+from agent.ledger import entry_batches
 from agent.maintenance import retention as retention_module
 from agent.maintenance.retention import Retention
 from coordinator.ledger.memory import MemoryLedger
@@ -83,7 +83,7 @@ async def test_s2_an_unchecked_clock_drops_nothing() -> None:
 
 
 async def test_what_one_entry_cannot_hold_goes_into_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entry_shares, "DROPPING_PARTITIONS_PER_ENTRY_MAX", 1)
+    monkeypatch.setattr(entry_batches, "DROPPING_PARTITIONS_PER_ENTRY_MAX", 1)
     async with running_parts() as parts:
         await produced(parts)
         head = await parts.ledger.head()
@@ -93,7 +93,7 @@ async def test_what_one_entry_cannot_hold_goes_into_several(monkeypatch: pytest.
 
 
 async def test_chunks_that_one_entry_must_not_drop_all_go_by_several(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (entry_shares, retention_module):
+    for module in (entry_batches, retention_module):
         monkeypatch.setattr(module, "DROPPED_CHUNKS_PER_ENTRY_MAX", 2)
     async with running_parts() as parts:
         await parts.writer.submit(create(partitions=4))

@@ -3,7 +3,7 @@
 import asyncio
 
 from agent.ledger.bootstrap import load
-from agent.maintenance.rules_version import RulesUpkeep
+from agent.maintenance.rules_version import RulesVersionUpgrade
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from storage.memory_store import MemoryStore
@@ -11,8 +11,8 @@ from tests.support.agent.ledger_parts import Parts, running_parts
 from tests.support.commands.commands import start
 
 
-def upkeep(parts: Parts) -> RulesUpkeep:
-    return RulesUpkeep(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+def upkeep(parts: Parts) -> RulesVersionUpgrade:
+    return RulesVersionUpgrade(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
 
 
 async def after_an_older_agent() -> MemoryLedgerCore:

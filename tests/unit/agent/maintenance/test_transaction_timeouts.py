@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.maintenance import transaction_timeouts as transaction_janitor
-from agent.maintenance.transaction_timeouts import TransactionJanitor
+from agent.maintenance import transaction_timeouts as timeouts_module
+from agent.maintenance.transaction_timeouts import TransactionTimeouts
 from coordinator.commands.transaction import TransactionDecided
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import OutcomeUnknown
@@ -23,8 +23,8 @@ TIMEOUT_S = TIMEOUT_MS / 1000
 INTERVAL_S = 10.0
 
 
-def janitor(parts: Parts) -> TransactionJanitor:
-    return TransactionJanitor(
+def transaction_timeouts(parts: Parts) -> TransactionTimeouts:
+    return TransactionTimeouts(
         metadata=parts.metadata,
         writer=parts.writer,
         housekeeper=parts.housekeeper,
@@ -58,7 +58,7 @@ async def test_a_transaction_is_aborted_once_it_was_seen_open_for_longer_than_it
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with with_open_transaction() as parts:
-        sees = janitor(parts)
+        sees = transaction_timeouts(parts)
         await sees.look()
         parts.clock.seconds += TIMEOUT_S
         assert await sees.expire() == 0
@@ -76,7 +76,7 @@ async def test_a_transaction_is_aborted_once_it_was_seen_open_for_longer_than_it
 async def test_time_counts_from_when_this_agent_saw_the_transaction_open() -> None:
     async with with_open_transaction() as parts:
         parts.clock.seconds += 2 * TIMEOUT_S
-        takes_over = janitor(parts)
+        takes_over = transaction_timeouts(parts)
         await takes_over.look()
         assert await takes_over.expire() == 0
         parts.clock.seconds += TIMEOUT_S + 1
@@ -86,7 +86,7 @@ async def test_time_counts_from_when_this_agent_saw_the_transaction_open() -> No
 
 async def test_the_next_transaction_of_the_same_epoch_has_all_of_its_time() -> None:
     async with with_open_transaction() as parts:
-        sees = janitor(parts)
+        sees = transaction_timeouts(parts)
         await sees.look()
         parts.clock.seconds += TIMEOUT_S + 1
         await parts.writer.submit(end(version=V1))
@@ -100,7 +100,7 @@ async def test_the_next_transaction_of_the_same_epoch_has_all_of_its_time() -> N
 async def test_an_agent_that_does_not_keep_house_aborts_nothing_and_forgets_what_it_saw() -> None:
     core = MemoryLedgerCore(cluster_id="c")
     async with with_open_transaction(MemoryLedger(core)) as parts:
-        sees = janitor(parts)
+        sees = transaction_timeouts(parts)
         await sees.look()
         parts.clock.seconds += TIMEOUT_S + 1
         core.expire(parts.writer.session)
@@ -116,12 +116,12 @@ async def test_an_agent_that_does_not_keep_house_aborts_nothing_and_forgets_what
 
 
 async def test_many_are_aborted_a_share_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transaction_janitor, "TRANSACTIONS_EXPIRED_TOGETHER_MAX", 2)
+    monkeypatch.setattr(timeouts_module, "TRANSACTIONS_EXPIRED_TOGETHER_MAX", 2)
     async with with_open_transaction() as parts:
         for producer in range(1, 5):
             await parts.writer.submit(begin(transactional_id=f"id-{producer}"))
             await parts.writer.submit(add(0, producer=producer, transactional_id=f"id-{producer}"))
-        sees = janitor(parts)
+        sees = transaction_timeouts(parts)
         await sees.look()
         parts.clock.seconds += TIMEOUT_S + 1
         assert await sees.expire() == 5
@@ -131,7 +131,7 @@ async def test_many_are_aborted_a_share_after_the_other(monkeypatch: pytest.Monk
 async def test_nothing_is_written_while_none_is_due() -> None:
     ledger = MemoryLedger()
     async with with_open_transaction(ledger) as parts:
-        sees = janitor(parts)
+        sees = transaction_timeouts(parts)
         head = await ledger.head()
         await sees.look()
         assert await sees.expire() == 0
@@ -140,7 +140,7 @@ async def test_nothing_is_written_while_none_is_due() -> None:
 
 async def test_the_loop_aborts_within_a_look_and_an_interval_after_the_time_out() -> None:
     async with with_open_transaction() as parts:
-        loop = asyncio.ensure_future(janitor(parts).run())
+        loop = asyncio.ensure_future(transaction_timeouts(parts).run())
         await until(lambda: not is_open(parts))
         loop.cancel()
         assert TIMEOUT_S < parts.clock.seconds <= TIMEOUT_S + TRANSACTION_LOOK_SECONDS + 2 * INTERVAL_S
@@ -149,7 +149,7 @@ async def test_the_loop_aborts_within_a_look_and_an_interval_after_the_time_out(
 
 async def test_one_that_cannot_be_proposed_now_is_left_for_later(caplog: pytest.LogCaptureFixture) -> None:
     async with with_open_transaction() as parts:
-        sees = janitor(parts)
+        sees = transaction_timeouts(parts)
         await sees.look()
         parts.clock.seconds += TIMEOUT_S + 1
         queued = [parts.writer.submit(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
@@ -163,7 +163,7 @@ async def test_one_that_cannot_be_proposed_now_is_left_for_later(caplog: pytest.
 async def test_one_whose_outcome_is_unknown_is_left_for_later(caplog: pytest.LogCaptureFixture) -> None:
     core = MemoryLedgerCore(cluster_id="c")
     async with with_open_transaction(MemoryLedger(core)) as parts:
-        sees = janitor(parts)
+        sees = transaction_timeouts(parts)
         await sees.look()
         parts.clock.seconds += TIMEOUT_S + 1
         core.expire(parts.writer.session)

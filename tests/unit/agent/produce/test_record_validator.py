@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from crc32c import crc32c
 
-from agent.produce import record_validator as record_checks
+from agent.produce import record_validator
 from agent.produce.record_rules import RecordRules
 from agent.produce.record_validator import (
     INLINE_BYTES_MAX,
@@ -68,7 +68,7 @@ def checking_threads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         names.append("cpu" if threading.current_thread().name.startswith("cpu") else "loop")
         return check_batches(batch, rules, arrival, unpacked_bytes_max=unpacked_bytes_max)
 
-    monkeypatch.setattr(record_checks, "check_batches", watched)
+    monkeypatch.setattr(record_validator, "check_batches", watched)
     return names
 
 

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from agent.request.connection_epochs import ConnectionStamps
+from agent.request.connection_epochs import ConnectionEpochs
 from agent.server.connection import Connection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
@@ -42,8 +42,8 @@ class Asked:
 
 
 @asynccontextmanager
-async def stamping(parts: Parts) -> AsyncIterator[ConnectionStamps]:
-    stamps = ConnectionStamps(metadata=parts.metadata, clock=parts.clock)
+async def stamping(parts: Parts) -> AsyncIterator[ConnectionEpochs]:
+    stamps = ConnectionEpochs(metadata=parts.metadata, clock=parts.clock)
     running = asyncio.ensure_future(stamps.run())
     try:
         yield stamps
@@ -113,7 +113,7 @@ class Impatient(ManualClock):
 
 async def test_a_request_waits_for_its_stamp_for_some_time_only() -> None:
     async with running_parts() as parts:
-        stamps = ConnectionStamps(metadata=parts.metadata, clock=parts.clock)  # nobody asks for positions
+        stamps = ConnectionEpochs(metadata=parts.metadata, clock=parts.clock)  # nobody asks for positions
         assert await stamps.accepted().known(Impatient()) is None
 
 

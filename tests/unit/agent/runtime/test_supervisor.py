@@ -182,6 +182,6 @@ async def test_outages_are_told_elsewhere_and_other_failures_here(caplog: pytest
     caplog.set_level(logging.INFO)
     failures = (LedgerUnavailable("away"), StoreUnavailable("away"), StoreMisconfigured("denied"), OSError("full"))
     async with Supervisor(clock=ManualClock(), ids=EvenIds()) as supervisor:
-        supervisor.start("cleaner", Failing(*failures))
+        supervisor.start("garbage_collector", Failing(*failures))
     assert [vars(record)["reason"] for record in caplog.records] == ["StoreMisconfigured: denied", "OSError: full"]
     assert supervisor.restarts_count == len(failures)

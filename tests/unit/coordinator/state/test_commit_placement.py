@@ -11,7 +11,7 @@ from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_FIRST
 from coordinator.configs.topic_configs import PLACEMENT
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state.chunk_index import NO_CHECKSUM, OFFSET_FIRST
-from coordinator.state.unplaced_batches import WaitingRun
+from coordinator.state.unplaced_batches import UnplacedBatch
 from protocol.errors import ErrorCode
 from protocol.records.crc import crc_of_crcs, pack_crcs
 from protocol.types import Milliseconds, ObjectId, ProducerId
@@ -83,7 +83,7 @@ def test_a_repeat_is_known_before_the_commit_and_after_it_and_has_no_offset() ->
     assert written(cluster, 0, batch) == WAITING
     assert written(cluster, 1, batch) == WAITING
     assert cluster.partition.waiting[FIRST] == [
-        WaitingRun(ObjectId(1), 0, 100, 2, Milliseconds(1_000), Milliseconds(-1))
+        UnplacedBatch(ObjectId(1), 0, 100, 2, Milliseconds(1_000), Milliseconds(-1))
     ]
     decided(cluster, end(version=V1))
     assert cluster.partition.log_end == 3
