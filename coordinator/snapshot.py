@@ -4,7 +4,7 @@ Layout: MessagePack, compressed by zstd, with a checksum (`coordinator.codec.sna
 order (sessions, topics and objects by id, keys by name, transactional ids as they came, for which of them expire first
 follows from that), so equal states give equal bytes in every process; the digest is taken before compression.
 
-Rule: the bytes are in the form of the rules in force (`coordinator.codec.wire_forms`), so that programs of every
+Rule: the bytes are in the form of the rules in force (`coordinator.commands.forms`), so that programs of every
 version that is live give one state one digest. Derived fields are not stored but rebuilt. Anything unreadable raises
 `LedgerCorrupt`. Golden files: tests/golden.
 """
@@ -35,8 +35,8 @@ from coordinator.codec.snapshot_wire import (
     SnapshotTopic,
 )
 from coordinator.codec.transaction_wire import transactional_id_to_wire
-from coordinator.codec.wire_forms import WireStruct, in_form, parts_in_form
 from coordinator.commands.commands import Endpoint
+from coordinator.commands.forms import WireStruct, in_form, parts_in_form
 from coordinator.commands.group_values import vacant_of
 from coordinator.commands.rules import RULES_CHECKED_STORAGE
 from coordinator.configs.topic_names import shape

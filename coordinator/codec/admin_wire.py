@@ -9,8 +9,6 @@ from typing import Annotated, assert_never
 
 from msgspec import Meta
 
-from coordinator.codec.wire_forms import WireStruct
-from coordinator.codec.wire_types import Natural, Signed32, Uuid
 from coordinator.commands.admin import (
     AdminCommand,
     AlterClientQuotas,
@@ -22,6 +20,8 @@ from coordinator.commands.admin import (
     QuotaEntity,
     ResourceType,
 )
+from coordinator.commands.field_types import Natural, Signed32, Uuid
+from coordinator.commands.forms import WireStruct
 from coordinator.ledger.port import LedgerCorrupt
 from protocol.types import PartitionIndex, TopicId
 
@@ -33,7 +33,7 @@ WireReplicas = list[list[Signed32]]
 Quota = Annotated[float, Meta(gt=0)]
 
 
-class WireCreatePartitions(WireStruct, tag=27):
+class WireCreatePartitions(WireStruct, frozen=True, tag=27):
     topic_id: Uuid
     partition_count: Signed32
     replicas: WireReplicas = []
@@ -46,7 +46,7 @@ class WireCreatePartitions(WireStruct, tag=27):
         )
 
 
-class WireAlterConfigs(WireStruct, tag=28):
+class WireAlterConfigs(WireStruct, frozen=True, tag=28):
     resource_type: Annotated[int, Meta(ge=0, le=127)]
     resource_name: str
     is_whole: bool
@@ -67,7 +67,7 @@ class WireAlterConfigs(WireStruct, tag=28):
             raise LedgerCorrupt(f"an alteration of configs cannot be read: {error}") from error
 
 
-class WireAlterClientQuotas(WireStruct, tag=29):
+class WireAlterClientQuotas(WireStruct, frozen=True, tag=29):
     entity: WireEntity
     quotas: list[tuple[str, Quota | None]]
 
@@ -75,7 +75,7 @@ class WireAlterClientQuotas(WireStruct, tag=29):
         return AlterClientQuotas(entity=quota_entity(self.entity), quotas=tuple(self.quotas))
 
 
-class WireAssignReplicas(WireStruct, tag=30):
+class WireAssignReplicas(WireStruct, frozen=True, tag=30):
     topic_id: Uuid
     replicas: list[tuple[Natural, list[Signed32]]]
 

@@ -3,7 +3,7 @@
 Layout: format version (1 byte), flags (1 byte), in `FORMAT_CHECKED` a CRC-32C (u32, little-endian), then the body; with
 `COMPRESSED` the body's size (u32, little-endian) and its zstd frame. The body is MessagePack in the shape of
 `coordinator.codec.command_wire`; columns are little-endian array bytes. Its shape depends on the version of the rules
-in force (`coordinator.codec.wire_forms`), and so does the format: entries are checked from `RULES_CHECKED_ENTRIES` on.
+in force (`coordinator.commands.forms`), and so does the format: entries are checked from `RULES_CHECKED_ENTRIES` on.
 The CRC covers format, flags, session and number of the entry, then all that follows it.
 
 Rule: `decode` believes nothing before the CRC is right (safety rule S20), and lets nothing through that
@@ -19,8 +19,8 @@ import cramjam
 import msgspec
 
 from coordinator.codec.command_wire import WireProposal, to_wire
-from coordinator.codec.wire_forms import form_needed, in_form
 from coordinator.commands.commands import Proposal
+from coordinator.commands.forms import form_needed, in_form
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_FIRST
 from coordinator.ledger.port import LedgerCorrupt, LedgerRecord
 from protocol.decoding import DAMAGE, MsgpackDecoder

@@ -19,8 +19,6 @@ from coordinator.codec.command_columns import (
 from coordinator.codec.group_wire import WireGroupCommand, group_command_to_wire
 from coordinator.codec.registry_wire import WireRegistryCommand, registry_command_to_wire
 from coordinator.codec.transaction_wire import WireTransactionCommand, transaction_command_to_wire
-from coordinator.codec.wire_forms import WireStruct, since
-from coordinator.codec.wire_types import Digest, Index, Natural, Positive, Shape, Signed32, Timestamp, Uuid
 from coordinator.commands.admin import AdminCommand
 from coordinator.commands.commands import (
     AdvanceLogStart,
@@ -50,6 +48,8 @@ from coordinator.commands.commands import (
     StartSession,
     TableCommit,
 )
+from coordinator.commands.field_types import Digest, Index, Natural, Positive, Shape, Signed32, Timestamp, Uuid
+from coordinator.commands.forms import WireStruct, since
 from coordinator.commands.group import GroupCommand
 from coordinator.commands.registry import RegistryCommand
 from coordinator.commands.rules import RULES_CHECKED_STORAGE
@@ -59,7 +59,7 @@ from coordinator.ledger.port import LedgerCorrupt
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
 
 
-class WireStartSession(WireStruct, tag=1):
+class WireStartSession(WireStruct, frozen=True, tag=1):
     name: str
     node_id: Signed32
     endpoints: list[tuple[str, str, Index]]
@@ -76,21 +76,21 @@ class WireStartSession(WireStruct, tag=1):
         )
 
 
-class WireEndSession(WireStruct, tag=2):
+class WireEndSession(WireStruct, frozen=True, tag=2):
     session: Natural
 
     def command(self) -> EndSession:
         return EndSession(session=SessionId(self.session))
 
 
-class WireRaiseRules(WireStruct, tag=3):
+class WireRaiseRules(WireStruct, frozen=True, tag=3):
     rules_version: Natural
 
     def command(self) -> RaiseRules:
         return RaiseRules(rules_version=self.rules_version)
 
 
-class WireCreateTopic(WireStruct, tag=4):
+class WireCreateTopic(WireStruct, frozen=True, tag=4):
     name: str
     topic_id: Uuid
     partition_count: Signed32
@@ -107,21 +107,21 @@ class WireCreateTopic(WireStruct, tag=4):
         )
 
 
-class WireDeleteTopic(WireStruct, tag=5):
+class WireDeleteTopic(WireStruct, frozen=True, tag=5):
     topic_id: Uuid
 
     def command(self) -> DeleteTopic:
         return DeleteTopic(topic_id=TopicId(self.topic_id))
 
 
-class WireAllocateProducerIds(WireStruct, tag=6):
+class WireAllocateProducerIds(WireStruct, frozen=True, tag=6):
     count: Timestamp
 
     def command(self) -> AllocateProducerIds:
         return AllocateProducerIds(count=self.count)
 
 
-class WireCommitChunks(WireStruct, tag=7):
+class WireCommitChunks(WireStruct, frozen=True, tag=7):
     object_session: Natural
     object_number: Natural
     object_bytes: Natural
@@ -146,14 +146,14 @@ class WireCommitChunks(WireStruct, tag=7):
         )
 
 
-class WireReplacedChunk(WireStruct):
+class WireReplacedChunk(WireStruct, frozen=True):
     offset_first: Natural
     offset_end: Natural
     object_key: str
     byte_first: Natural
 
 
-class WireArchivedChunk(WireStruct):
+class WireArchivedChunk(WireStruct, frozen=True):
     offset_first: Natural
     offset_end: Natural
     row_group: Index
@@ -164,7 +164,7 @@ class WireArchivedChunk(WireStruct):
     max_timestamp: Timestamp
 
 
-class WireReplacement(WireStruct):
+class WirePartitionReplacement(WireStruct, frozen=True):
     partition: Index
     replaced: list[WireReplacedChunk]
     archived: list[WireArchivedChunk]
@@ -197,7 +197,7 @@ class WireReplacement(WireStruct):
         )
 
 
-class WireTableCommit(WireStruct):
+class WireTableCommit(WireStruct, frozen=True):
     replaces: str
     metadata: tuple[str, Natural]
     added: list[tuple[str, Natural]]
@@ -219,12 +219,12 @@ def _new_object(wire: tuple[str, int]) -> NewObject:
     return NewObject(key=key, object_bytes=object_bytes)
 
 
-class WireReplaceChunks(WireStruct, tag=8):
+class WireReplaceChunks(WireStruct, frozen=True, tag=8):
     topic_id: Uuid
     object_session: Natural
     object_key: str
     object_bytes: Natural
-    partitions: list[WireReplacement]
+    partitions: list[WirePartitionReplacement]
     table: WireTableCommit | None = None
 
     def command(self) -> ReplaceChunks:
@@ -238,7 +238,7 @@ class WireReplaceChunks(WireStruct, tag=8):
         )
 
 
-class WireCommitTable(WireStruct, tag=39):
+class WireCommitTable(WireStruct, frozen=True, tag=39):
     topic_id: Uuid
     object_session: Natural
     table: WireTableCommit
@@ -251,40 +251,40 @@ class WireCommitTable(WireStruct, tag=39):
         )
 
 
-class WireForgetObjects(WireStruct, tag=9):
+class WireForgetObjects(WireStruct, frozen=True, tag=9):
     object_keys: list[str]
 
     def command(self) -> ForgetObjects:
         return ForgetObjects(object_keys=tuple(self.object_keys))
 
 
-class WireForgetSessions(WireStruct, tag=10):
+class WireForgetSessions(WireStruct, frozen=True, tag=10):
     sessions: list[Natural]
 
     def command(self) -> ForgetSessions:
         return ForgetSessions(sessions=tuple(map(SessionId, self.sessions)))
 
 
-class WireExpireProducers(WireStruct, tag=11):
+class WireExpireProducers(WireStruct, frozen=True, tag=11):
     cutoff_ms: Timestamp
 
     def command(self) -> ExpireProducers:
         return ExpireProducers(cutoff_ms=Milliseconds(self.cutoff_ms))
 
 
-class WireReportTime(WireStruct, tag=12):
+class WireReportTime(WireStruct, frozen=True, tag=12):
     def command(self) -> ReportTime:
         return ReportTime()
 
 
-class WireStartDrain(WireStruct, tag=13):
+class WireStartDrain(WireStruct, frozen=True, tag=13):
     session: Natural
 
     def command(self) -> StartDrain:
         return StartDrain(session=SessionId(self.session))
 
 
-class WireAdvanceLogStart(WireStruct, tag=15):
+class WireAdvanceLogStart(WireStruct, frozen=True, tag=15):
     topic_ids: list[Uuid]
     columns: list[bytes]
 
@@ -295,7 +295,7 @@ class WireAdvanceLogStart(WireStruct, tag=15):
         )
 
 
-class WireApplyRetention(WireStruct, tag=16):
+class WireApplyRetention(WireStruct, frozen=True, tag=16):
     now_ms: Natural
     topic_ids: list[Uuid]
     retention_ms: Timestamp
@@ -318,21 +318,21 @@ class WireApplyRetention(WireStruct, tag=16):
         )
 
 
-class WireClaimHousekeeper(WireStruct, tag=14):
+class WireClaimHousekeeper(WireStruct, frozen=True, tag=14):
     epoch: Natural
 
     def command(self) -> ClaimHousekeeper:
         return ClaimHousekeeper(epoch=self.epoch)
 
 
-class WireCompareDigest(WireStruct, tag=17):
+class WireCompareDigest(WireStruct, frozen=True, tag=17):
     shape: Shape
 
     def command(self) -> CompareDigest:
         return CompareDigest(shape=self.shape)
 
 
-class WireReportDigest(WireStruct, tag=18):
+class WireReportDigest(WireStruct, frozen=True, tag=18):
     position: Natural
     digest: Digest | None
 
@@ -367,7 +367,7 @@ WireCommand = (
 )
 
 
-class WireProposal(WireStruct):
+class WireProposal(WireStruct, frozen=True):
     time_ms: Natural | None
     command: WireCommand
 
@@ -474,8 +474,8 @@ def _topic_to_wire(command: CreateTopic) -> WireCreateTopic:
     )
 
 
-def _replacement_to_wire(replacement: PartitionReplacement) -> WireReplacement:
-    return WireReplacement(
+def _replacement_to_wire(replacement: PartitionReplacement) -> WirePartitionReplacement:
+    return WirePartitionReplacement(
         replacement.partition,
         [
             WireReplacedChunk(chunk.offset_first, chunk.offset_end, chunk.object_key, chunk.byte_first)

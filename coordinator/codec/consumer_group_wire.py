@@ -9,8 +9,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from coordinator.codec.wire_forms import WireStruct
-from coordinator.codec.wire_types import Index, Signed32, Uuid
 from coordinator.commands.consumer_group_values import (
     ClassicProtocols,
     ConsumerGroup,
@@ -21,6 +19,8 @@ from coordinator.commands.consumer_group_values import (
     OwnedPartitions,
     Partitions,
 )
+from coordinator.commands.field_types import Index, Signed32, Uuid
+from coordinator.commands.forms import WireStruct
 from protocol.types import PartitionIndex, TopicId
 
 TopicsHash = Annotated[bytes, Meta(max_length=32)]
@@ -29,7 +29,7 @@ _WireOwned = list[tuple[Uuid, list[tuple[Index, Index]]]]
 """Each index with the epoch at which it was assigned."""
 
 
-class WireConsumerMember(WireStruct):
+class WireConsumerMember(WireStruct, frozen=True):
     member_id: str
     instance_id: str | None
     rack_id: str | None
@@ -61,7 +61,7 @@ class WireConsumerMember(WireStruct):
         )
 
 
-class WireMemberAssignment(WireStruct):
+class WireMemberAssignment(WireStruct, frozen=True):
     member_id: str
     epoch: Signed32
     previous_epoch: Signed32
@@ -79,7 +79,7 @@ class WireMemberAssignment(WireStruct):
         )
 
 
-class WireConsumerGroupChange(WireStruct):
+class WireConsumerGroupChange(WireStruct, frozen=True):
     epoch: Index
     target_epoch: Index
     topics_hash: TopicsHash
@@ -106,7 +106,7 @@ class WireConsumerGroupChange(WireStruct):
         )
 
 
-class WireConsumerGroup(WireStruct):
+class WireConsumerGroup(WireStruct, frozen=True):
     """A group in a snapshot."""
 
     epoch: Index

@@ -16,9 +16,9 @@ from coordinator.codec.consumer_group_wire import (
     change_to_wire,
     consumer_group_to_wire,
 )
-from coordinator.codec.wire_forms import WireStruct
-from coordinator.codec.wire_types import Index, Natural, Signed32, Timestamp, Uuid
 from coordinator.commands.consumer_group_values import ConsumerGroup
+from coordinator.commands.field_types import Index, Natural, Signed32, Timestamp, Uuid
+from coordinator.commands.forms import WireStruct
 from coordinator.commands.group import (
     ClaimGroups,
     CommitOffsets,
@@ -34,14 +34,14 @@ from coordinator.ledger.port import LedgerCorrupt
 from protocol.types import Milliseconds, Offset, PartitionIndex, ProducerId, SessionId, TopicId
 
 
-class WireClaimGroups(WireStruct, tag=19):
+class WireClaimGroups(WireStruct, frozen=True, tag=19):
     group_ids: list[str]
 
     def command(self) -> ClaimGroups:
         return ClaimGroups(group_ids=tuple(self.group_ids))
 
 
-class WireClassicMember(WireStruct):
+class WireClassicMember(WireStruct, frozen=True):
     member_id: str
     group_instance_id: str | None
     client_id: str
@@ -64,7 +64,7 @@ class WireClassicMember(WireStruct):
         )
 
 
-class WireClassicGroup(WireStruct):
+class WireClassicGroup(WireStruct, frozen=True):
     generation: Index
     protocol_type: str
     protocol: str | None
@@ -91,7 +91,7 @@ class WireClassicGroup(WireStruct):
         )
 
 
-class WireWriteClassicGroup(WireStruct, tag=20):
+class WireWriteClassicGroup(WireStruct, frozen=True, tag=20):
     group_id: str
     claim_epoch: Natural
     version: Natural
@@ -103,7 +103,7 @@ class WireWriteClassicGroup(WireStruct, tag=20):
         )
 
 
-class WireCommitOffsets(WireStruct, tag=21):
+class WireCommitOffsets(WireStruct, frozen=True, tag=21):
     groups: list[tuple[str, Natural]]
     topic_ids: list[Uuid]
     columns: list[bytes]
@@ -127,7 +127,7 @@ class WireCommitOffsets(WireStruct, tag=21):
         )
 
 
-class WireDeleteOffsets(WireStruct, tag=22):
+class WireDeleteOffsets(WireStruct, frozen=True, tag=22):
     group_id: str
     claim_epoch: Natural
     partitions: list[tuple[Uuid, Index]]
@@ -140,7 +140,7 @@ class WireDeleteOffsets(WireStruct, tag=22):
         )
 
 
-class WireDeleteGroup(WireStruct, tag=23):
+class WireDeleteGroup(WireStruct, frozen=True, tag=23):
     group_id: str
     claim_epoch: Natural
 
@@ -148,7 +148,7 @@ class WireDeleteGroup(WireStruct, tag=23):
         return DeleteGroup(group_id=self.group_id, claim_epoch=self.claim_epoch)
 
 
-class WireExpireOffsets(WireStruct, tag=24):
+class WireExpireOffsets(WireStruct, frozen=True, tag=24):
     now_ms: Natural
     retention_ms: Natural
     group_ids: list[str]
@@ -159,7 +159,7 @@ class WireExpireOffsets(WireStruct, tag=24):
         )
 
 
-class WireWriteConsumerGroup(WireStruct, tag=25):
+class WireWriteConsumerGroup(WireStruct, frozen=True, tag=25):
     group_id: str
     claim_epoch: Natural
     version: Natural
@@ -231,7 +231,7 @@ def _classic_group_to_wire(group: ClassicGroup) -> WireClassicGroup:
     )
 
 
-class WireOffset(WireStruct):
+class WireOffset(WireStruct, frozen=True):
     partition: Index
     offset: Timestamp
     leader_epoch: Signed32
@@ -241,7 +241,7 @@ class WireOffset(WireStruct):
     number: Natural = 0
 
 
-class WireGroup(WireStruct):
+class WireGroup(WireStruct, frozen=True):
     """A group in a snapshot. At most one of `classic` and `consumer` is there."""
 
     group_id: str

@@ -8,8 +8,8 @@ from typing import Annotated, assert_never
 
 from msgspec import Meta
 
-from coordinator.codec.wire_forms import WireStruct
-from coordinator.codec.wire_types import Natural
+from coordinator.commands.field_types import Natural
+from coordinator.commands.forms import WireStruct
 from coordinator.commands.registry import (
     Compatibility,
     DeleteVersions,
@@ -32,7 +32,7 @@ WireReferences = list[tuple[str, str, Id]]
 """Name, subject, version."""
 
 
-class WireContent(WireStruct):
+class WireSchemaContent(WireStruct, frozen=True):
     schema_type: Code
     text: str
     references: WireReferences = []
@@ -49,9 +49,9 @@ class WireContent(WireStruct):
         )
 
 
-class WireRegisterSchema(WireStruct, tag=60):
+class WireRegisterSchema(WireStruct, frozen=True, tag=60):
     subject: str
-    content: WireContent
+    content: WireSchemaContent
     checked_at: Natural
     checked_as: Code
     schema_id: Id | None = None
@@ -71,7 +71,7 @@ class WireRegisterSchema(WireStruct, tag=60):
             raise LedgerCorrupt(f"a schema cannot be read: {error}") from error
 
 
-class WireDeleteVersions(WireStruct, tag=61):
+class WireDeleteVersions(WireStruct, frozen=True, tag=61):
     subject: str
     version: Id | None
     is_permanent: bool
@@ -80,7 +80,7 @@ class WireDeleteVersions(WireStruct, tag=61):
         return DeleteVersions(subject=self.subject, version=self.version, is_permanent=self.is_permanent)
 
 
-class WireSetCompatibility(WireStruct, tag=62):
+class WireSetCompatibility(WireStruct, frozen=True, tag=62):
     subject: str
     compatibility: Code | None
 
@@ -92,7 +92,7 @@ class WireSetCompatibility(WireStruct, tag=62):
         return SetCompatibility(subject=self.subject, compatibility=compatibility)
 
 
-class WireSetMode(WireStruct, tag=63):
+class WireSetMode(WireStruct, frozen=True, tag=63):
     subject: str
     mode: Code | None
     is_forced: bool
@@ -130,12 +130,12 @@ def registry_command_to_wire(command: RegistryCommand) -> WireRegistryCommand:
             assert_never(command)
 
 
-class WireRegistry(WireStruct):
+class WireRegistry(WireStruct, frozen=True):
     """The registry in a snapshot."""
 
     schema_id_next: int = 1
     changes_count: int = 0
-    schemas: list[tuple[int, WireContent]] = []
+    schemas: list[tuple[int, WireSchemaContent]] = []
     subjects: list[tuple[str, int, list[tuple[int, int, bool]]]] = []
     """Subject, when it changed last, and of each version its number, its schema's id and whether it is deleted."""
     compatibilities: list[tuple[str, int]] = []
@@ -157,7 +157,7 @@ class WireRegistry(WireStruct):
         return registry
 
 
-REGISTRY_WIRE_SHAPES = (WireRegistry, WireContent)
+REGISTRY_WIRE_SHAPES = (WireRegistry, WireSchemaContent)
 
 
 def registry_to_wire(registry: Registry) -> WireRegistry:
@@ -178,6 +178,6 @@ def registry_to_wire(registry: Registry) -> WireRegistry:
     )
 
 
-def _content_to_wire(content: SchemaContent) -> WireContent:
+def _content_to_wire(content: SchemaContent) -> WireSchemaContent:
     references = [(each.name, each.subject, each.version) for each in content.references]
-    return WireContent(int(content.schema_type), content.text, references)
+    return WireSchemaContent(int(content.schema_type), content.text, references)

@@ -1,6 +1,6 @@
 """The shape of the whole state in a snapshot. Conversions: `coordinator.snapshot`.
 
-Rule: fields are only ever added at the end, with a default and the version that brings them (`wire_forms.since`), so
+Rule: fields are only ever added at the end, with a default and the version that brings them (`forms.since`), so
 that older snapshots stay readable and a cluster in which an older version is in force goes on writing its form.
 """
 
@@ -13,7 +13,7 @@ from coordinator.codec.admin_wire import WireConfigs, WireQuotas
 from coordinator.codec.group_wire import WIRE_SHAPES, WireGroup
 from coordinator.codec.registry_wire import REGISTRY_WIRE_SHAPES, WireRegistry
 from coordinator.codec.transaction_wire import WireTransactionalId
-from coordinator.codec.wire_forms import WireStruct, annotations_in_form, since
+from coordinator.commands.forms import WireStruct, layout_in_form, since
 from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_FIRST
 from coordinator.state.chunk_index import COLUMN_TYPES
 from coordinator.state.state import TRANSACTION_VERSION_NEWEST
@@ -22,7 +22,7 @@ FORMAT_VERSION: Final = 1
 SHAPE_BYTES = 8
 
 
-class SnapshotSession(WireStruct):
+class SnapshotSession(WireStruct, frozen=True):
     session: int
     name: str
     node_id: int
@@ -33,7 +33,7 @@ class SnapshotSession(WireStruct):
     is_draining: bool = False
 
 
-class SnapshotPartition(WireStruct):
+class SnapshotPartition(WireStruct, frozen=True):
     log_start: int
     index_first: int
     unknown_producers_below: int
@@ -56,7 +56,7 @@ class SnapshotPartition(WireStruct):
     """Of each of `waiting`, in their order: the checksum of each run."""
 
 
-class SnapshotTopic(WireStruct):
+class SnapshotTopic(WireStruct, frozen=True):
     topic_id: bytes
     name: str
     configs: list[tuple[str, str]]
@@ -71,7 +71,7 @@ SnapshotComparison = tuple[int, bytes, list[tuple[int, bytes | None]], int]
 """Position, shape, what each session said, and how many were asked."""
 
 
-class SnapshotContent(WireStruct):
+class SnapshotContent(WireStruct, frozen=True):
     cluster_id: str
     incarnation: int
     position: int
@@ -123,5 +123,5 @@ def snapshot_shape(rules_version: int) -> bytes:
     recorded = _RECORDED_SHAPES.get(rules_version)
     if recorded is not None:
         return recorded
-    described = (FORMAT_VERSION, COLUMN_TYPES, [annotations_in_form(kind, rules_version) for kind in _KINDS])
+    described = (FORMAT_VERSION, COLUMN_TYPES, [layout_in_form(kind, rules_version) for kind in _KINDS])
     return hashlib.blake2b(repr(described).encode(), digest_size=SHAPE_BYTES).digest()

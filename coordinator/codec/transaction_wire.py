@@ -9,8 +9,8 @@ from typing import Annotated, assert_never
 from msgspec import Meta
 
 from coordinator.codec.command_columns import pending_offset_columns, read_pending_offsets
-from coordinator.codec.wire_forms import WireStruct
-from coordinator.codec.wire_types import Index, Natural, Signed32, Timestamp, Uuid
+from coordinator.commands.field_types import Index, Natural, Signed32, Timestamp, Uuid
+from coordinator.commands.forms import WireStruct
 from coordinator.commands.transaction import (
     AddToTransaction,
     CommitTransactionalOffsets,
@@ -47,7 +47,7 @@ WireAppliedStamp = tuple[int, int, int]
 """Position, session, serial."""
 
 
-class WireInitTransactionalProducer(WireStruct, tag=31):
+class WireInitTransactionalProducer(WireStruct, frozen=True, tag=31):
     transactional_id: str
     timeout_ms: Signed32
     producer_id: WireProducerId
@@ -62,7 +62,7 @@ class WireInitTransactionalProducer(WireStruct, tag=31):
         )
 
 
-class WireAddToTransaction(WireStruct, tag=32):
+class WireAddToTransaction(WireStruct, frozen=True, tag=32):
     transactional_id: str
     producer_id: WireProducerId
     epoch: WireEpoch
@@ -81,7 +81,7 @@ class WireAddToTransaction(WireStruct, tag=32):
         )
 
 
-class WireEndTransaction(WireStruct, tag=33):
+class WireEndTransaction(WireStruct, frozen=True, tag=33):
     transactional_id: str
     producer_id: WireProducerId
     epoch: WireEpoch
@@ -100,7 +100,7 @@ class WireEndTransaction(WireStruct, tag=33):
         )
 
 
-class WireExpireTransaction(WireStruct, tag=34):
+class WireExpireTransaction(WireStruct, frozen=True, tag=34):
     transactional_id: str
     producer_id: WireProducerId
     epoch: WireEpoch
@@ -115,7 +115,7 @@ class WireExpireTransaction(WireStruct, tag=34):
         )
 
 
-class WireTerminateTransaction(WireStruct, tag=35):
+class WireTerminateTransaction(WireStruct, frozen=True, tag=35):
     producer_id: WireProducerId
     epoch: WireEpoch
     is_commit: bool
@@ -126,7 +126,7 @@ class WireTerminateTransaction(WireStruct, tag=35):
         )
 
 
-class WireExpireTransactionalIds(WireStruct, tag=36):
+class WireExpireTransactionalIds(WireStruct, frozen=True, tag=36):
     cutoff_ms: Timestamp
     ids_max: Natural = LONG_MAX
 
@@ -134,7 +134,7 @@ class WireExpireTransactionalIds(WireStruct, tag=36):
         return ExpireTransactionalIds(cutoff_ms=Milliseconds(self.cutoff_ms), ids_max=self.ids_max)
 
 
-class WireCommitTransactionalOffsets(WireStruct, tag=37):
+class WireCommitTransactionalOffsets(WireStruct, frozen=True, tag=37):
     group_id: str
     claim_epoch: Natural
     transactional_id: str
@@ -167,7 +167,7 @@ class WireCommitTransactionalOffsets(WireStruct, tag=37):
         )
 
 
-class WireSetTransactionVersion(WireStruct, tag=38):
+class WireSetTransactionVersion(WireStruct, frozen=True, tag=38):
     level: Annotated[int, Meta(ge=0, le=127)]
 
     def command(self) -> SetTransactionVersion:
@@ -235,7 +235,7 @@ def transaction_command_to_wire(command: TransactionCommand) -> WireTransactionC
             assert_never(command)
 
 
-class WireTransactionalId(WireStruct):
+class WireTransactionalId(WireStruct, frozen=True):
     """A transactional id in a snapshot."""
 
     transactional_id: str

@@ -368,7 +368,7 @@ class Proposal:
     time_ms: Milliseconds | None
     command: Command
     form: int = field(default=RULES_FIRST, compare=False)
-    """The version of the rules whose form the entry needs, as it was read (`coordinator.codec.wire_forms`)."""
+    """The version of the rules whose form the entry needs, as it was read (`coordinator.commands.forms`)."""
 
 
 # What applying answers.

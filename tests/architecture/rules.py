@@ -7,22 +7,14 @@ and what these use come to, without docstrings, comments, and layout; of limits 
 
 import ast
 import hashlib
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
-from coordinator.codec import (
-    admin_wire,
-    command_wire,
-    consumer_group_wire,
-    group_wire,
-    registry_wire,
-    snapshot_wire,
-    transaction_wire,
-)
-from coordinator.codec.wire_forms import WireStruct, annotations_in_form
+from coordinator import snapshot
+from coordinator.codec import codec
+from coordinator.commands.forms import WireStruct, layout_in_form
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
 from protocol import limits
 from tests.architecture.source import CORE_PACKAGES, dotted, modules, tree
@@ -37,15 +29,8 @@ ROOTS = (
     ("coordinator.snapshot", "decode_with_digest"),
 )
 LIMITS = "protocol.limits"
-WIRE_MODULES = (
-    admin_wire,
-    command_wire,
-    consumer_group_wire,
-    group_wire,
-    registry_wire,
-    snapshot_wire,
-    transaction_wire,
-)
+WIRE_MODULES = (codec, snapshot)
+"""They import every module that has a wire struct."""
 
 Definition = tuple[str, str]
 """Module and name."""
@@ -66,24 +51,19 @@ def current() -> dict[str, str]:
 def forms() -> dict[str, str]:
     """Of every wire struct, in the form of every version that has it."""
     found: dict[str, str] = {}
-    for kind in sorted(wire_structs(), key=lambda kind: kind.__name__):
+    for kind in sorted(wire_structs(WireStruct), key=lambda kind: kind.__name__):
         for rules_version in range(max(RULES_FIRST, kind.SINCE), RULES_NEWEST + 1):
-            shape = repr((kind.__struct_config__.tag, annotations_in_form(kind, rules_version)))
-            # Types by their names alone: a module that moves changes no byte.
-            found[f"form {rules_version} {kind.__name__}"] = _hash(
-                re.sub(r"\b(?:coordinator|protocol|txn)\.[\w.]*\b(\w+)", r"\1", shape)
-            )
+            layout = repr((kind.__struct_config__.tag, layout_in_form(kind, rules_version)))
+            found[f"form {rules_version} {kind.__name__.removeprefix('Wire')}"] = _hash(layout)
     return found
 
 
-def wire_structs() -> set[type[WireStruct]]:
-    """All that entries and snapshots are made of."""
-    return {
-        value
-        for module in WIRE_MODULES
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, WireStruct) and value is not WireStruct
-    }
+def wire_structs(base: type[WireStruct]) -> Iterator[type[WireStruct]]:
+    """All that entries and snapshots are made of; not what tests derive from it."""
+    for kind in base.__subclasses__():
+        if kind.__module__.startswith("coordinator."):
+            yield kind
+            yield from wire_structs(kind)
 
 
 def sources() -> dict[str, str]:

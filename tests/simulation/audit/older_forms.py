@@ -8,7 +8,7 @@ import msgspec
 from coordinator.codec.codec import COMPRESSED, FORMAT_CHECKED, FORMAT_UNCHECKED, decode
 from coordinator.codec.command_wire import WireProposal, to_wire
 from coordinator.codec.snapshot_wire import SnapshotContent, SnapshotPartition, SnapshotSession, SnapshotTopic
-from coordinator.codec.wire_forms import WireStruct, annotations_in_form, in_form
+from coordinator.commands.forms import WireStruct, in_form, layout_in_form
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_NEWEST
 from coordinator.ledger.port import LedgerRecord
 from coordinator.state.state import ClusterState
@@ -51,5 +51,5 @@ def check_snapshot(data: bytes, history: History) -> None:
         *((SnapshotSession, row) for row in content[names.index("sessions")]),
     ]
     for kind, row in rows:
-        if len(row) != len(annotations_in_form(kind, rules_version)):
+        if len(row) != len(layout_in_form(kind, rules_version)):
             history.violation(f"a {kind.__name__} is not in the form of rules {rules_version}, which are in force (S3)")

@@ -10,8 +10,8 @@ from agent.maintenance.rules_version import RulesVersionUpgrade
 from coordinator import snapshot
 from coordinator.apply import apply as apply_module
 from coordinator.codec import codec as command_codec
-from coordinator.codec.wire_forms import WireStruct, in_form, parts_in_form
 from coordinator.commands.commands import Done, Outcome, RaiseRules
+from coordinator.commands.forms import WireStruct, in_form, parts_in_form
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.state.state import ClusterState
 from tests.simulation.faults.fault_names import FaultName

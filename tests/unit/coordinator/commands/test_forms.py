@@ -1,16 +1,17 @@
 """What is written under which version of the rules, and what a program of another version makes of it (S3)."""
 
-from typing import Annotated, ClassVar
+from enum import IntEnum
+from typing import Annotated, ClassVar, NewType
 
 import msgspec
 import pytest
 
-from coordinator.codec.wire_forms import (
+from coordinator.commands.forms import (
     NewerForm,
     WireStruct,
-    annotations_in_form,
     form_needed,
     in_form,
+    layout_in_form,
     since,
 )
 from coordinator.commands.rules import RULES_FIRST
@@ -18,18 +19,26 @@ from coordinator.commands.rules import RULES_FIRST
 SECOND, THIRD = RULES_FIRST + 1, RULES_FIRST + 2
 
 
-class Old(WireStruct):
+TopicNumber = NewType("TopicNumber", int)
+
+
+class Colour(IntEnum):
+    BLUE = 7
+    RED = 1
+
+
+class Old(WireStruct, frozen=True):
     """As it was before the second version."""
 
     number: int
 
 
-class Inner(WireStruct):
+class Inner(WireStruct, frozen=True):
     number: int
     checksum: Annotated[int | None, since(SECOND)] = None
 
 
-class Outer(WireStruct, tag=8):
+class Outer(WireStruct, frozen=True, tag=8):
     name: str
     rows: list[tuple[int, Inner]]
     numbers: list[tuple[int, int]] = []
@@ -37,16 +46,16 @@ class Outer(WireStruct, tag=8):
     last: Annotated[Annotated[int, msgspec.Meta(ge=0)], since(THIRD)] = 0
 
 
-class Unchanged(WireStruct, tag=9):
+class Unchanged(WireStruct, frozen=True, tag=9):
     text: str
 
 
-class Added(WireStruct, tag=10):
+class Added(WireStruct, frozen=True, tag=10):
     SINCE: ClassVar[int] = THIRD
     text: str
 
 
-class Envelope(WireStruct):
+class Envelope(WireStruct, frozen=True):
     time: int | None
     command: Outer | Unchanged | Added
 
@@ -111,7 +120,7 @@ class TestReading:
 
 class TestStructsThatContradictThemselves:
     def test_a_newer_field_before_an_older_one(self) -> None:
-        class Mixed(WireStruct):
+        class Mixed(WireStruct, frozen=True):
             newer: Annotated[int, since(SECOND)] = 0
             older: int = 0
 
@@ -119,14 +128,43 @@ class TestStructsThatContradictThemselves:
             form_needed(Mixed())
 
     def test_a_newer_field_without_a_default(self) -> None:
-        class Strict(WireStruct):
+        class Strict(WireStruct, frozen=True):
             newer: Annotated[int, since(SECOND)]
 
         with pytest.raises(AssertionError, match="Strict: a newer field has no default"):
             form_needed(Strict(1))
 
 
-def test_a_struct_is_described_in_every_form() -> None:
-    assert [name for name, _ in annotations_in_form(Outer, RULES_FIRST)] == ["name", "rows", "numbers"]
-    assert [name for name, _ in annotations_in_form(Outer, SECOND)] == ["name", "rows", "numbers", "marks"]
-    assert annotations_in_form(Old, RULES_FIRST) == [("number", "<class 'int'>")]
+class TestLayout:
+    def test_a_struct_has_the_fields_of_the_form(self) -> None:
+        assert layout_in_form(Outer, RULES_FIRST) == [
+            ("name", "str()"),
+            ("rows", "[(int(), (int()))]"),
+            ("numbers", "[(int(), int())]"),
+        ]
+        assert [name for name, _ in layout_in_form(Outer, SECOND)] == ["name", "rows", "numbers", "marks"]
+        assert dict(layout_in_form(Outer, SECOND))["rows"] == "[(int(), (int(), int() | none()))]"
+        assert layout_in_form(Outer, THIRD)[-1] == ("last", "int(ge=0)")
+
+    def test_one_of_many_is_named_by_its_tag_from_its_own_version_on(self) -> None:
+        assert layout_in_form(Envelope, RULES_FIRST) == [("time", "int() | none()"), ("command", "tag 8 | tag 9")]
+        assert layout_in_form(Envelope, THIRD)[-1] == ("command", "tag 10 | tag 8 | tag 9")
+
+    def test_it_is_the_same_where_the_bytes_are_the_same(self) -> None:
+        class AsLists(WireStruct, frozen=True):
+            pairs: list[tuple[int, bytes]]
+
+        class Pair(WireStruct, frozen=True):
+            number: TopicNumber
+            data: memoryview
+
+        class AsStructs(WireStruct, frozen=True):
+            pairs: tuple[Pair, ...]
+
+        assert layout_in_form(AsLists, RULES_FIRST) == layout_in_form(AsStructs, RULES_FIRST)
+
+    def test_an_enumeration_is_what_it_may_be(self) -> None:
+        class Painted(WireStruct, frozen=True):
+            colour: Colour
+
+        assert layout_in_form(Painted, RULES_FIRST) == [("colour", "any of [1, 7]")]

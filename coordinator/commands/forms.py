@@ -9,12 +9,12 @@ raises, unless it is the field's default. Bytes of a form that is not known are 
 of a `WireStruct`.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar, cast, get_args
 
-from msgspec import NODEFAULT, Meta, Struct
+from msgspec import NODEFAULT, Meta, Struct, inspect
 from msgspec.structs import FieldInfo, fields
 
 from coordinator.commands.rules import RULES_FIRST
@@ -26,7 +26,7 @@ class NewerForm(ValueError):
     """Something has no place in the form of the rules in force."""
 
 
-class WireStruct(Struct, array_like=True, forbid_unknown_fields=True):
+class WireStruct(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What ledger entries and snapshots are made of: an array, in which nothing follows the last field.
 
     msgspec ignores what follows unless it is forbidden, of arrays as of objects: an agent would lose a field that a
@@ -40,7 +40,7 @@ class WireStruct(Struct, array_like=True, forbid_unknown_fields=True):
 @dataclass(frozen=True, slots=True)
 class _Field:
     name: str
-    type_name: str
+    type: object
     since: int
     default: object
     newest: int
@@ -107,9 +107,54 @@ def parts_in_form(value: WireStruct, rules_version: int) -> Iterator[tuple[str, 
             raise NewerForm(f"{kind}.{field.name} comes with rules {field.since}, {rules_version} are in force")
 
 
-def annotations_in_form(kind: type[WireStruct], rules_version: int) -> list[tuple[str, str]]:
-    """The names and types of a struct's fields in the form of a version."""
-    return [(field.name, field.type_name) for field in _fields(kind) if field.since <= rules_version]
+def layout_in_form(kind: type[WireStruct], rules_version: int) -> list[tuple[str, str]]:
+    """The fields that a struct has in the form of a version: name, and which values MessagePack may hold there.
+
+    It names no Python type, so it changes with the bytes alone: lists and tuples are written alike, and a nested
+    struct is an array of its fields.
+    """
+    return [
+        (field.name, _layout(inspect.type_info(field.type), rules_version))
+        for field in _fields(kind)
+        if field.since <= rules_version
+    ]
+
+
+def _layout(kind: inspect.Type, rules_version: int) -> str:
+    match kind:
+        case inspect.Metadata():
+            return _layout(kind.type, rules_version)
+        case inspect.StructType(cls=struct):
+            assert issubclass(struct, WireStruct), f"{struct.__name__} is no WireStruct"
+            tag = struct.__struct_config__.tag
+            if tag is not None:  # one of many: it has a layout of its own
+                return f"tag {tag}"
+            return _array(layout for _, layout in layout_in_form(struct, rules_version))
+        case inspect.TupleType():
+            return _array(_layout(item, rules_version) for item in kind.item_types)
+        case inspect.ListType() | inspect.VarTupleType():
+            return f"[{_layout(kind.item_type, rules_version)}]"
+        case inspect.UnionType():
+            return " | ".join(
+                sorted(_layout(item, rules_version) for item in kind.types if _is_in(item, rules_version))
+            )
+        case inspect.EnumType():
+            return f"any of {sorted(member.value for member in kind.cls)}"
+        case inspect.MemoryViewType():
+            return "bytes()"
+        case _:
+            bounds = [(name, getattr(kind, name)) for name in kind.__struct_fields__]
+            said = ", ".join(f"{name}={value}" for name, value in bounds if value is not None)
+            return f"{type(kind).__name__.removesuffix('Type').lower()}({said})"
+
+
+def _is_in(kind: inspect.Type, rules_version: int) -> bool:
+    """Whether the form of a version has this member of a union."""
+    return not isinstance(kind, inspect.StructType) or getattr(kind.cls, "SINCE", RULES_FIRST) <= rules_version
+
+
+def _array(items: Iterable[str]) -> str:
+    return f"({', '.join(items)})"
 
 
 @cache
@@ -117,7 +162,7 @@ def _fields(kind: type[WireStruct]) -> tuple[_Field, ...]:
     found = tuple(
         _Field(
             name=info.name,
-            type_name=repr(info.type),
+            type=info.type,
             since=_since_of(info),
             default=_default_of(info),
             newest=max(map(_newest, _kinds_in(info.type)), default=RULES_FIRST),
