@@ -40,7 +40,7 @@ from agent.ledger.node_ids import node_id_of
 from agent.ledger.producer_ids import ProducerIdBlock
 from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.garbage_collector import GarbageCollector
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.maintenance.progress_marks import ProgressMarks
 from agent.maintenance.rules_version import RulesVersionUpgrade
 from agent.maintenance.session_reaper import SessionReaper
@@ -173,7 +173,7 @@ class Broker:
     def _roles(self) -> Mapping[str, Run]:
         """The background work that ends before the session does."""
         return {
-            "housekeeper": self._housekeeper.run,
+            "maintenance_leader": self._maintenance_leader.run,
             **self._lake.loops(),
             "cleaner": self._garbage_collector.run,
             "snapshots": self._snapshots.run,
@@ -320,23 +320,29 @@ class Broker:
     def _wire_roles(self) -> None:
         """What works in the background."""
         settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
-        keeper = Housekeeper(metadata=metadata, writer=writer, clock=clock, ids=self._ids)
-        self._housekeeper = keeper
+        keeper = MaintenanceLeader(metadata=metadata, writer=writer, clock=clock, ids=self._ids)
+        self._maintenance_leader = keeper
         self._digests = CorruptionCheck(
-            metadata=metadata, writer=writer, housekeeper=self._housekeeper, clock=clock, metrics=self._metrics
+            metadata=metadata,
+            writer=writer,
+            maintenance_leader=self._maintenance_leader,
+            clock=clock,
+            metrics=self._metrics,
         )
         self._snapshots = Snapshots(
             ledger=self._ledger,
             store=self._store,
             metadata=metadata,
-            housekeeper=self._housekeeper,
+            maintenance_leader=self._maintenance_leader,
             digests=self._digests,
             clock=clock,
             metrics=self._metrics,
             entries_interval=settings.snapshot_entries,
             bytes_interval=settings.snapshot_bytes,
         )
-        self._reached_marks = ProgressMarks(store=self._store, metadata=metadata, housekeeper=keeper, clock=clock)
+        self._reached_marks = ProgressMarks(
+            store=self._store, metadata=metadata, maintenance_leader=keeper, clock=clock
+        )
         self._lake = LakeRoles(
             settings=settings,
             store=self._store,
@@ -354,7 +360,7 @@ class Broker:
             store=self._store,
             metadata=metadata,
             writer=writer,
-            housekeeper=self._housekeeper,
+            maintenance_leader=self._maintenance_leader,
             snapshots=self._snapshots,
             is_bucket_ours=self._bucket_watch.is_ours,
             clock=clock,
@@ -366,7 +372,7 @@ class Broker:
         self._expiry = ExpiryRoles(
             metadata=metadata,
             writer=writer,
-            housekeeper=self._housekeeper,
+            maintenance_leader=self._maintenance_leader,
             clock=clock,
             proposed_time=self._clock_check.proposed_time,
             broker_configs=self._broker_configs,
@@ -377,7 +383,7 @@ class Broker:
             store=self._store,
             metadata=self._metadata,
             writer=self._writer,
-            housekeeper=self._housekeeper,
+            maintenance_leader=self._maintenance_leader,
             clock=self._clock,
             metrics=self._metrics,
             interval_ms=self._settings.tail_interval_ms,

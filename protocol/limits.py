@@ -333,7 +333,7 @@ the rest."""
 TRANSACTIONS_EXPIRED_TOGETHER_MAX = 100
 """Transactions that took too long, proposed before the first of them is applied: others' entries come in between."""
 TRANSACTION_LOOK_SECONDS = 1.0
-"""How often the agent that keeps house notes which transactions are open."""
+"""How often the agent that is the maintenance leader notes which transactions are open."""
 TRANSACTION_MEMBERS_MAX = 20_000
 """Partitions and groups of one transaction: its end, which holds up every agent, takes some microseconds for each."""
 TRANSACTION_WAITING_RUNS_MAX = 20_000
@@ -367,7 +367,8 @@ OFFSETS_TOLD_MAX = ARRAY_LENGTH_MAX
 EXPIRING_GROUPS_PER_ENTRY_MAX = 500
 """Groups that one entry looks through for offsets that are kept for long enough."""
 VACANT_GROUPS_LOOK_SECONDS_MAX = 60.0
-"""How often, at least, whoever keeps house looks for groups that are nothing but a claim: any client can make them."""
+"""How often, at least, whoever is the maintenance leader looks for groups that are nothing but a claim: any client can
+make them."""
 VACANT_GROUP_SECONDS = 120.0
 """How long such a group stays, unless its first members are waited for longer (group.initial.rebalance.delay.ms)."""
 EXPIRING_GROUP_CHARS_PER_ENTRY_MAX = 128 * KIB
@@ -601,9 +602,9 @@ SESSION_END_SECOND_TRY_S = 0.5
 SESSION_WATCH_RETRY_S = 1.0
 RULES_CHECK_INTERVAL_S = 3.0
 """How often it is looked whether every live agent knows newer rules (safety rule S3)."""
-HOUSEKEEPER_CHECK_INTERVAL_S = 1.0
-"""How often an agent looks whether somebody keeps house; it asks its own state alone."""
-HOUSEKEEPER_CLAIM_JITTER_S = 1.0
+MAINTENANCE_CLAIM_CHECK_INTERVAL_S = 1.0
+"""How often an agent looks whether somebody is the maintenance leader; it asks its own state alone."""
+MAINTENANCE_CLAIM_JITTER_S = 1.0
 """Within which agents that see the role vacant claim it, each at another moment."""
 TAIL_INTERVAL_MS_DEFAULT = 500
 """How often the tail manifest is written, at most: how long readers without a broker are behind."""
@@ -618,13 +619,13 @@ TAIL_READ_BYTES_MAX = 16 * MIB
 TAIL_PUT_SECONDS_MAX = 10.0
 """A put of a tail manifest that takes longer is given up for one of what is true by then."""
 TAIL_CHECK_SECONDS = 60.0
-"""How long after the last change the housekeeper looks whether the tail manifest is still its own: a put of an agent
-that was cut off, or one that was given up, may land late."""
+"""How long after the last change the maintenance leader looks whether the tail manifest is still its own: a put of an
+agent that was cut off, or one that was given up, may land late."""
 REACHED_MARK_INTERVAL_S = 2.0
 """How often the bucket is told how far the ledger has come, while it moves: what happens in between may go unnoticed
 where the ledger is restored from a backup (safety rule S9)."""
 SNAPSHOT_CHECK_INTERVAL_S = 5.0
-"""How often the housekeeper looks whether a snapshot is due."""
+"""How often the maintenance leader looks whether a snapshot is due."""
 SNAPSHOT_EARLY_INTERVAL_S = 60.0
 """Snapshots that are taken before enough entries have come, for a new topic or for want of room, come no sooner."""
 DIGEST_LOOK_INTERVAL_S = 0.5
@@ -638,7 +639,8 @@ DIGEST_WAIT_SECONDS_MAX = 20.0
 LEDGER_PRESSURE_HIGH = 0.75
 """The part of the ledger's room that is in use when snapshots are taken early, so that entries can be trimmed."""
 SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN = 10.0
-"""Snapshots that are taken for the cleaner's sake come no sooner than that; a longer grace spreads them more."""
+"""Snapshots that are taken for the garbage collector's sake come no sooner than that; a longer grace spreads them
+more."""
 SNAPSHOTS_PER_GRACE = 4
 """How often in the time of a grace a snapshot is asked for at most, so that released objects become deletable."""
 DRAIN_QUIET_SECONDS = 1.0
@@ -675,7 +677,7 @@ ENDED_SESSION_LISTED_AGAIN_MS = 24 * 60 * 60 * 1000
 """How long after a session's end its objects are looked for once more: a put may land late (safety rule S6)."""
 
 GC_CHECK_INTERVAL_S = 10.0
-"""How often the housekeeper looks for garbage; where the grace is shorter, once in a grace."""
+"""How often the maintenance leader looks for garbage; where the grace is shorter, once in a grace."""
 GC_DELETIONS_PER_STEP_MAX = 1_000
 """Objects deleted before the state is told: S3's DeleteObjects takes as many."""
 STORE_DELETES_IN_FLIGHT_MAX = 16

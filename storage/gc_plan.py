@@ -1,4 +1,4 @@
-"""What the cleaner may delete, and what it may only report (safety rule S6).
+"""What the garbage collector may delete, and what it may only report (safety rule S6).
 
 Rule: decisions only; the caller lists, deletes, and proposes ForgetObjects and ForgetSessions once that is done. Time
 is the state's, never a clock's (safety rule S2). Whatever is not surely garbage stays: an object that the state names,

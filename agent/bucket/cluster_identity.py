@@ -6,7 +6,7 @@ ledger with two new buckets the second one is refused. A ledger and a bucket tha
 of one cluster, are left exactly as they are, and so is a bucket without a name where the ledger has entries: the
 objects that they refer to lie elsewhere. So is a ledger that has not come as far as the bucket says it had: it was
 restored from a backup, and what followed is lost to it, while its objects are there. Of what was acknowledged then the
-cleaner would see leftovers of sessions.
+garbage collector would see leftovers of sessions.
 
 What `cluster.json` says is believed where its checksum matches (safety rule S20): damage names no other cluster. A file
 of before has none; it is damaged where its ids differ from the ledger's as one flipped bit makes them.

@@ -1,11 +1,12 @@
-"""DescribeQuorum 0-2: how far the log of metadata has come, and which agent keeps house for it (KIP-595, KIP-836).
+"""DescribeQuorum 0-2: how far the log of metadata has come, and which agent is the maintenance leader for it (KIP-595,
+KIP-836).
 
 The ledger stands where Kafka has the partition 0 of `__cluster_metadata`: its position is told as the high watermark,
-and the housekeeper, with its epoch, as the leader and only voter; the other agents read along and are observers, of
-which nobody knows how far each has come (-1). Copies of the ledger are etcd's: `etcdctl endpoint status` tells of
-them. The request takes a barrier first (safety rule S4). While nobody keeps house, or the ledger does not answer,
-clients are told to ask again.
-Source: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest (Kafka 4.3).
+and the maintenance leader, with its epoch, as the leader and only voter; the other agents read along and are observers,
+of which nobody knows how far each has come (-1). Copies of the ledger are etcd's: `etcdctl endpoint status` tells of
+them. The request takes a barrier first (safety rule S4). While nobody is the maintenance leader, or the ledger does not
+answer, clients are told to ask again. Source: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest (Kafka
+4.3).
 """
 
 from collections.abc import Sequence

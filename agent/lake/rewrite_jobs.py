@@ -3,7 +3,7 @@
 Rule: a job is not believed. What it wrote is looked at in the bucket: the file's footer, the places of its rows, and
 for each partition as many rows as the index had. The entry is that of a merge (`agent.lake.compaction_commits`): it
 names exactly what it replaces (safety rule S6), so that a job and the agents' own merges cannot both replace a file. A
-file of a job that lost is deleted by the cleaner once this agent's session is over.
+file of a job that lost is deleted by the garbage collector once this agent's session is over.
 """
 
 from collections.abc import Mapping, Sequence

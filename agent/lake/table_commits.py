@@ -295,7 +295,8 @@ class Lake:
 
     @asynccontextmanager
     async def _whole(self, before: TableBefore) -> AsyncIterator[None]:
-        """What a table lacks that moved on was deleted by the cleaner; what one lacks that did not, by others."""
+        """What a table lacks that moved on was deleted by the garbage collector; what one lacks that did not, by
+        others."""
         try:
             yield
         except ObjectMissing as error:

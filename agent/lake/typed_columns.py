@@ -48,7 +48,7 @@ class SchemasGone(Exception):
 
 
 class TypedColumnsOfTopics:
-    """Every archiver has one, and every leveller."""
+    """Every archiver has one, and every file compactor."""
 
     def __init__(self, *, metadata: ApplyLoop, lake: Lake) -> None:
         self._metadata = metadata

@@ -2,9 +2,9 @@
 
 An entry asks, every agent freezes its state behind that very append (`Follower.frozen`), computes the digest in a
 thread, says it by another entry, and judges itself by what all said (`coordinator.apply.digest_comparison`, which tells
-why so). A snapshot is such a state too: the housekeeper publishes none that was not compared first, so what one agent
-alone computed never takes the place of the entries. Without a snapshot that is due, it asks every few minutes while
-entries come.
+why so). A snapshot is such a state too: the maintenance leader publishes none that was not compared first, so what one
+agent alone computed never takes the place of the entries. Without a snapshot that is due, it asks every few minutes
+while entries come.
 
 Rule: an agent that differs ends with an error, drains nothing and writes nothing more of what it computed.
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from agent.ledger.apply_loop import ApplyLoop, FrozenState
 from agent.ledger.ledger_writer import LedgerWriter
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.threads import run_in_thread
@@ -55,13 +55,13 @@ class CorruptionCheck:
         *,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        housekeeper: Housekeeper,
+        maintenance_leader: MaintenanceLeader,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
         self._metadata = metadata
         self._writer = writer
-        self._housekeeper = housekeeper
+        self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._metrics = metrics
         self._looking = asyncio.Lock()
@@ -86,7 +86,7 @@ class CorruptionCheck:
     @property
     def _is_due(self) -> bool:
         return (
-            self._housekeeper.is_mine
+            self._maintenance_leader.is_leader
             and len(self._metadata.state.sessions) > 1
             and self._metadata.entries_applied_count > self._entries_compared
             and self._clock.monotonic_s() - self._compared_s >= DIGEST_COMPARISON_INTERVAL_S

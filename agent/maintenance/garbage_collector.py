@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from agent.bucket.failed_deletions import FailedDeletions
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.maintenance.snapshots import Snapshots
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
@@ -42,14 +42,14 @@ log = logging.getLogger(__name__)
 PREFIXES = (INTAKE_PREFIX, LAKE_PREFIX)
 
 
-class NotTheHousekeeper(Exception):
+class NotMaintenanceLeader(Exception):
     """The role is another agent's, or the ledger has not confirmed the session for a lease's time, or the bucket does
     not say whose it is.
     """
 
 
 class GarbageCollector:
-    """Every agent has one; the housekeeper's works."""
+    """Every agent has one; the maintenance leader's works."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class GarbageCollector:
         store: ObjectStore,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        housekeeper: Housekeeper,
+        maintenance_leader: MaintenanceLeader,
         snapshots: Snapshots,
         is_bucket_ours: Callable[[], Awaitable[bool]],
         clock: Clock,
@@ -67,7 +67,7 @@ class GarbageCollector:
         self._store = store
         self._metadata = metadata
         self._writer = writer
-        self._housekeeper = housekeeper
+        self._maintenance_leader = maintenance_leader
         self._snapshots = snapshots
         self._is_bucket_ours = is_bucket_ours
         self._clock = clock
@@ -91,10 +91,10 @@ class GarbageCollector:
         """Clean again and again, for ever."""
         while True:
             self._watch_time()
-            if self._housekeeper.is_mine:
+            if self._maintenance_leader.is_leader:
                 try:
                     await self.clean()
-                except NotTheHousekeeper as stopped:
+                except NotMaintenanceLeader as stopped:
                     log.info("stopped cleaning", extra={"reason": str(stopped)})
             else:
                 self._failed.forget(self._failed.reasons)
@@ -103,7 +103,7 @@ class GarbageCollector:
     async def clean(self) -> int:
         """Delete everything that may go now, and return how many objects that were.
 
-        Raises `NotTheHousekeeper` as soon as it is not this agent's work any more.
+        Raises `NotMaintenanceLeader` as soon as it is not this agent's work any more.
         """
         state = self._metadata.state
         if state.released or state.sessions_ended:
@@ -216,11 +216,11 @@ class GarbageCollector:
         onto another one (safety rule S9).
         """
         if not await self._is_bucket_ours():
-            raise NotTheHousekeeper("the bucket does not say whose it is")
-        if not self._housekeeper.is_mine:
-            raise NotTheHousekeeper("another agent keeps house, or nobody")
+            raise NotMaintenanceLeader("the bucket does not say whose it is")
+        if not self._maintenance_leader.is_leader:
+            raise NotMaintenanceLeader("this agent is not the maintenance leader")
         if not self._writer.is_confirmed:
-            raise NotTheHousekeeper("the ledger has not confirmed this agent's session for a lease's time")
+            raise NotMaintenanceLeader("the ledger has not confirmed this agent's session for a lease's time")
         reasons: Mapping[str, StoreError] = {}
         try:
             await self._store.delete(keys)

@@ -17,13 +17,13 @@ from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from coordinator.apply.housekeeper import is_housekeeper_wanted
 from coordinator.commands.commands import ClaimHousekeeper, Done
-from protocol.limits import HOUSEKEEPER_CHECK_INTERVAL_S, HOUSEKEEPER_CLAIM_JITTER_S
+from protocol.limits import MAINTENANCE_CLAIM_CHECK_INTERVAL_S, MAINTENANCE_CLAIM_JITTER_S
 
 log = logging.getLogger(__name__)
 
 
-class Housekeeper:
-    """Every agent has one; `is_mine` on one of them, or on none for a moment."""
+class MaintenanceLeader:
+    """Every agent has one; `is_leader` on one of them, or on none for a moment."""
 
     def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock, ids: Ids) -> None:
         self._metadata = metadata
@@ -32,8 +32,8 @@ class Housekeeper:
         self._ids = ids
 
     @property
-    def is_mine(self) -> bool:
-        """Whether this agent keeps house, as far as it has applied the ledger."""
+    def is_leader(self) -> bool:
+        """Whether this agent is the maintenance leader, as far as it has applied the ledger."""
         state = self._metadata.state
         return state.housekeeper == self._writer.session and not state.sessions[self._writer.session].is_draining
 
@@ -47,9 +47,9 @@ class Housekeeper:
         while True:
             if self._is_wanted:
                 # Not all at once: whoever is first is seen by the others before their turn comes.
-                await self._clock.sleep(self._ids.jitter() * HOUSEKEEPER_CLAIM_JITTER_S)
+                await self._clock.sleep(self._ids.jitter() * MAINTENANCE_CLAIM_JITTER_S)
                 await self.claim()
-            await self._clock.sleep(HOUSEKEEPER_CHECK_INTERVAL_S)
+            await self._clock.sleep(MAINTENANCE_CLAIM_CHECK_INTERVAL_S)
 
     async def claim(self) -> bool:
         """Ask for the role if nobody has it; returns whether this agent got it."""
@@ -58,7 +58,7 @@ class Housekeeper:
         epoch = self.epoch + 1
         is_given = isinstance(await self._writer.submit(ClaimHousekeeper(epoch=epoch)), Done)
         if is_given:
-            log.info("this agent keeps house now", extra={"epoch": epoch})
+            log.info("this agent is now the maintenance leader", extra={"epoch": epoch})
         return is_given
 
     @property

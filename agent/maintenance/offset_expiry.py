@@ -1,13 +1,13 @@
 """Has groups forget offsets that they need not keep any longer, and drops groups of which nothing is left.
 
-Rule: the housekeeper alone proposes it, with a time from a checked clock; without one no offset goes (safety rule S2).
-What goes is worked out where the entry is applied (`coordinator.groups.offset_expiry`), by the state's time or the
-proposed one, whichever is less. Nothing is written while nothing is due. An entry is small, and the next one is written
-when it was applied: applying one holds up every agent. A group that has neither members nor offsets may just be joined:
-it goes once it was found like this twice, with nothing changed in between. That needs no time: as long as no clock is
-checked, such groups are proposed with none, and nothing else is due then. One that is nothing but a claim, which is
-what is left of a request for an invented id, is looked for more often: there is room for so many groups. Time and
-interval: offsets.retention.minutes, offsets.retention.check.interval.ms, as this agent was given them. Source:
+Rule: the maintenance leader alone proposes it, with a time from a checked clock; without one no offset goes (safety
+rule S2). What goes is worked out where the entry is applied (`coordinator.groups.offset_expiry`), by the state's time
+or the proposed one, whichever is less. Nothing is written while nothing is due. An entry is small, and the next one is
+written when it was applied: applying one holds up every agent. A group that has neither members nor offsets may just be
+joined: it goes once it was found like this twice, with nothing changed in between. That needs no time: as long as no
+clock is checked, such groups are proposed with none, and nothing else is due then. One that is nothing but a claim,
+which is what is left of a request for an invented id, is looked for more often: there is room for so many groups. Time
+and interval: offsets.retention.minutes, offsets.retention.check.interval.ms, as this agent was given them. Source:
 org.apache.kafka.coordinator.group.GroupCoordinatorShard.cleanupGroupMetadata (Kafka 4.3).
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import Turns
 from coordinator.commands.commands import Refused
@@ -42,21 +42,21 @@ MINUTE_MS = 60_000
 
 
 class OffsetExpiry:
-    """Every agent has one; the housekeeper's works."""
+    """Every agent has one; the maintenance leader's works."""
 
     def __init__(
         self,
         *,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        housekeeper: Housekeeper,
+        maintenance_leader: MaintenanceLeader,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         broker_configs: Mapping[str, str],
     ) -> None:
         self._metadata = metadata
         self._writer = writer
-        self._housekeeper = housekeeper
+        self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._proposed_time = proposed_time
         self._retention_ms = int(broker_value(broker_configs, "offsets.retention.minutes")) * MINUTE_MS
@@ -74,7 +74,7 @@ class OffsetExpiry:
         while True:
             for look in range(looks_count):
                 await self._clock.sleep(self._interval_s / looks_count)
-                if not self._housekeeper.is_mine:
+                if not self._maintenance_leader.is_leader:
                     continue
                 if look < looks_count - 1:
                     await self.drop_vacant()

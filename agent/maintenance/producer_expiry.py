@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import ExpireProducers
 from coordinator.state.state import ClusterState, PartitionState
@@ -22,21 +22,21 @@ log = logging.getLogger(__name__)
 
 
 class ProducerExpiry:
-    """Every agent has one; the housekeeper's works."""
+    """Every agent has one; the maintenance leader's works."""
 
     def __init__(
         self,
         *,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        housekeeper: Housekeeper,
+        maintenance_leader: MaintenanceLeader,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         expiration_ms: Callable[[], int],
     ) -> None:
         self._metadata = metadata
         self._writer = writer
-        self._housekeeper = housekeeper
+        self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._proposed_time = proposed_time
         self._expiration_ms = expiration_ms
@@ -45,7 +45,7 @@ class ProducerExpiry:
         """Expire again and again, for ever."""
         while True:
             await self._clock.sleep(PRODUCER_EXPIRY_CHECK_INTERVAL_S)
-            if self._housekeeper.is_mine:
+            if self._maintenance_leader.is_leader:
                 await self.expire()
 
     async def expire(self) -> bool:

@@ -1,9 +1,9 @@
 """Tells the bucket how far the ledger has come, so that a ledger that was restored from a backup is noticed (S9).
 
 Rule: a mark says no more than what this agent has applied, so a ledger that ends below it is not the one that the
-bucket belongs to (`agent.bucket.cluster_identity.check_reached`). The housekeeper writes it while the ledger moves; the
-one before goes once the next is there. An agent that ends because its ledger is not the one that it was leaves a mark
-too: whoever starts later has not seen what it saw.
+bucket belongs to (`agent.bucket.cluster_identity.check_reached`). The maintenance leader writes it while the ledger
+moves; the one before goes once the next is there. An agent that ends because its ledger is not the one that it was
+leaves a mark too: whoever starts later has not seen what it saw.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import msgspec
 
 from agent.bucket.failed_deletions import UNDELETABLE
 from agent.ledger.apply_loop import ApplyLoop
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from coordinator.state.state import NO_POSITION, ClusterState
 from protocol.limits import REACHED_MARK_INTERVAL_S, STOP_SECONDS_MAX
@@ -25,12 +25,14 @@ log = logging.getLogger(__name__)
 
 
 class ProgressMarks:
-    """Every agent has one; the housekeeper's works."""
+    """Every agent has one; the maintenance leader's works."""
 
-    def __init__(self, *, store: ObjectStore, metadata: ApplyLoop, housekeeper: Housekeeper, clock: Clock) -> None:
+    def __init__(
+        self, *, store: ObjectStore, metadata: ApplyLoop, maintenance_leader: MaintenanceLeader, clock: Clock
+    ) -> None:
         self._store = store
         self._metadata = metadata
-        self._housekeeper = housekeeper
+        self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._position = NO_POSITION
         self._epoch = -1
@@ -39,7 +41,7 @@ class ProgressMarks:
         """Write a mark whenever the ledger has moved, for ever."""
         while True:
             await self._clock.sleep(REACHED_MARK_INTERVAL_S)
-            if self._housekeeper.is_mine:
+            if self._maintenance_leader.is_leader:
                 await self.mark()
 
     async def mark(self) -> None:
@@ -50,12 +52,12 @@ class ProgressMarks:
             return
         key = reached_key(position)
         await _put(self._store, state)
-        if self._epoch == self._housekeeper.epoch:
+        if self._epoch == self._maintenance_leader.epoch:
             await self._drop([reached_key(older)])
         else:  # those of another agent, or of an earlier life
             found = [meta.key async for meta in self._store.list(REACHED_PREFIX)]
             await self._drop([old for old in found if old < key])
-            self._epoch = self._housekeeper.epoch
+            self._epoch = self._maintenance_leader.epoch
         self._position = position
 
     async def _drop(self, keys: Sequence[str]) -> None:

@@ -1,11 +1,11 @@
 """Has records dropped that are older or more than their topics keep.
 
-Rule: the housekeeper alone proposes it, with a time from a checked clock; without one nothing is dropped (safety rule
-S2). What goes is worked out where the entry is applied; nothing is written while nothing is due. An entry is small, and
-the next one is written when it was applied: applying one holds up every agent (`agent.ledger.entry_batches`).
-Interval and defaults: log.retention.check.interval.ms, log.retention.* and log.cleanup.policy, as they hold on this
-agent.
-Source: org.apache.kafka.storage.internals.log.LogManager.cleanupLogs (Kafka 4.3).
+Rule: the maintenance leader alone proposes it, with a time from a checked clock; without one nothing is dropped (safety
+rule S2). What goes is worked out where the entry is applied; nothing is written while nothing is due. An entry is
+small, and the next one is written when it was applied: applying one holds up every agent
+(`agent.ledger.entry_batches`). Interval and defaults: log.retention.check.interval.ms, log.retention.* and
+log.cleanup.policy, as they hold on this agent. Source: org.apache.kafka.storage.internals.log.LogManager.cleanupLogs
+(Kafka 4.3).
 """
 
 import logging
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_batches import shares, steps
 from agent.ledger.ledger_writer import LedgerWriter
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import Turns
 from coordinator.apply.retention import due_chunks
@@ -32,7 +32,7 @@ PartitionId = tuple[TopicId, int]
 
 
 class Retention:
-    """Every agent has one; the housekeeper's works."""
+    """Every agent has one; the maintenance leader's works."""
 
     def __init__(
         self,
@@ -41,14 +41,14 @@ class Retention:
         writer: LedgerWriter,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
-        housekeeper: Housekeeper,
+        maintenance_leader: MaintenanceLeader,
         broker_configs: Mapping[str, str],
     ) -> None:
         self._metadata = metadata
         self._writer = writer
         self._clock = clock
         self._proposed_time = proposed_time
-        self._housekeeper = housekeeper
+        self._maintenance_leader = maintenance_leader
         self._broker_configs = broker_configs
         self._interval_s = int(broker_value(broker_configs, "log.retention.check.interval.ms")) / 1000
 
@@ -56,7 +56,7 @@ class Retention:
         """Look again and again, for ever."""
         while True:
             await self._clock.sleep(self._interval_s)
-            if self._housekeeper.is_mine:
+            if self._maintenance_leader.is_leader:
                 await self.retain()
 
     async def retain(self) -> int:

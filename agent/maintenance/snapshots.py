@@ -8,7 +8,8 @@ An object is written once: agents of two versions may write one state in other b
 lead to the object of the other. The snapshot before the newest is kept until there is another, so that a recovery has
 one to fall back on.
 
-The housekeeper takes them; where two agents believe that they are it, the pointer is one's, and the other looks it up.
+The maintenance leader takes them; where two agents believe that they are it, the pointer is one's, and the other looks
+it up.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from collections.abc import Sequence
 from agent.bucket.failed_deletions import UNDELETABLE
 from agent.ledger.apply_loop import ApplyLoop
 from agent.maintenance.corruption_check import CorruptionCheck
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.threads import run_in_thread
@@ -41,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class Snapshots:
-    """Every agent has one; the housekeeper's works."""
+    """Every agent has one; the maintenance leader's works."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Snapshots:
         ledger: Ledger,
         store: ObjectStore,
         metadata: ApplyLoop,
-        housekeeper: Housekeeper,
+        maintenance_leader: MaintenanceLeader,
         digests: CorruptionCheck,
         clock: Clock,
         metrics: Metrics,
@@ -59,7 +60,7 @@ class Snapshots:
         self._ledger = ledger
         self._store = store
         self._metadata = metadata
-        self._housekeeper = housekeeper
+        self._maintenance_leader = maintenance_leader
         self._digests = digests
         self._clock = clock
         self._metrics = metrics
@@ -67,7 +68,7 @@ class Snapshots:
         self._bytes_interval = bytes_interval
         self._taking = asyncio.Lock()
         self._pointer: SnapshotPointer | None = None
-        self._epoch = -1  # of the housekeeper for whom the pointer was looked up
+        self._epoch = -1  # of the maintenance leader for whom the pointer was looked up
         self._entries_covered = self._bytes_covered = 0
         self._definitions_covered = 0
         self._taken_s: float | None = None
@@ -85,15 +86,15 @@ class Snapshots:
         """
         while True:
             await self._clock.sleep(SNAPSHOT_CHECK_INTERVAL_S)
-            if self._housekeeper.is_mine and await self._is_due():
+            if self._maintenance_leader.is_leader and await self._is_due():
                 await self.take()
 
     async def cover(self, *, interval_s: float) -> bool:
         """Take a snapshot for whoever needs the present to be covered, unless the last is younger than `interval_s`.
 
-        False also where this agent does not keep house any more.
+        False also where this agent is no longer the maintenance leader.
         """
-        if not self._housekeeper.is_mine:
+        if not self._maintenance_leader.is_leader:
             return False
         now_s = self._clock.monotonic_s()
         if self._taken_s is not None and now_s - self._taken_s < interval_s:
@@ -116,9 +117,9 @@ class Snapshots:
         return has_definitions or (entries > 0 and await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH)
 
     async def _look_up_once(self) -> None:
-        """Whoever becomes the housekeeper learns where the last one stopped."""
-        if self._epoch != self._housekeeper.epoch:
-            epoch = self._housekeeper.epoch
+        """Whoever becomes the maintenance leader learns where the last one stopped."""
+        if self._epoch != self._maintenance_leader.epoch:
+            epoch = self._maintenance_leader.epoch
             self._look_at(await self._ledger.load())
             self._epoch = epoch
 

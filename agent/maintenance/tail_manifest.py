@@ -1,14 +1,14 @@
 """Writes the tail manifest, so that readers who have the bucket and no broker find what is not archived yet.
 
-Rule: the housekeeper writes it whenever what it says has changed, at most once in an interval, and less often where
-making it takes long; nothing is asked of the bucket while nothing changes. Topics are gone through some at a time, so
-that requests are served meanwhile (`iceberg_export.tail.planner` says what that means for positions). An agent that may
-have lost its session writes nothing (safety rule S9).
+Rule: the maintenance leader writes it whenever what it says has changed, at most once in an interval, and less often
+where making it takes long; nothing is asked of the bucket while nothing changes. Topics are gone through some at a
+time, so that requests are served meanwhile (`iceberg_export.tail.planner` says what that means for positions). An agent
+that may have lost its session writes nothing (safety rule S9).
 
-The key is overwritten in place, so a put that lands late (of a housekeeper before, or one that was repeated or given
-up) may put an older manifest in the place of a newer one. While something changes the next one repairs that; after the
-last change the bucket is looked at once more (`TAIL_CHECK_SECONDS`). Readers compare positions, and never go back. To
-lose the manifest loses nothing: the state has it all.
+The key is overwritten in place, so a put that lands late (of a maintenance leader before, or one that was repeated or
+given up) may put an older manifest in the place of a newer one. While something changes the next one repairs that;
+after the last change the bucket is looked at once more (`TAIL_CHECK_SECONDS`). Readers compare positions, and never go
+back. To lose the manifest loses nothing: the state has it all.
 """
 
 import logging
@@ -20,7 +20,7 @@ from typing import TypeVar
 from agent.bucket.confirmation import BucketNotOurs
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.threads import run_in_thread
@@ -96,7 +96,7 @@ class _Work:
 
 
 class TailManifests:
-    """Every agent has one; the housekeeper's works."""
+    """Every agent has one; the maintenance leader's works."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class TailManifests:
         store: ObjectStore,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        housekeeper: Housekeeper,
+        maintenance_leader: MaintenanceLeader,
         clock: Clock,
         metrics: Metrics,
         interval_ms: int,
@@ -114,7 +114,7 @@ class TailManifests:
         self._store = store
         self._metadata = metadata
         self._writer = writer
-        self._housekeeper = housekeeper
+        self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._metrics = metrics
         self._interval_s = interval_ms / 1000
@@ -151,13 +151,13 @@ class TailManifests:
 
         Raises `StoreError` and `TimeoutError`: what became of the put is unknown, and the next look writes again.
         """
-        if not self._housekeeper.is_mine:
+        if not self._maintenance_leader.is_leader:
             self._written, self._topics = None, TailTopics()
             self._work = self._work_before = _Work(self._clock)
             self._metrics.tail_partitions_cut.set(0)
             return False
-        if self._written is None or self._written.epoch != self._housekeeper.epoch:
-            self._written, self._true_s = _Written(epoch=self._housekeeper.epoch), self._clock.monotonic_s()
+        if self._written is None or self._written.epoch != self._maintenance_leader.epoch:
+            self._written, self._true_s = _Written(epoch=self._maintenance_leader.epoch), self._clock.monotonic_s()
         written = self._written
         if written.digest and self._metadata.state.position == written.position:
             self._true_s = self._clock.monotonic_s()
@@ -203,7 +203,7 @@ class TailManifests:
 
     async def _put(self, written: _Written, manifest: TailManifest, content: bytes, digest: bytes) -> bool:
         """Put it, unless that is not this agent's work any more."""
-        if not self._housekeeper.is_mine or not self._writer.is_confirmed:
+        if not self._maintenance_leader.is_leader or not self._writer.is_confirmed:
             return False
         written.digest, written.is_checked, written.put_s = NO_DIGEST, False, self._clock.monotonic_s()
         async with self._clock.timeout(TAIL_PUT_SECONDS_MAX):
@@ -224,11 +224,11 @@ class TailManifests:
         if found == written.content:
             written.is_checked = True
             return False
-        if not self._housekeeper.is_mine or not self._writer.is_confirmed:
+        if not self._maintenance_leader.is_leader or not self._writer.is_confirmed:
             return False
         mine = decode_manifest(written.content)
         if _is_newer(found, mine):
-            # Of an agent that keeps house by now, or of a recovery: this one will hear of it.
+            # Of an agent that is the maintenance leader by now, or of a recovery: this one will hear of it.
             written.put_s = self._clock.monotonic_s()
             return False
         log.info("the bucket had an older tail manifest: written again", extra={"position": mine.position})

@@ -2,8 +2,8 @@
 
 Rule: how long a transaction is open is elapsed time on this agent's monotonic clock since it saw exactly that one open
 (architecture: the ledger, "Time"). No wall clock has a say, so a transaction is never aborted too early; the agent that
-keeps house does it alone, and one that takes over begins to count anew. Which one was seen is told by its serial, which
-is checked again where the entry is applied. While no transaction is open a look costs nothing.
+is the maintenance leader does it alone, and one that takes over begins to count anew. Which one was seen is told by its
+serial, which is checked again where the entry is applied. While no transaction is open a look costs nothing.
 
 A transaction ends up to a second and an interval after its time-out, as in Kafka: `TRANSACTION_LOOK_SECONDS` and
 transaction.abort.timed.out.transaction.cleanup.interval.ms, as this agent was given it.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import Turns
 from coordinator.commands.commands import Outcome, Refused
@@ -41,20 +41,20 @@ class SeenTransaction(NamedTuple):
 
 
 class TransactionTimeouts:
-    """Every agent has one; the housekeeper's works."""
+    """Every agent has one; the maintenance leader's works."""
 
     def __init__(
         self,
         *,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        housekeeper: Housekeeper,
+        maintenance_leader: MaintenanceLeader,
         clock: Clock,
         broker_configs: Mapping[str, str],
     ) -> None:
         self._metadata = metadata
         self._writer = writer
-        self._housekeeper = housekeeper
+        self._maintenance_leader = maintenance_leader
         self._clock = clock
         name = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
         self._interval_s = int(broker_value(broker_configs, name)) / 1000
@@ -72,7 +72,7 @@ class TransactionTimeouts:
 
     async def look(self) -> None:
         """Note which transactions are open; none, where another agent sees to them."""
-        if not self._housekeeper.is_mine:
+        if not self._maintenance_leader.is_leader:
             self._seen_s = {}
             return
         turns = Turns(self._clock)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import Turns
 from coordinator.commands.commands import Refused
@@ -26,21 +26,21 @@ log = logging.getLogger(__name__)
 
 
 class TransactionalIdExpiry:
-    """Every agent has one; the housekeeper's works."""
+    """Every agent has one; the maintenance leader's works."""
 
     def __init__(
         self,
         *,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        housekeeper: Housekeeper,
+        maintenance_leader: MaintenanceLeader,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         broker_configs: Mapping[str, str],
     ) -> None:
         self._metadata = metadata
         self._writer = writer
-        self._housekeeper = housekeeper
+        self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._proposed_time = proposed_time
         self._expiration_ms = int(broker_value(broker_configs, "transactional.id.expiration.ms"))
@@ -51,7 +51,7 @@ class TransactionalIdExpiry:
         """Expire again and again, for ever."""
         while True:
             await self._clock.sleep(self._interval_s)
-            if self._housekeeper.is_mine:
+            if self._maintenance_leader.is_leader:
                 await self.expire()
 
     async def expire(self) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.maintenance.offset_expiry import OffsetExpiry
 from agent.maintenance.producer_expiry import ProducerExpiry
 from agent.maintenance.retention import Retention
@@ -27,7 +27,7 @@ class ExpiryRoles:
         *,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        housekeeper: Housekeeper,
+        maintenance_leader: MaintenanceLeader,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         broker_configs: Mapping[str, str],
@@ -37,13 +37,13 @@ class ExpiryRoles:
             writer=writer,
             clock=clock,
             proposed_time=proposed_time,
-            housekeeper=housekeeper,
+            maintenance_leader=maintenance_leader,
             broker_configs=broker_configs,
         )
         self._offsets = OffsetExpiry(
             metadata=metadata,
             writer=writer,
-            housekeeper=housekeeper,
+            maintenance_leader=maintenance_leader,
             clock=clock,
             proposed_time=proposed_time,
             broker_configs=broker_configs,
@@ -51,18 +51,22 @@ class ExpiryRoles:
         self._producers = ProducerExpiry(
             metadata=metadata,
             writer=writer,
-            housekeeper=housekeeper,
+            maintenance_leader=maintenance_leader,
             clock=clock,
             proposed_time=proposed_time,
             expiration_ms=lambda: int(broker_value(broker_configs, "producer.id.expiration.ms")),
         )
         self._transactions = TransactionTimeouts(
-            metadata=metadata, writer=writer, housekeeper=housekeeper, clock=clock, broker_configs=broker_configs
+            metadata=metadata,
+            writer=writer,
+            maintenance_leader=maintenance_leader,
+            clock=clock,
+            broker_configs=broker_configs,
         )
         self._transactional_ids = TransactionalIdExpiry(
             metadata=metadata,
             writer=writer,
-            housekeeper=housekeeper,
+            maintenance_leader=maintenance_leader,
             clock=clock,
             proposed_time=proposed_time,
             broker_configs=broker_configs,

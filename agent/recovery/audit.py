@@ -3,7 +3,7 @@
 Rule: nothing is believed of what an agent holds in memory: the state is loaded anew, from snapshot and entries, which
 checks both against the pointer's digest and the head's count (safety rules S3, S9). The bucket is listed first, so
 that what the state refers to was there; what seems to be missing or strange is looked at once more, for agents go on
-meanwhile. A repair deletes what ended sessions left, by the rules of the cleaner, and nothing else.
+meanwhile. A repair deletes what ended sessions left, by the rules of the garbage collector, and nothing else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,7 +48,7 @@ class AuditReport:
     in_flight: int = 0
     """Of live sessions, and in no state: about to be committed, or left behind at the session's end."""
     leftovers: int = 0
-    """Of ended sessions, and in no state: the cleaner deletes them."""
+    """Of ended sessions, and in no state: the garbage collector deletes them."""
     deleted: int = 0
     """Leftovers that the repair deleted."""
     read_objects: int = 0

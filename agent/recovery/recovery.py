@@ -174,7 +174,8 @@ async def recover(
         await _check_unused(store, clock)
     if not permissions.is_dry_run:
         await ledger.fence()
-        # A housekeeper that was cut off deletes until its lease is over, and its last request may land later still.
+        # A maintenance leader that was cut off deletes until its lease is over, and its last request may land later
+        # still.
         await clock.sleep(LEDGER_SESSION_SECONDS + store_timeout_s)
     return await _Reading(ledger, store, clock, cluster).run(permissions, unlisted)
 

@@ -249,13 +249,14 @@ class Metrics:
         self.level_bytes = self._counter("level_bytes", "Bytes of data files that were merged into larger ones.")
         self.level_seconds = self._histogram("level_seconds", "Duration of a merge of data files.")
         self.tail_age = self._gauge(
-            "tail_age_seconds", "How old what the tail manifest says may be; 0 where another agent keeps house."
+            "tail_age_seconds",
+            "How old what the tail manifest says may be; 0 where another agent is the maintenance leader.",
         )
         self.tail_bytes = self._gauge("tail_bytes", "Size of the tail manifest that this agent wrote last.")
         self.tail_partitions_cut = self._gauge(
             "tail_partitions_cut",
             "Partitions that wait to be archived with more chunks than the tail manifest names; 0 where another agent "
-            "keeps house.",
+            "is the maintenance leader.",
         )
         self.tail_topics = self._gauge("tail_topics", "Topics in the tail manifest that this agent wrote last.")
         self.tail_seconds = self._histogram("tail_seconds", "Duration of making a tail manifest.")

@@ -3,9 +3,10 @@
 Whoever is about to publish a snapshot appends `CompareDigest`. Every agent that is live then computes the digest behind
 that very append, and says it by `ReportDigest`. So the ledger holds what all computed, and each judges itself by it.
 
-Rule: more than half of those who were asked are right, whoever keeps house; nobody else is. Why:
-- The housekeeper may be the one that is wrong, so its word counts as much as any other's, and no snapshot is published
-  of a state that others computed otherwise: it would make the wrong state everybody's, once the ledger is trimmed.
+Rule: more than half of those who were asked are right, whoever is the maintenance leader; nobody else is. Why:
+- The maintenance leader may be the one that is wrong, so its word counts as much as any other's, and no snapshot is
+  published of a state that others computed otherwise: it would make the wrong state everybody's, once the ledger is
+  trimmed.
 - Where agents differ and no digest has more than half, nobody knows who is right, and an agent that cannot know does
   not serve: all stop that were asked. What each had computed was in its memory alone, so each that starts
   again computes it anew from the last snapshot and from the same entries. It was not asked then, so what others said

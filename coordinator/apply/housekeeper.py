@@ -1,4 +1,4 @@
-"""Who keeps house for the cluster. Part of `coordinator.apply.apply`.
+"""Who is the maintenance leader for the cluster. Part of `coordinator.apply.apply`.
 
 Rule: one live session holds the role, and nobody takes it from a session that is alive and stays. The epoch counts the
 holders: a claim that was made of an older state is refused, so of several only the first succeeds.

@@ -49,7 +49,7 @@ def release_references(state: ClusterState, object_ids: Iterable[int]) -> None:
 
 
 def release_key(state: ClusterState, key: str) -> None:
-    """Let the cleaner delete what no entry ever named, but may be there: a copy of a table's metadata."""
+    """Let the garbage collector delete what no entry ever named, but may be there: a copy of a table's metadata."""
     _release(state, key)
 
 

@@ -163,7 +163,7 @@ class ClusterState:
     producers_before_deletion: ProducerId = PRODUCER_ID_FIRST
     """Producers with a lower id may have written to a topic since deleted: a re-created one lets them go on (S8)."""
     housekeeper: SessionId | None = None
-    """The live session that keeps house; None where nobody does."""
+    """The live session that is the maintenance leader; None where nobody does."""
     housekeeper_epoch: int = 0
     """How often that role was given."""
     comparison: DigestComparison | None = None

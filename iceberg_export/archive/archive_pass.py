@@ -1,9 +1,9 @@
 """One pass of the archive: intake chunks read, one Parquet file put, and the entry that swaps them.
 
 Rule: the file is durable before its entry is appended, and nothing is deleted here: the entry releases the intake, the
-cleaner deletes it. Markers and what was aborted are left out of the file, and are replaced all the same. A pass that
-fails or is cancelled leaves at most an object that no entry refers to, under a key of its session (safety rule S6).
-What the table says of the file joins the same entry, and is the caller's (architecture, "The lake").
+garbage collector deletes it. Markers and what was aborted are left out of the file, and are replaced all the same. A
+pass that fails or is cancelled leaves at most an object that no entry refers to, under a key of its session (safety
+rule S6). What the table says of the file joins the same entry, and is the caller's (architecture, "The lake").
 """
 
 import asyncio

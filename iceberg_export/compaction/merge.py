@@ -1,8 +1,8 @@
 """One merge of data files: small files read, one put, and the entry that swaps them, in the index and in the table.
 
 Rule: as an archive pass does it. The file is durable before its entry is appended; nothing is deleted here: what the
-index lets go of stays with the table's older snapshots until those expire, and the cleaner deletes it then. A merge
-that fails, is cancelled, or loses a race leaves at most an object that no entry refers to (safety rule S6).
+index lets go of stays with the table's older snapshots until those expire, and the garbage collector deletes it then. A
+merge that fails, is cancelled, or loses a race leaves at most an object that no entry refers to (safety rule S6).
 """
 
 from collections.abc import Container, Iterator, Sequence

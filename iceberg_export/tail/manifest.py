@@ -1,8 +1,8 @@
 """The tail manifest: where the records lie that are not archived yet, for readers who have the bucket and no broker.
 
-One object (`storage.refs.TAIL_KEY`), overwritten in place by the agent that keeps house. It names of every topic its
-table's metadata, and of every partition the chunks between what is archived and the last stable offset, with the
-aborted transactions among them: what is left out of them is what the archive would leave out.
+One object (`storage.refs.TAIL_KEY`), overwritten in place by the agent that is the maintenance leader. It names of
+every topic its table's metadata, and of every partition the chunks between what is archived and the last stable offset,
+with the aborted transactions among them: what is left out of them is what the archive would leave out.
 
     version u8 | crc32c u32 of what follows | zstd frame of MessagePack
 

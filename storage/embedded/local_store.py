@@ -234,7 +234,8 @@ class LocalStore:
         return sorted((key for key in found if key.rstrip("/") not in OWN_FOLDERS), reverse=True)
 
     def _delete(self, keys: Sequence[str]) -> None:
-        """Synced: the cleaner forgets what it has deleted, and does not look for what a loss of power brings back."""
+        """Synced: the garbage collector forgets what it has deleted, and does not look for what a loss of power brings
+        back."""
         folders: dict[str, list[str]] = {}
         reasons: dict[str, StoreError] = {}
         for key in keys:

@@ -164,7 +164,8 @@ class PackFolder:
         raise ObjectDamaged(f"{key}: neither its header nor that of {self.path(place.pack.number)} can be read")
 
     def mark_dead(self, places: Sequence[Place]) -> None:
-        """Let later starts forget these objects, after a loss of power too: the cleaner does not look for ever."""
+        """Let later starts forget these objects, after a loss of power too: the garbage collector does not look for
+        ever."""
         by_pack: dict[int, list[Place]] = {}
         for place in places:
             by_pack.setdefault(place.pack.number, []).append(place)

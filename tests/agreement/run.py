@@ -239,7 +239,7 @@ class Run:
         }
 
     def _archive_all(self, world: World) -> None:
-        """Archived, and the cleaner has taken what was there before."""
+        """Archived, and the garbage collector has taken what was there before."""
         before = set(filter(INTAKE.fullmatch, world.bucket.keys()))
         self._step("archive everything", world.archive)
         began_s = unsettled_s = time.monotonic()

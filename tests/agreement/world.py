@@ -39,7 +39,7 @@ STOP_SECONDS_MAX = 150.0
 OPEN_SECONDS_MAX = 90.0
 """Longer than transactions live that nobody ends."""
 LOAD_OPTIONS = {"gc-min-age-s": "30", "snapshot-entries": "500", "log-level": "info"}
-"""So that snapshots, trims and the cleaner are at work all the time."""
+"""So that snapshots, trims and the garbage collector are at work all the time."""
 QUIET_OPTIONS = {"gc-min-age-s": "2", "archive-interval-s": "3600", "log-level": "info"}
 """Archive on request alone, and delete soon what is replaced."""
 

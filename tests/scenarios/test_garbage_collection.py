@@ -16,7 +16,7 @@ import pytest
 from agent.bucket.cluster_identity import BucketWatch, check_bucket
 from agent.lake.archiver import Archiver
 from agent.maintenance.garbage_collector import GarbageCollector
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.maintenance.session_reaper import SessionReaper
 from agent.maintenance.snapshots import Snapshots
 from agent.recovery.audit import Audit
@@ -107,11 +107,11 @@ class Agent:
     number: int = 0
 
 
-class SelfAppointed(Housekeeper):
+class SelfAppointed(MaintenanceLeader):
     """Always takes the role for its own."""
 
     @property
-    def is_mine(self) -> bool:
+    def is_leader(self) -> bool:
         return True
 
 
@@ -134,12 +134,14 @@ class World:
             running_parts(MemoryLedger(self.core), start(f"agent{self.names}", node=self.names), store=self.store)
         )
         parts.clock.seconds = self.seconds
-        housekeeper = SelfAppointed(metadata=parts.metadata, writer=parts.writer, clock=parts.clock, ids=SystemIds())
+        maintenance_leader = SelfAppointed(
+            metadata=parts.metadata, writer=parts.writer, clock=parts.clock, ids=SystemIds()
+        )
         snapshots = Snapshots(
             ledger=parts.ledger,
             store=self.store,
             metadata=parts.metadata,
-            housekeeper=housekeeper,
+            maintenance_leader=maintenance_leader,
             digests=parts.digests,
             clock=parts.clock,
             metrics=parts.metrics,
@@ -158,7 +160,7 @@ class World:
             store=self.store,
             metadata=parts.metadata,
             writer=parts.writer,
-            housekeeper=housekeeper,
+            maintenance_leader=maintenance_leader,
             snapshots=snapshots,
             is_bucket_ours=BucketWatch(
                 store=self.store,
@@ -227,7 +229,7 @@ class World:
 
     async def keep_house(self, agent: Agent) -> None:
         """Every agent acts as if the role were its own: it spares work, and nothing rests on it."""
-        await agent.parts.housekeeper.claim()
+        await agent.parts.maintenance_leader.claim()
         await agent.reaper.reap()
         await agent.snapshots.take()
         await agent.parts.writer.submit(ReportTime())

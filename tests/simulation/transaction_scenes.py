@@ -88,7 +88,7 @@ async def a_transaction_that_is_open_for_longer_than_idle_producers_are_kept(wor
     await slow.end(opened, is_commit=True)
 
 
-def housekeeper_of(world: ClientWorld) -> AgentInWorld | None:
+def maintenance_leader_of(world: ClientWorld) -> AgentInWorld | None:
     """Who has transactions aborted that are open for too long."""
     session = world.around.ledger.truth.state.housekeeper
     return next((each for each in world.agents if each.broker is not None and each.broker.session == session), None)
@@ -104,22 +104,22 @@ def id_coordinated_by_others(world: ClientWorld, agent: AgentInWorld) -> str:
 
 async def a_time_out_that_comes_when_the_next_transaction_is_open(world: ClientWorld) -> None:
     """Who proposes it has not heard that the one that it has seen ended, and another one began under the same epoch."""
-    while (housekeeper := housekeeper_of(world)) is None:
+    while (maintenance_leader := maintenance_leader_of(world)) is None:
         await world.clock.sleep(0.1)
-    transactional_id = id_coordinated_by_others(world, housekeeper)
+    transactional_id = id_coordinated_by_others(world, maintenance_leader)
     producer = await begun(world, transactional_id, version=1, timeout_ms=TIMEOUT_MS)
-    producer.stay_with(next(each for each in world.agents if each is not housekeeper))
+    producer.stay_with(next(each for each in world.agents if each is not maintenance_leader))
     before = producer.transaction()
     await producer.put(before)
     await world.clock.sleep(2.0)
-    housekeeper.ledger.lag_s = 6.0
+    maintenance_leader.ledger.lag_s = 6.0
     await world.clock.sleep(4.0)
     await producer.end(before, is_commit=True)
     following = producer.transaction()
     await producer.put(following)
     await world.clock.sleep(5.0)
     await producer.end(following, is_commit=True)
-    housekeeper.ledger.lag_s = 0.0
+    maintenance_leader.ledger.lag_s = 0.0
 
 
 async def whoever_begins_where_an_open_transaction_is_about_to_move_its_group(world: ClientWorld) -> None:

@@ -70,7 +70,7 @@ READING_SECONDS_MAX = 600.0
 CLEANING_SECONDS_MAX = 200.0
 TAIL_SECONDS_MAX = TAIL_CHECK_SECONDS + LATE_SECONDS_MAX + SETTLE_SECONDS
 LISTED_AGAIN_MS = 60_000
-"""A day of the cleaner (`ENDED_SESSION_LISTED_AGAIN_MS`) in the world: late puts land within half of it."""
+"""A day of the garbage collector (`ENDED_SESSION_LISTED_AGAIN_MS`) in the world: late puts land within half of it."""
 DIGEST_SECONDS = 2.0
 READ_BYTES = 2_500
 TOPIC, STAMPED_TOPIC, PASSING_TOPIC = "orders", "stamped", "passing"

@@ -34,7 +34,7 @@ OPTIONS = {
     "drain-timeout-s": "5",
     "read-cache-bytes": "1MiB",
 }
-"""So that archive passes, snapshots, trims, the cleaner and reads of objects are at work all the time."""
+"""So that archive passes, snapshots, trims, the garbage collector and reads of objects are at work all the time."""
 
 
 @dataclass(slots=True)

@@ -70,7 +70,7 @@ def assert_read(bucket: BucketReader, log: Log, partition: TailPartition) -> Non
     [
         ("embedded", False),
         ("s3", False),
-        # The cleaner takes its time.
+        # The garbage collector takes its time.
         pytest.param("embedded", True, marks=pytest.mark.slow),
         pytest.param("s3", True, marks=pytest.mark.slow),
     ],

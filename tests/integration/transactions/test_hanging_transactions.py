@@ -96,10 +96,10 @@ def has_expired(agent: ClusterAgent) -> bool:
     return metrics(agent)[EXPIRED] == 1
 
 
-def housekeepers(cluster: Cluster) -> list[ClusterAgent]:
-    """Those that said that they keep house, and run."""
+def maintenance_leaders(cluster: Cluster) -> list[ClusterAgent]:
+    """The running agents that logged that they are the maintenance leader."""
     agents = [agent for agent in cluster.agents.values() if agent.process.is_running]
-    return [agent for agent in agents if "this agent keeps house now" in agent.process.stderr]
+    return [agent for agent in agents if "this agent is now the maintenance leader" in agent.process.stderr]
 
 
 class Tool:
@@ -171,7 +171,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fen
     (told,) = [
         agent for agent in cluster.agents.values() if "open for longer than its time-out" in agent.process.stderr
     ]
-    assert told in housekeepers(cluster)
+    assert told in maintenance_leaders(cluster)
     with pytest.raises(KafkaException):
         producer.commit_transaction(SECONDS_MAX)
 
@@ -180,12 +180,12 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fen
 def test_another_agent_aborts_it_where_the_one_that_kept_house_was_killed(clusters: ClusterFactory) -> None:
     cluster = started(clusters)
     first = cluster.agents["a"].process
-    first.wait_until(lambda: bool(housekeepers(cluster)), "an agent that keeps house", seconds_max=SECONDS_MAX)
-    (killed,) = housekeepers(cluster)
+    first.wait_until(lambda: bool(maintenance_leaders(cluster)), "a maintenance leader", seconds_max=SECONDS_MAX)
+    (killed,) = maintenance_leaders(cluster)
     left_open(cluster, "hangs", timeout_ms=3_000)
     killed.process.kill()
     produce(cluster, b"behind")
     assert committed(cluster, 2) == [b"behind", b"behind"]
-    (told,) = housekeepers(cluster)
+    (told,) = maintenance_leaders(cluster)
     assert "open for longer than its time-out" in told.process.stderr
     assert has_expired(told)

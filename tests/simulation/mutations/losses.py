@@ -84,7 +84,7 @@ def retention_counts_the_chunk_that_has_to_stay() -> Iterator[None]:
 
 @mutation(where=lambda plan: plan.is_log_trimmed)
 def nothing_is_ever_too_old() -> Iterator[None]:
-    """The housekeeper never looks."""
+    """The maintenance leader never looks."""
 
     async def retain(self: Retention) -> int:
         return 0

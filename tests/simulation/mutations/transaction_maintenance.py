@@ -182,7 +182,7 @@ def transactional_ids_expire_too_early() -> Iterator[None]:
 
 @mutation(where=expires)
 def no_transactional_id_ever_expires() -> Iterator[None]:
-    """The housekeeper never looks."""
+    """The maintenance leader never looks."""
 
     async def expire(self: TransactionalIdExpiry) -> int:
         return 0
@@ -279,7 +279,7 @@ def a_producer_is_forgotten_while_its_transaction_is_open() -> Iterator[None]:
 
 @mutation(where=expires)
 def no_producer_is_ever_forgotten() -> Iterator[None]:
-    """The housekeeper never looks."""
+    """The maintenance leader never looks."""
 
     async def expire(self: ProducerExpiry) -> bool:
         return False

@@ -10,7 +10,7 @@ from agent.ledger.bootstrap import load
 from agent.ledger.entry_objects import UncommittedObjects
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.corruption_check import CorruptionCheck
-from agent.maintenance.leader import Housekeeper
+from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
 from agent.runtime.threads import run_in_thread
@@ -85,11 +85,13 @@ class Parts:
             proposed_time=self.proposed_time,
             metrics=self.metrics,
         )
-        self.housekeeper = Housekeeper(metadata=self.metadata, writer=self.writer, clock=self.clock, ids=SystemIds())
+        self.maintenance_leader = MaintenanceLeader(
+            metadata=self.metadata, writer=self.writer, clock=self.clock, ids=SystemIds()
+        )
         self.digests = NobodyIsAsked(
             metadata=self.metadata,
             writer=self.writer,
-            housekeeper=self.housekeeper,
+            maintenance_leader=self.maintenance_leader,
             clock=self.clock,
             metrics=self.metrics,
         )

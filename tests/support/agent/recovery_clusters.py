@@ -124,7 +124,7 @@ async def snapshot(parts: Parts) -> None:
         ledger=parts.ledger,
         store=parts.store,
         metadata=parts.metadata,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         digests=parts.digests,
         clock=parts.clock,
         metrics=parts.metrics,

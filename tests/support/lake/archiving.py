@@ -1,4 +1,4 @@
-"""Archive passes on request, and the wait until the cleaner has removed what they replaced."""
+"""Archive passes on request, and the wait until the garbage collector has removed what they replaced."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def archive_by_command(broker: Penstock, topic: str) -> int:
 
 
 def archive_and_clean(broker: Penstock, bucket: Bucket, topic: str, archive: Archive) -> int:
-    """Archives, and returns once the intake that was there is deleted: grace and cleaner passed."""
+    """Archives, and returns once the intake that was there is deleted: grace and garbage collector passed."""
     replaced = set(filter(INTAKE.fullmatch, bucket.keys()))
     records = archive(broker, topic)
     broker.process.wait_until(lambda: replaced.isdisjoint(bucket.keys()), "the cleaner's pass", seconds_max=SECONDS_MAX)

@@ -1,4 +1,4 @@
-"""What the cleaner may delete (safety rule S6)."""
+"""What the garbage collector may delete (safety rule S6)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -117,7 +117,7 @@ def garbage_collector_of(paths: DataPaths) -> GarbageCollector:
         ledger=parts.ledger,
         store=paths.memory,
         metadata=parts.metadata,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         digests=parts.digests,
         clock=parts.clock,
         metrics=parts.metrics,
@@ -128,7 +128,7 @@ def garbage_collector_of(paths: DataPaths) -> GarbageCollector:
         store=paths.memory,
         metadata=parts.metadata,
         writer=parts.writer,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         snapshots=snapshots,
         is_bucket_ours=always_ours,
         clock=parts.clock,
@@ -138,11 +138,11 @@ def garbage_collector_of(paths: DataPaths) -> GarbageCollector:
 
 
 async def archive_and_clean(paths: DataPaths, *, is_deleted: bool = True) -> None:
-    """An agent's archive pass, and its cleaner once the grace is over."""
+    """An agent's archive pass, and its garbage collector once the grace is over."""
     await paths.archiver.archive_topic(TOPIC)
     assert paths.parts.metadata.state.released
     if is_deleted:
-        await paths.parts.housekeeper.claim()
+        await paths.parts.maintenance_leader.claim()
         paths.parts.clock.seconds += 2 * GRACE_MS / 1000
         await garbage_collector_of(paths).clean()
         assert [meta async for meta in paths.memory.list(INTAKE_PREFIX)] == []

@@ -1,4 +1,4 @@
-"""The ledger is described as Kafka's log of metadata is, and the housekeeper as its leader."""
+"""The ledger is described as Kafka's log of metadata is, and the maintenance leader as its leader."""
 
 import asyncio
 
@@ -15,10 +15,10 @@ METADATA = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_inde
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-async def test_the_housekeeper_leads_and_the_others_read_along(version: int) -> None:
+async def test_the_maintenance_leader_leads_and_the_others_read_along(version: int) -> None:
     async with data_paths() as paths, another_agent(paths, "b") as other, asyncio.TaskGroup() as tasks:
         services = services_of(paths, paths.parts.clock, tasks)
-        await other.parts.housekeeper.claim()
+        await other.parts.maintenance_leader.claim()
         told = await ask(services, DESCRIBE_QUORUM, version, topics=METADATA)
         position = services.state.position
     (topic,) = told.topics

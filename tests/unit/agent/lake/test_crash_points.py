@@ -116,7 +116,8 @@ async def first_files(core: MemoryLedgerCore, store: MemoryStore) -> None:
 
 
 async def work(parts: Parts, store: MemoryStore) -> None:
-    """All that an agent does for the lake: a produce, a pass, a merge, copies, upkeep, and the cleaner's part."""
+    """All that an agent does for the lake: a produce, a pass, a merge, copies, upkeep, and the garbage collector's
+    part."""
     parts.clock.seconds += DAY_MS / 1000
     lake = lake_of(parts, store)
     await produce(parts, store, 10_000)
@@ -127,7 +128,7 @@ async def work(parts: Parts, store: MemoryStore) -> None:
     await upkeep(parts, lake).keep(TOPIC)
     await copies(parts, store).copy(TOPIC)
     parts.clock.seconds += 2 * GRACE_MS / 1000
-    assert await parts.housekeeper.claim()
+    assert await parts.maintenance_leader.claim()
     await garbage_collector(parts, store).clean()
 
 
@@ -179,7 +180,7 @@ async def check_what_is_left(store: MemoryStore, core: MemoryLedgerCore, when: s
         await archiver(parts, store, lake).archive_topic(TOPIC)
         while await file_compactor(parts, store, lake).level(TOPIC) is not None:
             pass
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)  # one for all: after a step of the time it waits (S21)
         for _ in range(3):
             parts.clock.seconds += 2 * DAY_MS / 1000

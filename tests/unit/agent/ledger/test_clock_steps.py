@@ -58,7 +58,7 @@ class CheckedParts(Parts):
             writer=self.writer,
             clock=self.clock,
             proposed_time=self.proposed_time,
-            housekeeper=self.housekeeper,
+            maintenance_leader=self.maintenance_leader,
             broker_configs={},
         )
         until_s = self.clock.seconds + seconds
@@ -86,12 +86,12 @@ async def lives(
     parts = CheckedParts(ledger, store, follower, start(), is_accepted=is_accepted)
     parts.clock.seconds = at_s
     await parts.check.check_or_report()
-    parts.writer._clock = parts.housekeeper._clock = parts.metadata._clock = parts.clock
+    parts.writer._clock = parts.maintenance_leader._clock = parts.metadata._clock = parts.clock
     async with asyncio.TaskGroup() as tasks:
         loops = [tasks.create_task(parts.metadata.run()), tasks.create_task(parts.metadata.run_barriers())]
         await parts.writer.open()
         loops.append(tasks.create_task(parts.writer.run()))
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         yield parts
         for loop in loops:
             loop.cancel()

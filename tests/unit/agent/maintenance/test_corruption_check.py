@@ -51,7 +51,7 @@ class Agent:
         self.checks = CorruptionCheck(
             metadata=parts.metadata,
             writer=parts.writer,
-            housekeeper=parts.housekeeper,
+            maintenance_leader=parts.maintenance_leader,
             clock=self.clock,
             metrics=parts.metrics,
         )
@@ -170,7 +170,7 @@ def snapshots(agent: Agent) -> Snapshots:
         ledger=parts.ledger,
         store=parts.store,
         metadata=parts.metadata,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         digests=agent.checks,
         clock=parts.clock,
         metrics=parts.metrics,
@@ -372,7 +372,7 @@ async def test_s3_what_was_asked_before_the_newest_question_is_not_answered() ->
 
 async def test_s3_while_entries_come_it_is_compared_now_and_then() -> None:
     async with agents(2) as (one, two):
-        assert await one.parts.housekeeper.claim()
+        assert await one.parts.maintenance_leader.claim()
         answer = answering([two])
         counts: dict[float, int] = {}
 

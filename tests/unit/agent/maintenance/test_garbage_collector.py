@@ -1,11 +1,11 @@
-"""The cleaner deletes what nobody refers to, after its grace, and nothing else (safety rule S6)."""
+"""The garbage collector deletes what nobody refers to, after its grace, and nothing else (safety rule S6)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
-from agent.maintenance.garbage_collector import GarbageCollector, NotTheHousekeeper
+from agent.maintenance.garbage_collector import GarbageCollector, NotMaintenanceLeader
 from agent.maintenance.snapshots import Snapshots
 from coordinator.commands.commands import ChunksCommitted, DeleteTopic, EndSession, ReportTime
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
@@ -36,12 +36,12 @@ def garbage_collector(
         store=store,
         metadata=parts.metadata,
         writer=parts.writer,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         snapshots=Snapshots(
             ledger=parts.ledger,
             store=store,
             metadata=parts.metadata,
-            housekeeper=parts.housekeeper,
+            maintenance_leader=parts.maintenance_leader,
             digests=parts.digests,
             clock=parts.clock,
             metrics=parts.metrics,
@@ -86,7 +86,7 @@ async def test_what_is_referred_to_stays() -> None:
     async with running_parts() as parts:
         await produced(parts, store, 0, 1)
         parts.clock.seconds += 10 * DAY_MS / 1000
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         assert await garbage_collector(parts, store).clean() == 0
         assert len(await keys(store)) == 2
 
@@ -96,7 +96,7 @@ async def test_a_released_object_goes_when_its_grace_is_over() -> None:
     async with running_parts() as parts:
         await produced(parts, store, 0)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000 - 1
         assert await cleaning.clean() == 0
@@ -115,10 +115,10 @@ async def test_s9_nothing_is_deleted_from_a_bucket_that_does_not_say_whose_it_is
     async with running_parts() as parts:
         await produced(parts, store, 0)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store, is_bucket_ours=asked)
         parts.clock.seconds += GRACE_MS / 1000 + 1
-        with pytest.raises(NotTheHousekeeper, match="whose it is"):
+        with pytest.raises(NotMaintenanceLeader, match="whose it is"):
             await cleaning.clean()
         assert len(await keys(store)) == 1
         assert parts.metadata.state.released
@@ -132,7 +132,7 @@ async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> Non
         await produced(parts, store, 0)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         for kind in (FaultKind.BEFORE, FaultKind.AFTER):
             store.script(Fault(kind=kind, operation=Operation.DELETE))
@@ -157,7 +157,7 @@ async def test_an_object_that_cannot_be_deleted_holds_up_no_other_and_is_tried_a
         store.undeletable.add(stuck)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         assert await cleaning.clean() == 2
         assert await keys(store) == [stuck]
@@ -185,7 +185,7 @@ async def test_the_pause_before_another_attempt_grows_up_to_its_bound() -> None:
         store.undeletable.add(intake_key(parts.writer.session, ObjectNumber(0)))
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         pause_s = GC_RETRY_SECONDS_FIRST
         for attempt in range(1, 10):
@@ -207,7 +207,7 @@ async def test_s6_a_session_is_not_forgotten_while_something_that_it_left_cannot
         ledger.core.expire(dead)
     store.undeletable.add(left[1])
     async with running_parts(ledger) as parts:
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000
         assert await cleaning.clean() == 2
@@ -228,7 +228,7 @@ async def test_an_agent_that_lost_the_role_remembers_no_failed_deletions() -> No
         store.undeletable.add(intake_key(parts.writer.session, ObjectNumber(0)))
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         assert await cleaning.clean() == 0
         assert cleaning.failed_deletions
@@ -252,7 +252,7 @@ async def test_what_an_ended_session_put_and_never_committed_goes_and_a_live_one
         await store.put(live, [b"on its way"])
         stranger = intake_key(SessionId(1 << 40), ObjectNumber(0))
         await store.put(stranger, [b"of a session that this ledger has not seen yet"])
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         assert await garbage_collector(parts, store).clean() == 0
         parts.clock.seconds += GRACE_MS / 1000
         assert await garbage_collector(parts, store).clean() == 1
@@ -265,7 +265,7 @@ async def test_a_put_that_lands_after_its_session_was_cleaned_goes_a_day_later()
         dead = parts.writer.session
         ledger.core.expire(dead)
     async with running_parts(ledger) as parts:
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000
         assert await cleaning.clean() == 0
@@ -290,7 +290,7 @@ async def test_leftovers_are_judged_page_by_page() -> None:
     async with running_parts(ledger) as parts:
         steps: list[int] = []
         parts.clock.seconds += GRACE_MS / 1000
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, CountingStore(store, steps))
         assert await cleaning.clean() == count
         assert steps == [GC_DELETIONS_PER_STEP_MAX, GC_DELETIONS_PER_STEP_MAX, 1]
@@ -303,7 +303,7 @@ async def test_what_others_put_is_reported_once_and_left_alone(caplog: pytest.Lo
     async with running_parts(ledger) as parts:
         ledger.core.expire(parts.writer.session)
     async with running_parts(ledger) as parts:
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000
         for _ in range(2):
@@ -320,7 +320,7 @@ async def test_s9_an_object_that_the_newest_snapshot_refers_to_stays_until_there
     store = FailingStore(MemoryStore())
     async with running_parts(store=store) as parts:
         await produced(parts, store, 0)
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         await cleaning._snapshots.take()
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
@@ -337,12 +337,12 @@ async def test_snapshots_for_the_cleaner_s_sake_are_bounded_in_how_often() -> No
     store = MemoryStore()
     async with running_parts(store=store) as parts:
         await produced(parts, store, 0)
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 - 1
         await parts.writer.submit(ReportTime())
-        await cleaning._snapshots.take()  # not for the cleaner, and it counts
+        await cleaning._snapshots.take()  # not for the garbage collector, and it counts
         cleaning._snapshots.covered_ms = NO_TIME
         parts.clock.seconds += 1
         assert await cleaning.clean() == 0
@@ -350,7 +350,7 @@ async def test_snapshots_for_the_cleaner_s_sake_are_bounded_in_how_often() -> No
         assert await cleaning.clean() == 1
 
 
-async def test_only_the_housekeeper_cleans() -> None:
+async def test_only_the_maintenance_leader_cleans() -> None:
     core, store = MemoryLedgerCore(), MemoryStore()
     async with (
         running_parts(MemoryLedger(core), store=store) as parts,
@@ -359,7 +359,7 @@ async def test_only_the_housekeeper_cleans() -> None:
         await produced(parts, store, 0)
         await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
         await others.metadata.barrier()
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         parts.clock.seconds += GRACE_MS / 1000 + 1
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(garbage_collector(each, store).run()) for each in (parts, others)]
@@ -383,7 +383,7 @@ async def test_s6_a_session_that_ended_later_keeps_its_leftovers_for_its_own_gra
         parts.clock.seconds += GRACE_MS / 1000
         await parts.writer.submit(ReportTime())
         await parts.writer.submit(EndSession(session=late.writer.session))
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         assert await garbage_collector(parts, store).clean() == 1
         assert await keys(store) == [kept]
         parts.clock.seconds += GRACE_MS / 1000
@@ -412,12 +412,12 @@ async def test_s9_an_agent_whose_session_was_not_confirmed_for_a_lease_s_time_de
         ledger.core.expire(dead)
     async with running_parts(ledger) as parts:
         parts.clock.seconds += GRACE_MS / 1000
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
 
         async def stand_still() -> None:
             parts.clock.seconds += LEDGER_SESSION_SECONDS
 
-        with pytest.raises(NotTheHousekeeper, match="not confirmed"):
+        with pytest.raises(NotMaintenanceLeader, match="not confirmed"):
             await garbage_collector(parts, SlowListing(store, stand_still)).clean()
         assert len(await keys(store)) == 1
         assert await garbage_collector(parts, store).clean() == 1
@@ -431,8 +431,8 @@ async def test_an_agent_that_lost_the_role_stops_before_its_next_deletion() -> N
         ledger.core.expire(dead)
     async with running_parts(ledger) as parts:
         parts.clock.seconds += GRACE_MS / 1000
-        assert await parts.housekeeper.claim()
-        with pytest.raises(NotTheHousekeeper, match="keeps house"):
+        assert await parts.maintenance_leader.claim()
+        with pytest.raises(NotMaintenanceLeader, match="not the maintenance leader"):
             await garbage_collector(parts, SlowListing(store, parts.writer.start_drain)).clean()
         assert len(await keys(store)) == 1
 
@@ -451,7 +451,7 @@ async def test_s21_after_a_step_of_the_time_leftovers_of_sessions_stay_for_anoth
     async with running_parts(ledger, start("b", node=2)) as parts:
         parts.is_clock_checked = False
         await parts.writer.submit(EndSession(session=dead))
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         assert await cleaning.clean() == 0
         monkeypatch.setattr(ledger_parts, "BEGAN_MS", ledger_parts.BEGAN_MS + step_ms)
@@ -475,7 +475,7 @@ async def test_s21_a_step_of_the_time_while_the_bucket_is_listed_ends_no_grace(m
             await store.put(intake_key(dead[-1], ObjectNumber(0)), [b"never committed"])
             ledger.core.expire(dead[-1])
     async with running_parts(ledger, start("b", node=3)) as parts:
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         await parts.writer.submit(EndSession(session=dead[0]))
         parts.clock.seconds += GRACE_MS / 1000
         await parts.writer.submit(ReportTime())

@@ -1,4 +1,4 @@
-"""One agent keeps house; another takes over when it is gone or stops."""
+"""One agent is the maintenance leader; another takes over when it is gone or stops."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,8 +24,8 @@ async def two_agents() -> AsyncIterator[tuple[Parts, Parts]]:
         yield one, other
 
 
-def is_mine(parts: Parts) -> bool:
-    return parts.housekeeper.is_mine
+def is_leader(parts: Parts) -> bool:
+    return parts.maintenance_leader.is_leader
 
 
 async def both_know(one: Parts, other: Parts) -> None:
@@ -35,44 +35,44 @@ async def both_know(one: Parts, other: Parts) -> None:
 
 async def test_of_several_that_claim_at_once_one_gets_the_role() -> None:
     async with two_agents() as (one, other):
-        given = await asyncio.gather(one.housekeeper.claim(), other.housekeeper.claim())
+        given = await asyncio.gather(one.maintenance_leader.claim(), other.maintenance_leader.claim())
         assert sorted(given) == [False, True]
         await both_know(one, other)
-        assert [is_mine(one), is_mine(other)] == list(given)
-        assert not await one.housekeeper.claim()
-        assert not await other.housekeeper.claim()
-        assert one.housekeeper.epoch == other.housekeeper.epoch == 1
+        assert [is_leader(one), is_leader(other)] == list(given)
+        assert not await one.maintenance_leader.claim()
+        assert not await other.maintenance_leader.claim()
+        assert one.maintenance_leader.epoch == other.maintenance_leader.epoch == 1
 
 
 async def test_when_the_holder_s_session_ends_another_agent_takes_over_by_itself() -> None:
     async with two_agents() as (one, other):
-        assert await one.housekeeper.claim()
+        assert await one.maintenance_leader.claim()
         async with asyncio.TaskGroup() as tasks:
-            run = tasks.create_task(other.housekeeper.run())
+            run = tasks.create_task(other.maintenance_leader.run())
             await other.metadata.barrier()
-            assert not is_mine(other)
+            assert not is_leader(other)
             one.ledger.core.expire(one.writer.session)  # type: ignore[attr-defined]
             await other.writer.submit(EndSession(session=one.writer.session))
-            while not is_mine(other):
+            while not is_leader(other):
                 await other.clock.sleep(0)
             run.cancel()
-        assert other.housekeeper.epoch == 2
+        assert other.maintenance_leader.epoch == 2
 
 
 async def test_who_stops_hands_it_over_while_its_session_lives() -> None:
     async with two_agents() as (one, other):
-        assert await one.housekeeper.claim()
+        assert await one.maintenance_leader.claim()
         await one.writer.submit(StartDrain(session=one.writer.session))
-        assert not is_mine(one)
-        assert not await one.housekeeper.claim()
+        assert not is_leader(one)
+        assert not await one.maintenance_leader.claim()
         await other.metadata.barrier()
-        assert await other.housekeeper.claim()
+        assert await other.maintenance_leader.claim()
 
 
 async def test_an_agent_that_is_alone_takes_it_and_asks_nobody() -> None:
     async with running_parts() as parts, asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as tasks:
-        run = tasks.create_task(parts.housekeeper.run())
-        while not is_mine(parts):
+        run = tasks.create_task(parts.maintenance_leader.run())
+        while not is_leader(parts):
             await parts.clock.sleep(0)
         position = parts.metadata.state.position
         for _ in range(100):
@@ -83,18 +83,18 @@ async def test_an_agent_that_is_alone_takes_it_and_asks_nobody() -> None:
 
 async def test_an_agent_that_is_cut_off_believes_that_it_has_the_role_until_it_hears_otherwise() -> None:
     async with two_agents() as (one, other):
-        assert await one.housekeeper.claim()
+        assert await one.maintenance_leader.claim()
         await both_know(one, other)
         assert isinstance(one.ledger, MemoryLedger)
         one.ledger.is_reachable = False
         one.ledger.core.expire(one.writer.session)
         await other.writer.submit(EndSession(session=one.writer.session))
-        assert await other.housekeeper.claim()
-        assert is_mine(one)
+        assert await other.maintenance_leader.claim()
+        assert is_leader(one)
         one.ledger.is_reachable = True
-        while is_mine(one):
+        while is_leader(one):
             try:
                 await one.metadata.barrier()
             except LedgerUnavailable:
                 continue
-        assert is_mine(other)
+        assert is_leader(other)

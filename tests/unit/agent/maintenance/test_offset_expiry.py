@@ -32,7 +32,7 @@ def expiry(parts: Parts, more: Mapping[str, str] | None = None) -> OffsetExpiry:
     return OffsetExpiry(
         metadata=parts.metadata,
         writer=parts.writer,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
         broker_configs={**SETTINGS, **(more or {})},
@@ -182,7 +182,7 @@ async def test_a_group_whose_first_members_are_waited_for_is_left_alone() -> Non
 async def test_vacant_groups_are_looked_for_at_least_once_a_minute() -> None:
     interval_s = 9.5 * VACANT_GROUPS_LOOK_SECONDS_MAX
     async with cluster() as parts, asyncio.TaskGroup() as tasks:
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         looking = expiry(parts, {"offsets.retention.check.interval.ms": str(int(interval_s * 1000))})
         await claim(parts, "g")
         parts.clock.slept.clear()
@@ -276,7 +276,7 @@ async def test_groups_with_long_ids_go_by_entries_that_can_be_written() -> None:
         assert parts.metadata.state.groups == {}
 
 
-async def test_only_the_housekeeper_looks_and_as_often_as_it_is_told() -> None:
+async def test_only_the_maintenance_leader_looks_and_as_often_as_it_is_told() -> None:
     async with cluster() as parts, asyncio.TaskGroup() as tasks:
         await commit(parts, "g")
         running = tasks.create_task(expiry(parts).run())
@@ -284,7 +284,7 @@ async def test_only_the_housekeeper_looks_and_as_often_as_it_is_told() -> None:
             while parts.clock.slept.count(CHECK_S) < 3 * RETENTION_S / CHECK_S:
                 await parts.clock.sleep(0)
             assert list(parts.metadata.state.groups) == ["g"]
-            assert await parts.housekeeper.claim()
+            assert await parts.maintenance_leader.claim()
             while parts.metadata.state.groups:
                 await parts.clock.sleep(0)
         finally:

@@ -11,7 +11,7 @@ def expiry(parts: Parts) -> ProducerExpiry:
     return ProducerExpiry(
         metadata=parts.metadata,
         writer=parts.writer,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
         expiration_ms=lambda: DAY_MS,

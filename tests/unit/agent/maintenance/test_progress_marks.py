@@ -15,7 +15,9 @@ from tests.support.commands.commands import start
 
 
 def marks(parts: Parts, store: ObjectStore) -> ProgressMarks:
-    return ProgressMarks(store=store, metadata=parts.metadata, housekeeper=parts.housekeeper, clock=parts.clock)
+    return ProgressMarks(
+        store=store, metadata=parts.metadata, maintenance_leader=parts.maintenance_leader, clock=parts.clock
+    )
 
 
 async def keys(store: ObjectStore) -> list[str]:

@@ -1,4 +1,5 @@
-"""Old records are dropped by the housekeeper, by a checked clock, and nothing is written while none are too old."""
+"""Old records are dropped by the maintenance leader, by a checked clock, and nothing is written while none are too
+old."""
 
 import asyncio
 
@@ -22,7 +23,7 @@ def retention(parts: Parts, **broker_configs: str) -> Retention:
         writer=parts.writer,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         broker_configs={name.replace("_", "."): value for name, value in broker_configs.items()},
     )
 
@@ -113,7 +114,7 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-async def test_only_the_housekeeper_looks_and_as_often_as_it_is_told() -> None:
+async def test_only_the_maintenance_leader_looks_and_as_often_as_it_is_told() -> None:
     async with running_parts() as parts:
         await produced(parts)
         role = asyncio.create_task(retention(parts, log_retention_check_interval_ms="86400000").run())
@@ -122,7 +123,7 @@ async def test_only_the_housekeeper_looks_and_as_often_as_it_is_told() -> None:
             assert len(parts.clock.slept) > 8
             assert set(parts.clock.slept) == {DAY_MS / 1000}
             assert log_starts(parts) == [0, 0]
-            assert await parts.housekeeper.claim()
+            assert await parts.maintenance_leader.claim()
             await turns()
             assert log_starts(parts) == [1, 0]
         finally:

@@ -34,7 +34,7 @@ def snapshots(parts: Parts, store: ObjectStore) -> Snapshots:
         ledger=parts.ledger,
         store=store,
         metadata=parts.metadata,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         digests=parts.digests,
         clock=parts.clock,
         metrics=parts.metrics,
@@ -183,7 +183,7 @@ async def test_entries_of_earlier_lives_count_too() -> None:
             await parts.writer.submit(ReportTime())
             ledger.core.expire(parts.writer.session)
     async with running_parts(ledger, store=store) as parts:
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         async with asyncio.TaskGroup() as tasks:
             run = tasks.create_task(snapshots(parts, store).run())
             while not await keys(store):
@@ -191,13 +191,13 @@ async def test_entries_of_earlier_lives_count_too() -> None:
             run.cancel()
 
 
-async def test_only_the_housekeeper_takes_them_and_its_successor_goes_on_where_it_stopped() -> None:
+async def test_only_the_maintenance_leader_takes_them_and_its_successor_goes_on_where_it_stopped() -> None:
     core, store = MemoryLedgerCore(), MemoryStore()
     async with (
         running_parts(MemoryLedger(core), store=store) as parts,
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as others,
     ):
-        assert await others.housekeeper.claim()
+        assert await others.maintenance_leader.claim()
         idle, busy = snapshots(parts, store), snapshots(others, store)
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(idle.run()), tasks.create_task(busy.run())]
@@ -211,7 +211,7 @@ async def test_only_the_housekeeper_takes_them_and_its_successor_goes_on_where_i
             assert count == others.metrics.snapshots._value.get() == 1
             await others.writer.submit(StartDrain(session=others.writer.session))
             await parts.metadata.barrier()
-            assert await parts.housekeeper.claim()
+            assert await parts.maintenance_leader.claim()
             while not parts.metrics.snapshots._value.get():
                 await parts.writer.submit(ReportTime())
             for loop in loops:
@@ -222,7 +222,7 @@ async def test_only_the_housekeeper_takes_them_and_its_successor_goes_on_where_i
 async def test_what_is_covered_is_known_by_the_state_s_time() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         taking = snapshots(parts, store)
         parts.clock.seconds = 5
         await parts.writer.submit(ReportTime())
@@ -258,7 +258,7 @@ class TestEarlySnapshots:
     async def test_s9_a_new_topic_is_covered_soon_and_not_often(self) -> None:
         store = MemoryStore()
         async with running_parts(store=store) as parts:
-            assert await parts.housekeeper.claim()
+            assert await parts.maintenance_leader.claim()
             taking = snapshots(parts, store)
             assert await self.one(parts, taking, 0) == 0
             await parts.writer.submit(create())
@@ -284,7 +284,7 @@ class TestEarlySnapshots:
     async def test_s9_so_is_what_else_no_object_of_the_intake_tells(self, command: Command) -> None:
         store = MemoryStore()
         async with running_parts(store=store) as parts:
-            assert await parts.housekeeper.claim()
+            assert await parts.maintenance_leader.claim()
             await parts.writer.submit(create())
             taking = snapshots(parts, store)
             assert await self.one(parts, taking, 0) == 1
@@ -296,7 +296,7 @@ class TestEarlySnapshots:
     async def test_a_successor_knows_whether_a_topic_is_newer_than_the_last_snapshot(self) -> None:
         store = MemoryStore()
         async with running_parts(store=store) as parts:
-            assert await parts.housekeeper.claim()
+            assert await parts.maintenance_leader.claim()
             await parts.writer.submit(create())
             assert await snapshots(parts, store).take()
             await parts.writer.submit(ReportTime())
@@ -311,7 +311,7 @@ class TestEarlySnapshots:
 
         store = MemoryStore()
         async with running_parts(Full(), store=store) as parts:
-            assert await parts.housekeeper.claim()
+            assert await parts.maintenance_leader.claim()
             taking = snapshots(parts, store)
             assert await self.one(parts, taking, 0) == 1
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 1
@@ -342,11 +342,11 @@ async def test_a_snapshot_that_is_there_already_is_pointed_to() -> None:
         assert (await pointer_of(ledger)).position == state.position
 
 
-async def test_nobody_but_the_housekeeper_covers_the_present() -> None:
+async def test_nobody_but_the_maintenance_leader_covers_the_present() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
         assert not await snapshots(parts, store).cover(interval_s=0)
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         assert await snapshots(parts, store).cover(interval_s=0)
 
 
@@ -367,7 +367,7 @@ async def test_s10_the_newest_entries_stay_for_people_to_look_at_unless_room_is_
             ledger=ledger,
             store=store,
             metadata=parts.metadata,
-            housekeeper=parts.housekeeper,
+            maintenance_leader=parts.maintenance_leader,
             digests=parts.digests,
             clock=parts.clock,
             metrics=parts.metrics,

@@ -1,4 +1,4 @@
-"""The housekeeper tells the bucket where records lie that are not archived yet."""
+"""The maintenance leader tells the bucket where records lie that are not archived yet."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -52,7 +52,7 @@ def manifests(
         store=parts.store,
         metadata=parts.metadata,
         writer=parts.writer,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         clock=parts.clock,
         metrics=parts.metrics,
         interval_ms=interval_ms,
@@ -64,7 +64,7 @@ def manifests(
 async def keeping_house() -> AsyncIterator[tuple[Parts, Watched]]:
     store = Watched()
     async with running_parts(store=store) as parts:
-        assert await parts.housekeeper.claim()
+        assert await parts.maintenance_leader.claim()
         await parts.writer.submit(create())
         yield parts, store
 
@@ -140,12 +140,12 @@ async def test_only_who_keeps_house_writes_and_who_takes_over_writes_at_once() -
     ):
         writings = [manifests(one), manifests(other)]
         assert [await writing.look() for writing in writings] == [False, False]
-        assert await one.housekeeper.claim()
+        assert await one.maintenance_leader.claim()
         await other.metadata.barrier()
         assert [await writing.look() for writing in writings] == [True, False]
         await one.writer.submit(StartDrain(session=one.writer.session))
         await other.metadata.barrier()
-        assert await other.housekeeper.claim()
+        assert await other.maintenance_leader.claim()
         await one.metadata.barrier()
         assert [await writing.look() for writing in writings] == [False, True]
         assert store.asked == ["put", "put"]

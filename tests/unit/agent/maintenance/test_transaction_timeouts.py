@@ -1,4 +1,5 @@
-"""Transactions that are open for too long are aborted, by elapsed time since the agent that keeps house saw them."""
+"""Transactions that are open for too long are aborted, by elapsed time since the agent that is the maintenance leader
+saw them."""
 
 import asyncio
 import logging
@@ -27,7 +28,7 @@ def transaction_timeouts(parts: Parts) -> TransactionTimeouts:
     return TransactionTimeouts(
         metadata=parts.metadata,
         writer=parts.writer,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         clock=parts.clock,
         broker_configs={},
     )
@@ -35,9 +36,10 @@ def transaction_timeouts(parts: Parts) -> TransactionTimeouts:
 
 @asynccontextmanager
 async def with_open_transaction(ledger: MemoryLedger | None = None) -> AsyncIterator[Parts]:
-    """An agent that keeps house, and one transaction of a V1 producer, whose epoch stays from one to the next."""
+    """An agent that is the maintenance leader, and one transaction of a V1 producer, whose epoch stays from one to the
+    next."""
     async with running_parts(ledger) as parts:
-        await parts.housekeeper.claim()
+        await parts.maintenance_leader.claim()
         await parts.writer.submit(create())
         await parts.writer.submit(begin())
         await open_one(parts)
@@ -106,10 +108,10 @@ async def test_an_agent_that_does_not_keep_house_aborts_nothing_and_forgets_what
         core.expire(parts.writer.session)
         with pytest.raises(OutcomeUnknown):
             await parts.writer.submit(create())
-        assert not parts.housekeeper.is_mine
+        assert not parts.maintenance_leader.is_leader
         await sees.look()
         assert await sees.expire() == 0
-        await parts.housekeeper.claim()
+        await parts.maintenance_leader.claim()
         await sees.look()
         assert await sees.expire() == 0
         assert is_open(parts)

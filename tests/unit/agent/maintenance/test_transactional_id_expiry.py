@@ -18,7 +18,7 @@ def expiry(parts: Parts) -> TransactionalIdExpiry:
     return TransactionalIdExpiry(
         metadata=parts.metadata,
         writer=parts.writer,
-        housekeeper=parts.housekeeper,
+        maintenance_leader=parts.maintenance_leader,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
         broker_configs={},
@@ -63,7 +63,7 @@ async def test_the_agent_that_keeps_house_looks_once_an_hour() -> None:
         await until(lambda: bool(parts.clock.slept))
         assert parts.clock.slept[0] == 3_600
         parts.clock.seconds += 2 * EXPIRATION_S
-        await parts.housekeeper.claim()
+        await parts.maintenance_leader.claim()
         await until(lambda: not parts.metadata.state.transactional_ids)
         loop.cancel()
 

@@ -90,7 +90,7 @@ async def test_a_snapshot_that_is_gone_or_other_than_its_pointer_says_is_named()
             ledger=parts.ledger,
             store=store,
             metadata=parts.metadata,
-            housekeeper=parts.housekeeper,
+            maintenance_leader=parts.maintenance_leader,
             digests=parts.digests,
             clock=parts.clock,
             metrics=parts.metrics,

@@ -1,4 +1,4 @@
-"""One live session keeps house: claims, epochs, and what vacates the role."""
+"""One live session is the maintenance leader: claims, epochs, and what vacates the role."""
 
 from coordinator.apply.housekeeper import is_housekeeper_wanted
 from coordinator.commands.commands import ClaimHousekeeper, Done, EndSession, Refused, StartDrain
