@@ -2,6 +2,8 @@
 
 Rule: pure. A pack begins with its number and a nonce; every record repeats the nonce, which nobody who sends records
 can guess, so that what an earlier use of the file left behind is never taken for a record. Integers are little-endian.
+The file is called by the number in hexadecimal digits: a count of packs in its upper half, and in its lower half the
+first bytes of the nonce, so that no pack is called as one that was moved away.
 
     pack    magic 8 | number u64 | nonce 16 | crc32c u32 of these | padding 4
     record  magic 4 | crc32c u32 of the fields after it but the state, and of the key | nonce 16 | payload bytes u64 |
@@ -16,6 +18,7 @@ no single bit changes one. Programs that know no 0x07 take it for 0.
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -31,12 +34,15 @@ RECORD_BYTES_READ = RECORD_HEADER_BYTES + KEY_BYTES_MAX
 STATE_POSITION = RECORD_HEADER_BYTES - 2
 """Of the state, within a record."""
 LIVE, DEAD = b"L", b"\xb3"
+NUMBERS_END = 0xFFFF_FFFF_0000_0000
+"""Files with this number, or a higher one, were given it by hand: no pack could follow them."""
 
 _PACK_MAGIC = b"PNSTPACK"
 _RECORD_MAGIC = b"PREC"
 _NONCE_FIRST = _CRC_FIRST = 8
 """Where the bytes under a record's checksum begin."""
 _ALIGNMENT = 8
+_RANDOM_BITS = 32
 _GROUP_FIRST, _GROUP_NEXT, _GROUP_UNMARKED = 0xFF, 0x07, 0x00
 _MAJORITY_BITS = 4
 _DAMAGED_BITS = 16
@@ -69,26 +75,35 @@ class PackRecord:
         return _aligned(self.payload_first + self.payload_bytes)
 
 
+class PackHeader(NamedTuple):
+    """What a pack says of itself."""
+
+    number: int
+    nonce: bytes
+
+
+def pack_number(highest: int, nonce: bytes) -> int:
+    """Of the pack that is begun after the one of the number `highest`, -1 where there is none."""
+    return ((highest >> _RANDOM_BITS) + 1) << _RANDOM_BITS | int.from_bytes(nonce[: _RANDOM_BITS // 8], "big")
+
+
 def encode_pack_header(number: int, nonce: bytes) -> bytes:
     fields = PACK_HEADER.pack(_PACK_MAGIC, number, nonce, 0)
     return PACK_HEADER.pack(_PACK_MAGIC, number, nonce, crc32c(fields[: PACK_HEADER_BYTES - 8]))
 
 
-def read_nonce(header: bytes, number: int) -> bytes | None:
-    """The nonce of the pack `number`; None where these are not its first bytes: it was never begun, or the file is an
-    older pack's under a new name."""
+def read_pack_header(header: bytes) -> PackHeader | None:
+    """What the first bytes of a file say; None where they are not those of a pack, or unreadable."""
     if len(header) < PACK_HEADER_BYTES:
         return None
-    nonce: bytes = PACK_HEADER.unpack_from(header)[2]
-    return nonce if header[:PACK_HEADER_BYTES] == encode_pack_header(number, nonce) else None
-
-
-def is_pack_header(header: bytes) -> bool:
-    """Whether these are the first bytes of a pack, of whatever number."""
-    if len(header) < PACK_HEADER_BYTES:
-        return False
     _, number, nonce, _ = PACK_HEADER.unpack_from(header)
-    return header[:PACK_HEADER_BYTES] == encode_pack_header(number, nonce)
+    return PackHeader(number, nonce) if header[:PACK_HEADER_BYTES] == encode_pack_header(number, nonce) else None
+
+
+def read_nonce(header: bytes, number: int) -> bytes | None:
+    """The nonce of the pack `number`; None where these are not its first bytes."""
+    found = read_pack_header(header)
+    return found.nonce if found is not None and found.number == number else None
 
 
 def encode_record_header(

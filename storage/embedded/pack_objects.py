@@ -24,7 +24,7 @@ class Pack:
     nonce: bytes
     live_count: int = 0
     is_damaged: bool = False
-    """Something in it cannot be read. Its file is not used again."""
+    """Something in it cannot be read, or marked as deleted. Its file is not used again."""
     is_set_aside: bool = False
     """Nor is it removed: what objects it held is not known for certain."""
 

@@ -1,7 +1,8 @@
 """Looks through the files of a folder of packs: at a start, which may cut the newest, and beside its owner.
 
 Rule: blocking. Nothing that is damaged is cut or used again: only behind the last readable record of the newest pack is
-something taken away, where a crash has torn a write. What is unreadable is reported (safety rule S20).
+something taken away, where a crash has torn a write. What is unreadable is reported (safety rule S20). A pack that
+somebody has renamed is found by its header: its objects are served, and its file stays as it is.
 """
 
 import os
@@ -10,18 +11,30 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from crc32c import crc32c
 
 from storage.embedded.local_files import Files
 from storage.embedded.pack_objects import Pack, Place, place_of
-from storage.embedded.pack_scan import PackScan, ScannedRecord, damages_of, scan_pack
+from storage.embedded.pack_scan import PackScan, ScannedRecord, damages_of, own_number_of, scan_pack
 from storage.embedded.readable_bytes import ReadableBytes
 from storage.object_store import ObjectDamaged
 from storage.store_damage import OnDamage, StoreDamage, ignore_damage
 
 _FILE_NAME = re.compile(r"([0-9a-f]{16})\.pack")
 _NO_PACK = Pack(number=-1, nonce=b"")
+
+
+class PackFile(NamedTuple):
+    """A pack, and the number that its file is called by."""
+
+    own_number: int
+    number: int
+
+    @property
+    def is_renamed(self) -> bool:
+        return self.own_number != self.number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +62,19 @@ class PackFiles:
     def numbers(self) -> list[int]:
         named = (_FILE_NAME.fullmatch(name) for name in os.listdir(self._folder))
         return sorted(int(name[1], 16) for name in named if name is not None)
+
+    def in_order(self) -> list[PackFile]:
+        """The files in the order in which their packs were begun; of two of one pack the rightly named one first."""
+        found: list[PackFile] = []
+        for number in self.numbers():
+            with suppress(FileNotFoundError):  # taken back meanwhile
+                descriptor = self._files.open_existing(self.path(number))
+                try:
+                    own_number = own_number_of(self._files.readable(descriptor).read, number)
+                finally:
+                    self._files.close(descriptor)
+                found.append(PackFile(own_number, number))
+        return sorted(found, key=lambda file: (file.own_number, file.is_renamed))
 
     def open_pack(
         self, number: int, *, is_newest: bool, is_writer: bool, is_durable: bool, doubted: Container[str]
@@ -103,7 +129,7 @@ class PackFiles:
         """
         has_gaps = False
         damaged: Place | None = None
-        for number in reversed(self.numbers()):
+        for _, number in reversed(self.in_order()):
             with suppress(FileNotFoundError):  # taken back meanwhile
                 descriptor = self._files.open_existing(self.path(number))
                 try:
@@ -131,8 +157,8 @@ class PackFiles:
 
     def _look_for_damage(self) -> Sequence[StoreDamage]:
         found: list[StoreDamage] = []
-        numbers = self.numbers()
-        for number in numbers:
+        in_order = self.in_order()
+        for own_number, number in in_order:
             with suppress(FileNotFoundError):  # taken back meanwhile
                 descriptor = self._files.open_existing(self.path(number))
                 try:
@@ -140,7 +166,7 @@ class PackFiles:
                     scan = scan_pack(held.read, number)
                 finally:
                     self._files.close(descriptor)
-                found += damages_of(scan, self.path(number), is_newest=number == numbers[-1])
+                found += damages_of(scan, self.path(number), is_newest=own_number == in_order[-1].own_number)
                 found += _unreadable(held, self.path(number))
         return [damage for damage in found if damage.is_certain]
 
@@ -164,6 +190,7 @@ class PackFiles:
             is_doubted = record.key in doubted or record.key in seen
             if (is_doubted or is_checked) and not is_whole(scanned):
                 if is_doubted:
+                    pack.is_damaged = True
                     continue
                 pack.is_damaged = True
                 self._on_damage(

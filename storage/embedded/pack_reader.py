@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from storage.embedded.local_files import Files, errors_of
-from storage.embedded.pack_format import PACK_HEADER_BYTES, RECORD_BYTES_READ, PackRecord, read_nonce, read_record
+from storage.embedded.pack_format import PACK_HEADER_BYTES, RECORD_BYTES_READ, PackRecord, read_pack_header, read_record
 from storage.embedded.pack_opening import PackFiles
-from storage.embedded.pack_scan import pack_nonce, records_from
+from storage.embedded.pack_scan import pack_of, records_from
 from storage.embedded.readable_bytes import ReadableBytes
 from storage.object_store import ObjectDamaged, ObjectMissing, cut_short
 
@@ -81,7 +81,7 @@ class PackReader:
         self._look(is_anew=True)
 
     def _look(self, *, is_anew: bool) -> None:
-        for number in self._numbers():
+        for number in self._in_order() if is_anew else self._numbers():
             with suppress(FileNotFoundError):  # taken back meanwhile
                 descriptor = self._files.open_existing(self._pack_files.path(number))
                 try:
@@ -93,10 +93,10 @@ class PackReader:
 
     def _look_through(self, held: ReadableBytes, number: int, *, is_anew: bool) -> None:
         read = held.read
-        header = read(PACK_HEADER_BYTES, 0)
-        nonce = pack_nonce(read, number) if is_anew else read_nonce(header, number)
-        if nonce is None:
+        named = pack_of(read, number) if is_anew else read_pack_header(read(PACK_HEADER_BYTES, 0))
+        if named is None or (named.number != number and not is_anew):
             return
+        nonce = named.nonce
         pack = self._packs.get(number)
         if pack is None or pack.nonce != nonce:
             pack = self._packs[number] = _Pack(nonce=nonce)
@@ -140,6 +140,12 @@ class PackReader:
         if len(found) != wanted or (wanted == record.payload_bytes and crc32c(found) != record.payload_crc):
             raise ObjectDamaged(f"{record.key}: its checksum in {self._pack_files.path(place.number)} is wrong")
         return found
+
+    def _in_order(self) -> list[int]:
+        try:
+            return [file.number for file in self._pack_files.in_order()]
+        except FileNotFoundError:
+            return []
 
     def _numbers(self) -> list[int]:
         try:

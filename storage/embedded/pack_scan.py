@@ -2,8 +2,9 @@
 
 Rule: stored bytes are checked before they are believed (safety rule S20). Where a header cannot be read, the scan goes
 on at the next record of the same pack: damage costs what it hit. Only a pack's last write can be torn by a crash, so
-what is unreadable before it is damage, and what is unreadable in it may never have been acknowledged. Pure: bytes come
-from `read`. Format: `storage.embedded.pack_format`.
+what is unreadable before it is damage, and what is unreadable in it may never have been acknowledged. A file whose
+header names another pack was renamed: by the store, to be used again, once all of its objects were deleted; or by
+somebody, where it holds objects. Pure: bytes come from `read`. Format: `storage.embedded.pack_format`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,11 +13,11 @@ from dataclasses import dataclass, replace
 from storage.embedded.pack_format import (
     PACK_HEADER_BYTES,
     RECORD_BYTES_READ,
+    PackHeader,
     PackRecord,
     first_nonce,
-    is_pack_header,
     next_record,
-    read_nonce,
+    read_pack_header,
     read_record,
     resembles_record,
 )
@@ -56,6 +57,9 @@ class PackScan:
     nonce: bytes | None
     is_header_damaged: bool
     """The pack's own header is unreadable; the nonce is that of its first record."""
+    own_number: int
+    """The file's, or where it was renamed by somebody that of its header."""
+    is_renamed: bool
     records: Sequence[ScannedRecord]
     """In their order, deleted objects included, the one that ends the pack left out."""
     gaps: Sequence[Gap]
@@ -99,7 +103,8 @@ class PackScan:
 def scan_pack(read: Read, number: int) -> PackScan:
     """All records of the pack `number`."""
     header = read(PACK_HEADER_BYTES, 0)
-    nonce = pack_nonce(read, number)
+    pack = pack_of(read, number)
+    own_number, nonce = (number, None) if pack is None else pack
     records: list[ScannedRecord] = []
     gaps: list[Gap] = []
     position, is_ended = PACK_HEADER_BYTES, False
@@ -112,6 +117,8 @@ def scan_pack(read: Read, number: int) -> PackScan:
     scan = PackScan(
         nonce=nonce,
         is_header_damaged=False,
+        own_number=own_number,
+        is_renamed=own_number != number,
         records=records,
         gaps=gaps,
         end=0 if nonce is None else position,
@@ -125,6 +132,9 @@ def damages_of(scan: PackScan, file: str, *, is_newest: bool) -> Iterator[StoreD
     """What cannot be read of a pack. The end of the newest may be what a crash has torn: that is not damage."""
     if scan.is_header_damaged:
         yield StoreDamage(file=file, detail="its header is unreadable")
+    if scan.is_renamed:
+        detail = f"it is {scan.own_number:016x}.pack by its header, or a copy of it, under another name"
+        yield StoreDamage(file=file, detail=detail)
     damaged = scan.damaged_gaps
     for gap in scan.gaps:
         detail = f"bytes {gap.first} to {gap.end} hold no readable object"
@@ -150,28 +160,54 @@ def records_from(read: Read, nonce: bytes, position: int) -> Iterator[ScannedRec
         position = found.end
 
 
-def pack_nonce(read: Read, number: int) -> bytes | None:
-    """The nonce of the pack `number`; where its header is unreadable, that of its first record; None where it has none.
+def pack_of(read: Read, number: int) -> PackHeader | None:
+    """What the file `number` holds by its header; where that is unreadable, by its first record.
 
-    A file without a header is one of a pack that was never begun: it is empty, or an older pack's under a new name.
+    None for a pack that was never begun: the file is empty, or an older pack's under a new name, all of it deleted.
     """
     header = read(PACK_HEADER_BYTES, 0)
-    nonce = read_nonce(header, number)
-    if nonce is not None or len(header) < PACK_HEADER_BYTES or is_pack_header(header):
-        return nonce
+    named = read_pack_header(header)
+    if named is not None:
+        return named if named.number == number or _has_objects(read, named.nonce) else None
+    if len(header) < PACK_HEADER_BYTES:
+        return None
     for _, block in _blocks(read, PACK_HEADER_BYTES):
         # A pack is written from its beginning: what an earlier use of the file has left lies behind its own records.
         nonce = first_nonce(block)
         if nonce is not None:
-            return nonce
+            return PackHeader(number, nonce)
     return None
+
+
+def own_number_of(read: Read, number: int) -> int:
+    """The number of the pack in the file `number`: another one where somebody has renamed it."""
+    named = read_pack_header(read(PACK_HEADER_BYTES, 0))
+    if named is None or named.number == number or not _has_objects(read, named.nonce):
+        return number
+    return named.number
 
 
 def _is_damaged(header: bytes, scan: PackScan) -> bool:
     """Whether `header` is that of a pack, and unreadable. Zeros are what a crash may leave of the first write."""
-    if len(header) < PACK_HEADER_BYTES or is_pack_header(header):
+    if len(header) < PACK_HEADER_BYTES or read_pack_header(header) is not None:
         return False
     return any(header) or scan.durable_end > PACK_HEADER_BYTES
+
+
+def _has_objects(read: Read, nonce: bytes) -> bool:
+    """Whether something in the pack is not deleted, or may be something that cannot be read.
+
+    What was written over it by its next use is neither: that repeats another nonce.
+    """
+    position = PACK_HEADER_BYTES
+    for found in records_from(read, nonce, PACK_HEADER_BYTES):
+        is_damaged = found.position > position and resembles_record(read(RECORD_BYTES_READ, position), nonce)
+        if found.record.is_live or is_damaged:
+            return True
+        if found.record.is_end:
+            return False
+        position = found.end
+    return resembles_record(read(RECORD_BYTES_READ, position), nonce)
 
 
 def _search(read: Read, nonce: bytes, first: int) -> int | None:

@@ -2,10 +2,12 @@
 
 Rule: blocking. `append` is called by one thread at a time, the rest by any. An object counts once its pack is synced,
 and a pack once the folder is; to a pack whose sync failed nothing is added, because the failed sync may have dropped
-its pages. A start never writes to a pack of an earlier one. Bytes: `storage.embedded.pack_format`.
+its pages. A start never writes to a pack of an earlier one. What the names of files say is not believed: nothing is
+marked, used again or removed in a file that is another pack's. Bytes: `storage.embedded.pack_format`.
 """
 
 import errno
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,14 +19,15 @@ from protocol.limits import PACK_BYTES_TARGET, PACKS_SPARE_MAX
 from storage.embedded.local_files import Files
 from storage.embedded.pack_format import (
     DEAD,
+    NUMBERS_END,
     PACK_HEADER_BYTES,
     STATE_POSITION,
     encode_end,
     encode_pack_header,
     encode_record_header,
-    is_pack_header,
+    pack_number,
     padding,
-    read_nonce,
+    read_pack_header,
     read_record,
 )
 from storage.embedded.pack_objects import Pack, PackObject, Place
@@ -66,7 +69,8 @@ class PackFolder:
         self._spare: deque[int] = deque()
         self._spare_lock = Lock()
         self._held = -1
-        self._number_next = 0
+        self._highest = -1
+        """Every number that is in use is at most this; the next pack gets a higher one."""
         self._pack: Pack | None = None
         self._descriptor = -1
         self._end = 0
@@ -155,13 +159,14 @@ class PackFolder:
 
     def _check_pack(self, held: ReadableBytes, key: str, place: Place) -> None:
         """The record's header is not there: its pack was taken back, or the header alone is damaged."""
-        header = held.read(PACK_HEADER_BYTES, 0)
-        if read_nonce(header, place.pack.number) == place.pack.nonce:
+        named = read_pack_header(held.read(PACK_HEADER_BYTES, 0))
+        if named is not None and named.nonce == place.pack.nonce:
             return
-        if is_pack_header(header):
-            raise FileNotFoundError(errno.ENOENT, "its pack was taken back", key)
-        self._files.close(self._files.open_existing(self.path(place.pack.number)))  # another name: it was taken back
-        raise ObjectDamaged(f"{key}: neither its header nor that of {self.path(place.pack.number)} can be read")
+        path = self.path(place.pack.number)
+        self._files.close(self._files.open_existing(path))  # FileNotFoundError: it has another name, it was taken back
+        if named is not None:
+            raise ObjectDamaged(f"{key}: {path} is {named.number:016x}.pack by its header: it was renamed")
+        raise ObjectDamaged(f"{key}: neither its header nor that of {path} can be read")
 
     def mark_dead(self, places: Sequence[Place]) -> None:
         """Let later starts forget these objects, after a loss of power too: the garbage collector does not look for
@@ -172,6 +177,7 @@ class PackFolder:
         for number, marked in by_pack.items():
             descriptor = self._files.open_existing(self.path(number), is_writing=True)
             try:
+                self._check_file(descriptor, marked[0].pack)
                 for place in marked:
                     self._files.write_at(descriptor, [DEAD], place.record_first + STATE_POSITION)
                 if self._is_durable:
@@ -182,9 +188,10 @@ class PackFolder:
     def take_back(self, pack: Pack) -> None:
         """Use the file of a pack without objects again, or remove it. It must not be the one that is written.
 
-        A damaged one is not used again, and where it is not known what it held, it stays as it is.
+        A damaged one is not used again, and where it is not known what it held, it stays as it is. So does a file that
+        is another pack's by now.
         """
-        if pack.is_set_aside:
+        if pack.is_set_aside or not self._has_file(pack):
             return
         self._gap_numbers.discard(pack.number)
         if pack.is_damaged:
@@ -213,38 +220,50 @@ class PackFolder:
             self._held = -1
 
     def _scan_all(self) -> dict[str, Place]:
-        numbers = self._pack_files.numbers()
+        in_order = self._pack_files.in_order()
         found: dict[str, Place] = {}
         replaced: list[Place] = []
+        unmarked: list[Place] = []
         packs: list[Pack] = []
-        for number in numbers:
+        renamed: set[Pack] = set()
+        for file in in_order:
             opened = self._pack_files.open_pack(
-                number,
-                is_newest=number == numbers[-1],
+                file.number,
+                is_newest=file.own_number == in_order[-1].own_number,
                 is_writer=self._is_writer,
                 is_durable=self._is_durable,
                 doubted=found.keys(),
             )
             packs.append(opened.pack)
+            if file.is_renamed:
+                renamed.add(opened.pack)
             if opened.has_gaps:
-                self._gap_numbers.add(number)
+                self._gap_numbers.add(file.number)
             for key, place in opened.objects:
-                if key in found:
-                    replaced.append(found[key])
-                    found[key].pack.live_count -= 1
+                earlier = found.get(key)
+                if earlier is not None and earlier.pack is not place.pack and earlier.pack.nonce == place.pack.nonce:
+                    continue  # the same object, in a copy of its pack
+                if earlier is not None:
+                    (unmarked if renamed & {earlier.pack, place.pack} else replaced).append(earlier)
+                    earlier.pack.live_count -= 1
                 place.pack.live_count += 1
                 found[key] = place
         if self._is_writer:
-            self._tidy(packs, replaced)
-        self._number_next = numbers[-1] + 1 if numbers else 0
+            self._tidy(packs, replaced, unmarked)
+        self._highest = max((number for file in in_order for number in file if number < NUMBERS_END), default=-1)
         return found
 
-    def _tidy(self, packs: Sequence[Pack], replaced: Sequence[Place]) -> None:
-        """Leave the folder as if no crash had been."""
-        with suppress(OSError):  # an object that is deleted could only have to be deleted again
+    def _tidy(self, packs: Sequence[Pack], replaced: Sequence[Place], unmarked: Sequence[Place]) -> None:
+        """Leave the folder as if no crash had been. `unmarked`: what a renamed pack has replaced, or had."""
+        kept = {place.pack for place in unmarked}
+        try:
             self.mark_dead(replaced)
+        except OSError:  # an object that is deleted could only have to be deleted again
+            kept.update(place.pack for place in replaced)
         for pack in packs:
-            if pack.live_count == 0:
+            if pack in kept:
+                pack.is_damaged = True  # used again it would look like a pack that somebody has renamed
+            elif pack.live_count == 0:
                 self.take_back(pack)
         if self._is_durable:
             self._files.sync_directory(self._folder)
@@ -252,8 +271,11 @@ class PackFolder:
     def _begin_pack(self) -> None:
         """The file of a spare pack under a new name, else a new one: blocks that exist are quicker to write."""
         self._end_pack(is_last=False)
-        number = self._number_next
-        self._number_next += 1
+        nonce = self._new_nonce()
+        number = pack_number(self._highest, nonce)
+        while os.path.lexists(self.path(number)):  # somebody has put it there since the start
+            number = pack_number(number, nonce)
+        self._highest = number
         descriptor = self._named_file(number)
         try:
             if self._is_durable:
@@ -262,7 +284,7 @@ class PackFolder:
             self._files.close(descriptor)
             self._take_back(number)
             raise
-        self._pack = Pack(number=number, nonce=self._new_nonce())
+        self._pack = Pack(number=number, nonce=nonce)
         self._descriptor = descriptor
         self._end = 0
 
@@ -329,12 +351,33 @@ class PackFolder:
         except OSError:
             is_over = True
             self._write_end(is_synced=True)  # what is left behind it is no damage
+            if self._pack is not None:
+                self._pack.is_damaged = True  # nor is it ever marked: the file is not used again
         if is_over:
             assert self._pack is not None
             number = self._pack.number
             self._let_go()
             if not self._end:
                 self._remove(number)
+
+    def _check_file(self, descriptor: int, pack: Pack) -> None:
+        """Raise `FileNotFoundError` where the file is another pack's: somebody has renamed it since."""
+        named = read_pack_header(self._files.readable(descriptor).read(PACK_HEADER_BYTES, 0))
+        if named is not None and pack.nonce and named.nonce != pack.nonce:
+            raise FileNotFoundError(errno.ENOENT, "its file has the name of another one", self.path(pack.number))
+
+    def _has_file(self, pack: Pack) -> bool:
+        try:
+            descriptor = self._files.open_existing(self.path(pack.number))
+        except OSError:
+            return False
+        try:
+            self._check_file(descriptor, pack)
+        except OSError:
+            return False
+        finally:
+            self._files.close(descriptor)
+        return True
 
     def _take_back(self, number: int) -> None:
         with self._spare_lock:

@@ -98,7 +98,7 @@ async def packs(folder: Path, request: pytest.FixtureRequest) -> tuple[ObjectSto
     store = PackStore(
         folder,
         now_ms=lambda: time.time_ns() // 1_000_000,
-        new_nonce=lambda: os.urandom(16),
+        new_nonce=lambda: bytes(4) + os.urandom(12),
         files=files,
         pack_bytes_target=1,
     )

@@ -1,4 +1,5 @@
-"""Kinds of stored objects in a data folder, and what is done to them: a flipped bit, a cut, a removal, a swap.
+"""Kinds of stored objects in a data folder, and what is done to them: a flipped bit, a cut, a removal, a swap, another
+name.
 
 Rule: files are changed from outside, by what is known of their layout alone; nothing of the program is imported that
 reads or writes them. A damage is drawn from a seed, and named so that it can be repeated.
@@ -8,7 +9,7 @@ import random
 import re
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -63,6 +64,8 @@ class Mode(StrEnum):
     CUT = "truncation"
     REMOVAL = "removal"
     SWAP = "swap"
+    RENAME = "renaming"
+    """Of a pack alone, which says in its file whose name it should have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +174,13 @@ def remove(data: Path, target: Target) -> Damage:
     """Remove the target's file."""
     (data / target.path).unlink()
     return Damage(mode=Mode.REMOVAL, target=target)
+
+
+def rename(data: Path, target: Target, random_: random.Random) -> Damage:
+    """Call a pack by another number, from below to far above its own."""
+    path = target.path.with_name(f"{random_.randrange(1 << random_.randint(1, 64)):016x}.pack")
+    (data / target.path).rename(data / path)
+    return Damage(mode=Mode.RENAME, target=replace(target, path=path))
 
 
 def swap(data: Path, target: Target, other: Target) -> Damage:

@@ -27,6 +27,7 @@ from tests.damage.damages import (
     flip,
     in_order,
     remove,
+    rename,
     swap,
     swap_packed,
     targets_of_cluster,
@@ -47,6 +48,7 @@ AUDITED = {
     Kind.INTAKE: frozenset({Mode.FLIP, Mode.SWAP}),
     Kind.PACK_HEADER: frozenset({Mode.SWAP}),
     Kind.SNAPSHOT: frozenset({Mode.FLIP, Mode.CUT, Mode.SWAP}),
+    Kind.PACK: frozenset({Mode.RENAME}),
 }
 """What an audit has to name. No checksum covers the metadata of tables; copies and hints are written again by the
 agent, and so are many of a cluster's objects."""
@@ -310,6 +312,8 @@ def damage_cluster(data: Path, kind: Kind, mode: Mode, random_: random.Random) -
             return cut(data, target, random_)
         case Mode.REMOVAL:
             return remove(data, target)
+        case Mode.RENAME:
+            return rename(data, target, random_)
         case Mode.SWAP:
             # Both are written again: the target's fate alone is looked at.
             if kind is Kind.TAIL:
@@ -375,7 +379,8 @@ async def serve_whole(agent: Agent, damage: Damage, tally: Tally) -> None:
     async with connected(agent.bootstrap) as client:
         for topic in WHOLE:
             read = await world.read_topic(client, topic, world.RECORDS)
-            may_lose = damage.target.kind is Kind.PACK and topic == WHOLE[1]
+            is_of_pack = damage.target.kind is Kind.PACK and topic == WHOLE[1]
+            may_lose = is_of_pack and damage.mode is not Mode.RENAME
             if read.wrong:
                 tally.fail([damage], f"a consumer of {topic} got what was never produced: {read.wrong[0]}")
             elif not may_lose and read.offsets != set(range(world.RECORDS)):
@@ -401,9 +406,10 @@ def sweep(folder: Path, plan: Plan, seed: int, tally: Tally, kinds: Collection[K
 def _own_lives(
     folder: Path, small: Path, plan: Plan, kinds: Sequence[Kind], random_: random.Random, tally: Tally
 ) -> None:
-    modes = [*[Mode.FLIP] * plan.flips, *[mode for mode in _OTHERS for _ in range(plan.others)]]
+    common = [*[Mode.FLIP] * plan.flips, *[mode for mode in _OTHERS for _ in range(plan.others)]]
     lives: list[tuple[Path, Damage]] = []
     for kind in kinds:
+        modes = [*common, *[Mode.RENAME] * (plan.others if kind is Kind.PACK else 0)]
         for number, mode in enumerate(modes):
             data = world.copied(small, folder / f"{kind.name.lower()}-{number}")
             lives.append((data, damage_cluster(data, kind, mode, random_)))

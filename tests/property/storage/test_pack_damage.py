@@ -107,3 +107,39 @@ def test_one_bit_costs_one_object_and_is_reported(
             if missing:
                 assert any(not report.is_certain for report in reports)
                 break  # it was cut, and the next start knows nothing of it
+
+
+@settings(max_examples=100)
+@given(
+    sizes=groups,
+    deleted=st.sets(st.integers(0, 18)),
+    is_killed=st.booleans(),
+    order=st.permutations(range(24)),
+    starts=st.integers(1, 3),
+)
+def test_wrong_names_of_files_cost_nothing_and_right_ones_end_it(
+    sizes: list[list[int]], deleted: set[int], is_killed: bool, order: list[int], starts: int
+) -> None:
+    """Files get names of each other, and such that no file had."""
+    with tempfile.TemporaryDirectory() as root:
+        folder = Folder(Path(root) / "packs")
+        acknowledged = asyncio.run(folder.write(sizes, deleted))
+        if is_killed:
+            folder.path = folder.path.with_name("killed")
+        right = sorted(file.name for file in folder.path.iterdir())
+        pool = [*right, *(f"{0x500 + number:016x}.pack" for number in range(24 - len(right)))]
+        wrong = dict(zip(right, (pool[place] for place in order if place < len(right) + 2), strict=False))
+        rename(folder.path, wrong)
+        for _ in range(starts):
+            assert asyncio.run(folder.lost(acknowledged)) == (set(), set())
+        kept = {new: old for old, new in wrong.items() if (folder.path / new).exists()}
+        rename(folder.path, kept)
+        assert asyncio.run(folder.lost(acknowledged)) == (set(), set())
+        assert not [damage for damage in folder.damages if damage.is_certain]
+
+
+def rename(folder: Path, names: dict[str, str]) -> None:
+    for old in names:
+        (folder / old).rename(folder / f"{old}~")
+    for old, new in names.items():
+        (folder / f"{old}~").rename(folder / new)

@@ -13,12 +13,13 @@ from storage.embedded.pack_format import (
     LIVE,
     PACK_HEADER_BYTES,
     RECORD_HEADER_BYTES,
+    STATE_POSITION,
     encode_end,
     encode_pack_header,
     encode_record_header,
-    is_pack_header,
     next_record,
     padding,
+    read_pack_header,
     read_record,
 )
 from storage.embedded.pack_scan import SEARCH_BYTES, Gap, PackScan, scan_pack
@@ -45,6 +46,10 @@ def flip(path: Path, bit: int) -> None:
 def unmarked(stored: bytes) -> bytes:
     """A record as it was written before writes were marked."""
     return stored[: RECORD_HEADER_BYTES - 1] + b"\0" + stored[RECORD_HEADER_BYTES:]
+
+
+def deleted(stored: bytes) -> bytes:
+    return stored[:STATE_POSITION] + DEAD + stored[STATE_POSITION + 1 :]
 
 
 def record(key: str, payload: bytes, *, is_group_first: bool = True, nonce: bytes = NONCE) -> bytes:
@@ -91,16 +96,15 @@ class TestScan:
         assert ([one.record.key for one in found.records], found.is_ended) == (["a"], True)
 
     def test_what_was_never_begun_is_not_damaged(self) -> None:
-        other = encode_pack_header(2, NONCE) + record("old", b"1")
+        other = encode_pack_header(2, NONCE) + deleted(record("old", b"1"))
         for content in (b"", self.HEAD[:39], bytes(40), bytes(10_000), other):
             found = scan(content)
             assert (found.nonce, found.is_header_damaged, found.end) == (None, False, 0)
             assert found.whole_end(lambda _: True) == 0
 
     def test_a_header_that_is_cut_is_none(self) -> None:
-        assert is_pack_header(self.HEAD)
-        assert is_pack_header(encode_pack_header(2, NONCE))
-        assert not is_pack_header(self.HEAD[:-1])
+        assert read_pack_header(self.HEAD) == (3, NONCE)
+        assert read_pack_header(self.HEAD[:-1]) is None
 
     def test_zeros_in_front_of_the_only_write_are_what_a_crash_left_of_it(self) -> None:
         first = record("a", b"1") + record("b", b"2", is_group_first=False)

@@ -290,6 +290,7 @@ class TestPacks:
             with held(disk, "read_at") as gate:
                 reading = asyncio.create_task(store.get("a"))
                 await gate.reached()
+                disk.before.clear()
                 await store.delete(["a"])
                 while not disk.calls["rename"]:
                     await store.put(f"c{disk.calls['create']}", [b"n" * SMALL])

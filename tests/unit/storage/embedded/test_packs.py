@@ -110,7 +110,7 @@ class TestStart:
         before = (folder / "0000000000000000.pack").read_bytes()
         with opened(folder, nonce_first=7) as packs:
             packs.append("b")
-            assert packs.files() == ["0000000000000000.pack", "0000000000000001.pack"]
+            assert packs.files() == ["0000000000000000.pack", "0000000100000000.pack"]
         assert (folder / "0000000000000000.pack").read_bytes() == before
 
     def test_of_two_objects_with_one_key_the_later_is_found(self, folder: Path) -> None:
@@ -230,8 +230,9 @@ class TestLossOfPower:
             packs.append("b")
         assert contents_of(packs.disk.restore(folder, tmp_path / "left")) == {"a": b"payload", "b": b"payload"}
 
-    @pytest.mark.parametrize("is_used_again", [False, True])
-    @pytest.mark.parametrize("left_out", ["sync_data", "sync_directory"])
+    @pytest.mark.parametrize(
+        ("left_out", "is_used_again"), [("sync_data", False), ("sync_data", True), ("sync_directory", False)]
+    )
     def test_without_either_sync_it_is_lost(
         self, folder: Path, tmp_path: Path, left_out: str, *, is_used_again: bool
     ) -> None:
@@ -241,6 +242,17 @@ class TestLossOfPower:
             packs.disk.left_out = left_out
             packs.append("a")
         assert contents_of(packs.disk.restore(folder, tmp_path / "left")) == {}
+
+    def test_a_disk_that_loses_the_new_name_of_a_pack_costs_no_object(self, folder: Path, tmp_path: Path) -> None:
+        """It says that the folder was synced, and keeps the name that the file had before."""
+        with opened(folder) as packs:
+            packs.folder.take_back(packs.use_up())
+            packs.disk.left_out = "sync_directory"
+            packs.append("a")
+        left = packs.disk.restore(folder, tmp_path / "left")
+        with opened(left, nonce_first=7) as packs:
+            assert packs.contents() == {"a": b"payload"}
+            assert [damage.is_certain for damage in packs.damages] == [True]
 
     def test_what_a_killed_process_has_not_synced_a_start_makes_durable(self, folder: Path, tmp_path: Path) -> None:
         with opened(folder, PackDisk(left_out="sync_data")) as packs:
