@@ -314,7 +314,7 @@ class Broker:
             bytes_max=int(broker_value(self._broker_configs, "telemetry.max.bytes")),
         )
         self._metrics.registry.register(telemetry.series)
-        self._metrics.client_instances.set_function(lambda: telemetry.instances_count)
+        self._metrics.client_telemetry_instances.set_function(lambda: telemetry.instances_count)
         return telemetry
 
     def _wire_roles(self) -> None:
@@ -399,7 +399,7 @@ class Broker:
         figures.damaged_objects.set_function(lambda: self.damaged_objects_count)
         figures.ledger_entries_applied.set_function(lambda: self._metadata.entries_applied_count)
         figures.groups.set_function(lambda: self._groups.groups_count + self._consumer_groups.groups_count)
-        figures.group_generations.set_function(lambda: self._groups.generations_count)
+        figures.group_rebalances.set_function(lambda: self._groups.generations_count)
         figures.background_restarts.set_function(lambda: self._supervisor.restarts_count)
 
     def _object_bytes(self, key: str) -> int | None:

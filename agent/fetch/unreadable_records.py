@@ -26,7 +26,7 @@ class UnreadableRecords:
         self._metadata = metadata
         self._damaged = damaged
         self._clock = clock
-        self._fetches_lost = metrics.fetch_lost_objects
+        self._fetches_lost = metrics.fetch_missing_objects
         self._fetches_damaged = metrics.fetch_damaged_objects
         self._refused = RefusedReads(clock=clock)
         self._lost_logged_s = -LOST_OBJECT_TOLD_INTERVAL_S

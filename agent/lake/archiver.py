@@ -253,7 +253,7 @@ class Archiver:
         self._metrics.archive_passes.labels("done").inc()
         self._metrics.archive_bytes.inc(archived.source_bytes)
         self._metrics.archive_records.inc(archived.file.record_count)
-        self._metrics.archive_seconds.observe(seconds)
+        self._metrics.archive_duration_seconds.observe(seconds)
 
     async def _with_table(self, archived: ArchivedPass) -> ReplaceChunks | None:
         """The pass's entry, which makes its file part of the table too; None: plan again. A file without rows is none

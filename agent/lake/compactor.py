@@ -38,6 +38,9 @@ from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, Stor
 
 log = logging.getLogger(__name__)
 
+COMPACTION_KIND = "files"
+"""The label `kind` of compaction metrics: data files of tables, not Kafka's compaction of logs."""
+
 
 class _Rules(NamedTuple):
     """A table as it was looked at, and by which `FileRules`."""
@@ -108,10 +111,10 @@ class FileCompactor:
             while await self.level(topic_id) is not None:
                 pass
         except (StoreUnavailable, ObjectMissing, OutcomeUnknown):
-            self._metrics.level_merges.labels("retried").inc()
+            self._metrics.compaction_runs.labels(COMPACTION_KIND, "retried").inc()
             raise
         except StoreError:
-            self._metrics.level_merges.labels("failed").inc()
+            self._metrics.compaction_runs.labels(COMPACTION_KIND, "failed").inc()
             raise
 
     async def level(self, topic_id: TopicId) -> MergedFile | None:
@@ -154,7 +157,7 @@ class FileCompactor:
         if outcome is None:
             return None
         if not isinstance(outcome, Done):
-            self._metrics.level_merges.labels("refused").inc()
+            self._metrics.compaction_runs.labels(COMPACTION_KIND, "refused").inc()
             log.info("a merge of files was refused", extra={"topic": planned.name, "outcome": str(outcome)})
             return None
         self._count(planned, merged, self._clock.monotonic_s() - began_s)
@@ -173,7 +176,7 @@ class FileCompactor:
             )
         except SchemasGone as error:
             self._kept.update(planned.keys)
-            self._metrics.level_merges.labels("kept").inc()
+            self._metrics.compaction_runs.labels(COMPACTION_KIND, "kept").inc()
             told = {"topic": planned.name, "files": len(planned.keys), "reason": str(error)}
             log.info("files stay as they are: merged, they would lose typed values", extra=told)
             return None
@@ -210,9 +213,9 @@ class FileCompactor:
         return _Rules(metadata_key, *file_rules(topic, self._broker_configs))
 
     def _count(self, planned: Merge, merged: MergedFile, seconds: float) -> None:
-        self._metrics.level_merges.labels("done").inc()
-        self._metrics.level_bytes.inc(planned.file_bytes)
-        self._metrics.level_seconds.observe(seconds)
+        self._metrics.compaction_runs.labels(COMPACTION_KIND, "done").inc()
+        self._metrics.compaction_bytes.labels(COMPACTION_KIND).inc(planned.file_bytes)
+        self._metrics.compaction_duration_seconds.labels(COMPACTION_KIND).observe(seconds)
         log.info(
             "merged files",
             extra={

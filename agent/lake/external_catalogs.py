@@ -156,11 +156,11 @@ class ExternalCatalogSync:
             answers=f"the catalog {settings.name} follows again",
         )
         self._outage = Outage(words, monotonic_s=clock.monotonic_s)
-        self._lag = metrics.catalog_follower_lag.labels(settings.name)
-        self._commits_behind = metrics.catalog_follower_commits_behind.labels(settings.name)
-        self._tables_refused = metrics.catalog_follower_tables_refused.labels(settings.name)
-        self._failures = metrics.catalog_follower_failures.labels(settings.name)
-        self._moves = metrics.catalog_follower_moves.labels(settings.name)
+        self._lag = metrics.external_catalog_lag_seconds.labels(settings.name)
+        self._commits_behind = metrics.external_catalog_commit_lag.labels(settings.name)
+        self._tables_refused = metrics.external_catalog_conflicts.labels(settings.name)
+        self._failures = metrics.external_catalog_errors.labels(settings.name)
+        self._moves = metrics.external_catalog_updates.labels(settings.name)
 
     async def run(self) -> None:
         """Follow, for ever."""

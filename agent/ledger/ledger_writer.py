@@ -334,7 +334,7 @@ class LedgerWriter:
             else:
                 self._confirm(self.session, began_s, position)  # not later: of a repeat it is the first copy's
                 self._metrics.ledger_appends.inc()
-                self._metrics.ledger_append_seconds.observe(self._clock.monotonic_s() - began_s)
+                self._metrics.ledger_append_duration_seconds.observe(self._clock.monotonic_s() - began_s)
                 return
 
     async def _replace_session(self, group: list[_Pending]) -> None:

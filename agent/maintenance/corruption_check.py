@@ -195,7 +195,7 @@ class CorruptionCheck:
         if verdict is Verdict.OPEN:
             return
         self._is_settled = True
-        self._metrics.digest_comparisons.labels(verdict.value.replace(" ", "_")).inc()
+        self._metrics.corruption_checks.labels(verdict.value.replace(" ", "_")).inc()
         if verdict in (Verdict.AGREED, Verdict.INCOMPLETE):
             return
         told = self._told(comparison)

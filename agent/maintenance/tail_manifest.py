@@ -123,7 +123,7 @@ class TailManifests:
         self._topics = TailTopics()
         self._written: _Written | None = None
         self._true_s = 0.0
-        metrics.tail_age.set_function(self._age_s)
+        metrics.tail_manifest_age_seconds.set_function(self._age_s)
 
     async def run(self) -> None:
         """Write whenever there is something new, for ever; return at once where none is wanted."""
@@ -154,7 +154,7 @@ class TailManifests:
         if not self._maintenance_leader.is_leader:
             self._written, self._topics = None, TailTopics()
             self._work = self._work_before = _Work(self._clock)
-            self._metrics.tail_partitions_cut.set(0)
+            self._metrics.tail_manifest_truncated_partitions.set(0)
             return False
         if self._written is None or self._written.epoch != self._maintenance_leader.epoch:
             self._written, self._true_s = _Written(epoch=self._maintenance_leader.epoch), self._clock.monotonic_s()
@@ -166,7 +166,7 @@ class TailManifests:
         self._work_before, self._work = self._work, _Work(self._clock)
         manifest = await self._build(self._work)
         content, digest = await run_in_thread(self._work.done, lambda: encode_changed(manifest, written.digest))
-        self._metrics.tail_seconds.observe(self._clock.monotonic_s() - began_s)
+        self._metrics.tail_manifest_build_duration_seconds.observe(self._clock.monotonic_s() - began_s)
         if content is not None and not await self._put(written, manifest, content, digest):
             return False
         written.position, self._true_s = manifest.position, began_s
@@ -184,7 +184,7 @@ class TailManifests:
             waiting += counts
             turn = await work.others(turn + 1 + len(counts))
         each_max = chunks_each(waiting, each_max=self._chunks_each_max)
-        self._metrics.tail_partitions_cut.set(sum(count > each_max for count in waiting))
+        self._metrics.tail_manifest_truncated_partitions.set(sum(count > each_max for count in waiting))
         topics: list[TailTopic] = []
         for topic_id in topic_ids:
             topic = self._topics.topic(self._metadata.state, topic_id, each_max=each_max)
@@ -209,8 +209,8 @@ class TailManifests:
         async with self._clock.timeout(TAIL_PUT_SECONDS_MAX):
             await self._store.put(TAIL_KEY, [content])
         written.digest, written.content, written.put_s = digest, content, self._clock.monotonic_s()
-        self._metrics.tail_bytes.set(len(content))
-        self._metrics.tail_topics.set(len(manifest.topics))
+        self._metrics.tail_manifest_bytes.set(len(content))
+        self._metrics.tail_manifest_topics.set(len(manifest.topics))
         return True
 
     async def _check(self, written: _Written) -> bool:

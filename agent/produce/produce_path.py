@@ -267,7 +267,7 @@ class ProducePath:
             flush.error = error
         self._metrics.intake_objects.inc()
         self._metrics.intake_object_bytes.observe(intake.object_bytes)
-        self._metrics.intake_flush_seconds.observe(self._clock.monotonic_s() - began_s)
+        self._metrics.intake_flush_duration_seconds.observe(self._clock.monotonic_s() - began_s)
         flush.intake = intake
         while self._flushes and (oldest := self._flushes[0].intake) is not None:
             self._commit(oldest, self._flushes.popleft().error)

@@ -107,7 +107,7 @@ async def stamp_of(services: Services, request: Request) -> Stamp | None:
 
 def stale(services: Services, request: Request, transactional_id: str, asked: str) -> NoAnswer:
     """Count and tell a request on a connection that its client had given up; raise what is returned (S7)."""
-    services.metrics.transactions_stale_requests.inc()
+    services.metrics.transactions_fenced_requests.inc()
     log.warning(
         "a request of a transaction came on a connection that its client had left for a newer one, and did nothing: "
         "closing the connection",

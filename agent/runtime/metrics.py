@@ -1,4 +1,4 @@
-"""Every metric of an agent, named in one place. Names end in their unit; docs/CONFIGURATION.md lists them.
+"""Every metric of an agent, named in one place. Names end in their unit; docs/reference/metrics.md lists them.
 
 Rule: the hot path touches children that were bound before (`Metrics.request`, `Metrics.store`); labels are looked up
 once. Gauges of the cluster's state are computed when they are scraped. The registry is the agent's own.
@@ -50,7 +50,7 @@ class StateFigures:
     partitions: int
     chunks: int
     objects: int
-    objects_released: int
+    objects_pending_deletion: int
     sessions: int
     ledger_position: int
     log_ends: Iterable[tuple[str, int, int]]
@@ -86,7 +86,7 @@ class StoreMetrics:
         self._requests = metrics.store_requests.labels(operation)
         self._bytes = metrics.store_bytes.labels(operation)
         self._errors = metrics.store_errors.labels(operation)
-        self._seconds = metrics.store_seconds.labels(operation)
+        self._seconds = metrics.store_duration_seconds.labels(operation)
 
     def observe(self, object_bytes: int, seconds: float, *, is_failed: bool) -> None:
         self._requests.inc()
@@ -110,7 +110,7 @@ class Metrics:
         self._add_store()
         self._add_ledger()
         self._add_background()
-        self._add_followers()
+        self._add_external_catalogs()
         self._add_groups()
         self._add_transactions()
 
@@ -137,189 +137,219 @@ class Metrics:
     def _add_clients(self) -> None:
         self.requests = self._counter(
             "requests",
-            "Kafka requests answered, by API and version.",
+            "Answered Kafka requests, by API and version.",
             ("api", "version"),
         )
-        self.request_seconds = self._histogram("request_seconds", "From a request's last byte to its answer.", ("api",))
+        self.request_duration_seconds = self._histogram(
+            "request_duration_seconds", "Time from the last byte of a Kafka request to its answer.", ("api",)
+        )
         self.connections = self._gauge("connections", "Open Kafka connections.", ("listener",))
-        self.connections_accepted = self._counter("connections_accepted", "Kafka connections accepted.", ("listener",))
-        self.connections_refused = self._counter(
-            "connections_refused",
-            "Connections closed by the agent, by reason.",
+        self.connections_accepted = self._counter("connections_accepted", "Accepted Kafka connections.", ("listener",))
+        self.connections_closed = self._counter(
+            "connections_closed",
+            "Kafka connections that the agent closed, by reason.",
             ("reason",),
         )
 
-        self.client_pushes = self._counter(
-            "client_pushes", "Pushes of clients' metrics (KIP-714), by how they ended.", ("outcome",)
+        self.client_telemetry_pushes = self._counter(
+            "client_telemetry_pushes", "Pushes of client metrics (KIP-714), by outcome.", ("outcome",)
         )
-        self.client_instances = self._gauge("client_instances", "Clients that ask which metrics to push.")
-        self.client_series_dropped = self._counter(
-            "client_series_dropped", "Values that clients pushed beyond what is shown of them, or of other kinds."
+        self.client_telemetry_instances = self._gauge(
+            "client_telemetry_instances", "Clients that are subscribed to push metrics (KIP-714)."
+        )
+        self.client_telemetry_series_dropped = self._counter(
+            "client_telemetry_series_dropped",
+            "Pushed values that are not exposed: series above the limit, or unsupported types.",
         )
 
     def _add_produce_and_fetch(self) -> None:
-        self.produce_bytes = self._counter("produce_bytes", "Bytes of record batches acknowledged.")
-        self.produce_records = self._counter("produce_records", "Records acknowledged.")
-        self.produce_batches_rejected = self._counter("produce_batches_rejected", "Batches refused.", ("error",))
-        self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches served.")
-        self.fetch_lost_objects = self._counter(
-            "fetch_lost_objects",
-            "Fetches of a partition that met an object that is gone from the bucket: the log names it.",
+        self.produce_bytes = self._counter("produce_bytes", "Bytes of acknowledged record batches.")
+        self.produce_records = self._counter("produce_records", "Acknowledged records.")
+        self.produce_batches_rejected = self._counter(
+            "produce_batches_rejected", "Rejected record batches, by error code.", ("error",)
+        )
+        self.fetch_bytes = self._counter("fetch_bytes", "Bytes of record batches returned to consumers.")
+        self.fetch_missing_objects = self._counter(
+            "fetch_missing_objects",
+            "Partition fetches that failed because an object is missing from the bucket. The log names the object.",
         )
         self.fetch_damaged_objects = self._counter(
             "fetch_damaged_objects",
-            "Fetches of a partition that met a damaged object: the log names each object once.",
+            "Partition fetches that failed because an object is damaged. The log names each object once.",
         )
         self.damaged_objects = self._gauge(
-            "damaged_objects", "Objects of the ledger that this agent found damaged in the last ten minutes."
+            "damaged_objects", "Referenced objects that this agent found damaged in the last ten minutes."
         )
-        self.kernels_loaded = self._gauge("kernels_loaded", "1 once compiled kernels check, read and write records.")
-        self.intake_objects = self._counter("intake_objects", "Intake objects written.")
+        self.kernels_loaded = self._gauge("kernels_loaded", "1 after the compiled record kernels are loaded.")
+        self.intake_objects = self._counter("intake_objects", "Written intake objects.")
         self.intake_object_bytes = self._histogram(
             "intake_object_bytes",
-            "Size of intake objects.",
+            "Size of an intake object.",
             buckets=BYTES_BUCKETS,
         )
-        self.intake_flush_seconds = self._histogram("intake_flush_seconds", "From sealing an object to its commit.")
-        self.intake_buffer_bytes = self._gauge("intake_buffer_bytes", "Accepted but not yet durable.")
-        self.cache_hits = self._counted("cache_hits", "Reads served from memory.")
-        self.cache_misses = self._counted("cache_misses", "Reads that went to the store.")
-        self.cache_bytes = self._gauge("cache_bytes", "Memory that the read cache holds.")
+        self.intake_flush_duration_seconds = self._histogram(
+            "intake_flush_duration_seconds", "Time from sealing an intake object to its commit."
+        )
+        self.intake_buffer_bytes = self._gauge(
+            "intake_buffer_bytes", "Bytes of accepted records that are not yet durable."
+        )
+        self.cache_hits = self._counted("cache_hits", "Reads that the read cache served.")
+        self.cache_misses = self._counted("cache_misses", "Reads that went to the object store.")
+        self.cache_bytes = self._gauge("cache_bytes", "Memory that the read cache occupies.")
 
     def _add_store(self) -> None:
         label = ("operation",)
-        self.store_requests = self._counter("store_requests", "Requests to the object store.", label)
-        self.store_bytes = self._counter("store_bytes", "Bytes to and from the object store.", label)
-        self.store_errors = self._counter("store_errors", "Requests to the object store that failed.", label)
-        self.store_seconds = self._histogram("store_seconds", "Latency of the object store.", label)
+        self.store_requests = self._counter("store_requests", "Requests to the object store, by operation.", label)
+        self.store_bytes = self._counter(
+            "store_bytes", "Bytes sent to and read from the object store, by operation.", label
+        )
+        self.store_errors = self._counter("store_errors", "Failed requests to the object store, by operation.", label)
+        self.store_duration_seconds = self._histogram(
+            "store_duration_seconds", "Duration of a request to the object store, by operation.", label
+        )
         self.disk_full = self._gauge(
-            "disk_full", "1 while no records are taken because the data folder's disk is full."
+            "disk_full", "1 while the agent rejects records because the disk of the data folder is full."
         )
         self.store_damaged_parts = self._gauge(
             "store_damaged_parts",
-            "Unreadable parts of the embedded store's packs, found since the start, not deleted: see penstock audit.",
+            "Unreadable parts of the embedded store's packs, found since the start and kept. See penstock audit.",
         )
         self.store_outage_seconds = self._gauge(
             "store_outage_seconds",
-            "For how long an operation of the object store has failed or waited; 0 while none does.",
+            "Seconds since an operation of the object store began to fail or to wait; 0 while none does.",
         )
 
     def _add_ledger(self) -> None:
-        self.ledger_appends = self._counter("ledger_appends", "Append transactions.")
-        self.ledger_append_seconds = self._histogram("ledger_append_seconds", "Latency of an append.")
-        self.ledger_errors = self._counter("ledger_errors", "Appends and reads that failed.")
-        self.ledger_outage_seconds = self._gauge(
-            "ledger_outage_seconds", "For how long the ledger has not answered; 0 while it does."
+        self.ledger_appends = self._counter("ledger_appends", "Append transactions of the ledger.")
+        self.ledger_append_duration_seconds = self._histogram(
+            "ledger_append_duration_seconds", "Duration of a ledger append."
         )
-        self.ledger_entries_applied = self._counted("ledger_entries_applied", "Entries applied to the state.")
-        self.sessions_lost = self._counter("sessions_lost", "Sessions of this agent that ended without its doing.")
-        self.snapshots = self._counter("snapshots", "Snapshots written.")
-        self.digest_comparisons = self._counter(
-            "digest_comparisons",
-            "Comparisons of the state with other agents', by how they ended: alert on all but agreed and incomplete.",
+        self.ledger_errors = self._counter("ledger_errors", "Failed appends and reads of the ledger.")
+        self.ledger_outage_seconds = self._gauge(
+            "ledger_outage_seconds", "Seconds since the ledger stopped answering; 0 while it answers."
+        )
+        self.ledger_entries_applied = self._counted("ledger_entries_applied", "Ledger entries applied to the state.")
+        self.sessions_lost = self._counter("sessions_lost", "Sessions that this agent lost without closing them.")
+        self.snapshots = self._counter("snapshots", "Written snapshots of the state.")
+        self.corruption_checks = self._counter(
+            "corruption_checks",
+            "Comparisons of the state digest with other agents, by outcome. Alert on all but agreed and incomplete.",
             ("outcome",),
         )
 
     def _add_background(self) -> None:
         self.background_errors = self._counter(
             "background_errors",
-            "Steps of background work on one topic that failed: by an outage, by damage or by a bug.",
+            "Failed steps of background work on a topic, by task and by kind: outage, damage or bug.",
             ("task", "kind"),
         )
         self.background_topics_failing = self._gauge(
-            "background_topics_failing", "Topics on which background work fails, and is paused.", ("task",)
+            "background_topics_failing", "Topics whose background work is paused after failures, by task.", ("task",)
         )
         self.uncommitted_objects = self._counter(
             "uncommitted_objects",
-            "Objects that were put for an entry that did not come: deleted, or left until the session ends.",
+            "Written objects whose ledger entry did not commit, by outcome: deleted, or left until the session ends.",
             ("outcome",),
         )
-        self.archive_passes = self._counter("archive_passes", "Archive passes, by how they ended.", ("outcome",))
+        self.archive_passes = self._counter("archive_passes", "Archive passes, by outcome.", ("outcome",))
         self.archive_unreadable_chunks = self._gauge(
             "archive_unreadable_chunks",
-            "Chunks that this agent cannot archive, as they are damaged or gone: their partitions wait.",
+            "Chunks that this agent cannot archive because they are damaged or missing. Their partitions wait.",
         )
-        self.archive_bytes = self._counter("archive_bytes", "Bytes of records archived.")
-        self.archive_records = self._counter("archive_records", "Records archived.")
+        self.archive_bytes = self._counter("archive_bytes", "Bytes of archived records.")
+        self.archive_records = self._counter("archive_records", "Archived records.")
         self.table_files_dropped = self._counter(
-            "table_files_dropped", "Data files that left a table after their last records had left the log."
+            "table_files_dropped", "Data files removed from tables after retention deleted their last records."
         )
-        self.archive_seconds = self._histogram("archive_seconds", "Duration of an archive pass.")
-        self.level_merges = self._counter("level_merges", "Merges of data files, by how they ended.", ("outcome",))
-        self.level_bytes = self._counter("level_bytes", "Bytes of data files that were merged into larger ones.")
-        self.level_seconds = self._histogram("level_seconds", "Duration of a merge of data files.")
-        self.tail_age = self._gauge(
-            "tail_age_seconds",
-            "How old what the tail manifest says may be; 0 where another agent is the maintenance leader.",
+        self.archive_duration_seconds = self._histogram("archive_duration_seconds", "Duration of an archive pass.")
+        self.compaction_runs = self._counter(
+            "compaction_runs", "Compactions of data files, by kind and outcome.", ("kind", "outcome")
         )
-        self.tail_bytes = self._gauge("tail_bytes", "Size of the tail manifest that this agent wrote last.")
-        self.tail_partitions_cut = self._gauge(
-            "tail_partitions_cut",
-            "Partitions that wait to be archived with more chunks than the tail manifest names; 0 where another agent "
-            "is the maintenance leader.",
+        self.compaction_bytes = self._counter(
+            "compaction_bytes", "Bytes of data files that a compaction replaced, by kind.", ("kind",)
         )
-        self.tail_topics = self._gauge("tail_topics", "Topics in the tail manifest that this agent wrote last.")
-        self.tail_seconds = self._histogram("tail_seconds", "Duration of making a tail manifest.")
+        self.compaction_duration_seconds = self._histogram(
+            "compaction_duration_seconds", "Duration of a compaction, by kind.", ("kind",)
+        )
+        self.tail_manifest_age_seconds = self._gauge(
+            "tail_manifest_age_seconds",
+            "Age of the newest tail manifest; 0 on agents that are not the maintenance leader.",
+        )
+        self.tail_manifest_bytes = self._gauge(
+            "tail_manifest_bytes", "Size of the tail manifest that this agent wrote last."
+        )
+        self.tail_manifest_truncated_partitions = self._gauge(
+            "tail_manifest_truncated_partitions",
+            "Partitions with more unarchived chunks than the tail manifest lists; 0 on agents that are not the "
+            "maintenance leader.",
+        )
+        self.tail_manifest_topics = self._gauge(
+            "tail_manifest_topics", "Topics in the tail manifest that this agent wrote last."
+        )
+        self.tail_manifest_build_duration_seconds = self._histogram(
+            "tail_manifest_build_duration_seconds", "Duration of building a tail manifest."
+        )
         self.clock_step_seconds = self._gauge(
             "clock_step_seconds",
-            "How far the clock is beyond what is believed of it, negative behind the ledger; 0 while it is believed.",
+            "Seconds that the clock is outside its accepted range, negative behind the ledger; 0 while accepted.",
         )
         self.clock_confirmation_seconds = self._gauge(
             "clock_confirmation_seconds",
-            "Seconds until the clock is believed; 0 while it is, +Inf where it comes back or a person confirms it.",
+            "Seconds until the clock is accepted; 0 while it is, +Inf if it must return or be confirmed.",
         )
         self.bucket_mismatch = self._gauge(
-            "bucket_mismatch", "1 while the bucket lacks this cluster's cluster.json, and nothing is acknowledged."
+            "bucket_mismatch",
+            "1 while the bucket lacks this cluster's cluster.json. The agent then acknowledges nothing.",
         )
-        self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects deleted by the cleaner.")
+        self.gc_deleted_objects = self._counter("gc_deleted_objects", "Objects that the garbage collector deleted.")
         self.gc_undeletable_objects = self._gauge(
-            "gc_undeletable_objects", "Garbage that the object store did not delete, tried again by the cleaner."
+            "gc_undeletable_objects", "Garbage that the object store did not delete. The garbage collector tries again."
         )
-        self.background_restarts = self._counted("background_restarts", "Background tasks that failed.")
-        self.is_ready = self._gauge("ready", "1 while the agent serves.")
+        self.background_restarts = self._counted("background_restarts", "Restarts of failed background tasks.")
+        self.is_ready = self._gauge("ready", "1 while the agent serves clients.")
 
-    def _add_followers(self) -> None:
+    def _add_external_catalogs(self) -> None:
         label = ("catalog",)
-        self.catalog_follower_commits_behind = self._gauge(
-            "catalog_follower_commits_behind", "Commits of tables that a catalog of others does not name yet.", label
+        self.external_catalog_commit_lag = self._gauge(
+            "external_catalog_commit_lag", "Table commits that the external catalog does not have yet.", label
         )
-        self.catalog_follower_failures = self._counter(
-            "catalog_follower_failures", "Calls of a catalog of others that failed.", label
+        self.external_catalog_errors = self._counter(
+            "external_catalog_errors", "Failed calls of the external catalog.", label
         )
-        self.catalog_follower_lag = self._gauge(
-            "catalog_follower_lag_seconds",
-            "For how long some table's newest commit has not been in a catalog of others.",
+        self.external_catalog_lag_seconds = self._gauge(
+            "external_catalog_lag_seconds",
+            "Longest time for which a table's newest commit has been missing from the external catalog.",
             label,
         )
-        self.catalog_follower_moves = self._counter(
-            "catalog_follower_moves",
-            "Entries of a catalog of others that were made or moved.",
+        self.external_catalog_updates = self._counter(
+            "external_catalog_updates",
+            "Entries that this agent created or updated in the external catalog.",
             label,
         )
-        self.catalog_follower_tables_refused = self._gauge(
-            "catalog_follower_tables_refused",
-            "Tables that do not follow because somebody else has an entry of that name in the catalog.",
+        self.external_catalog_conflicts = self._gauge(
+            "external_catalog_conflicts",
+            "Tables that are not synchronised because the external catalog has a foreign entry of that name.",
             label,
         )
 
     def _add_groups(self) -> None:
         self.groups = self._gauge("groups", "Groups with members that this agent coordinates.")
-        self.group_generations = self._counted(
-            "group_generations", "Rebalances of classic groups that began a generation here."
+        self.group_rebalances = self._counted(
+            "group_rebalances", "Rebalances of classic groups on this coordinator that began a new generation."
         )
         self.offsets_committed = self._counter("offsets_committed", "Offsets that groups committed through this agent.")
 
     def _add_transactions(self) -> None:
-        self.transactions_stale_requests = self._counter(
-            "transactions_stale_requests",
-            "Requests of transactions on connections that their clients had left for newer ones: they did nothing.",
+        self.transactions_fenced_requests = self._counter(
+            "transactions_fenced_requests",
+            "Transactional requests rejected because their clients had moved to newer connections.",
         )
 
     def request(self, api: str, version: int) -> RequestMetrics:
         """The bound metrics of one API in one version."""
         found = self._requests.get((api, version))
         if found is None:
-            found = RequestMetrics(api, version, self.request_seconds, self.requests)
+            found = RequestMetrics(api, version, self.request_duration_seconds, self.requests)
             self._requests[api, version] = found
         return found
 
@@ -372,45 +402,59 @@ class StateCollector(Collector):
         for name, text, value in (
             ("topics", "Topics.", figures.topics),
             ("partitions", "Partitions.", figures.partitions),
-            ("chunks", "Chunks in the index.", figures.chunks),
-            ("objects", "Objects that the state refers to.", figures.objects),
-            ("objects_released", "Objects that await deletion.", figures.objects_released),
-            ("sessions", "Live sessions of agents.", figures.sessions),
-            ("ledger_position", "Newest ledger entry applied here.", figures.ledger_position),
-            ("producer_states", "Producers that partitions remember, counted in each of them.", figures.producers),
+            ("chunks", "Chunks in the chunk index.", figures.chunks),
+            ("objects", "Objects that the state references.", figures.objects),
+            (
+                "objects_pending_deletion",
+                "Unreferenced objects that wait for deletion.",
+                figures.objects_pending_deletion,
+            ),
+            ("sessions", "Live agent sessions.", figures.sessions),
+            (
+                "ledger_position",
+                "Position of the newest ledger entry that this agent applied.",
+                figures.ledger_position,
+            ),
+            (
+                "producer_states",
+                "Producer states of all partitions. A producer counts in each partition that it wrote to.",
+                figures.producers,
+            ),
         ):
             yield GaugeMetricFamily(f"penstock_{name}", text, value=value)
         if figures.partitions <= METRIC_PARTITIONS_MAX:
-            log_end = GaugeMetricFamily("penstock_log_end_offset", "Next offset.", labels=("topic", "partition"))
+            log_end = GaugeMetricFamily(
+                "penstock_log_end_offset", "Log end offset of a partition.", labels=("topic", "partition")
+            )
             for topic, partition, offset in figures.log_ends:
                 log_end.add_metric((topic, str(partition)), offset)
             yield log_end
-            lag = GaugeMetricFamily("penstock_last_stable_lag_records", LAG_TEXT, labels=("topic",))
+            lag = GaugeMetricFamily("penstock_last_stable_offset_lag", LAG_TEXT, labels=("topic",))
             for topic, records in figures.transactions.lags:
                 lag.add_metric((topic,), records)
             yield lag
-        text = "Producer states dropped because there were too many: every agent counts all."
+        text = "Producer states dropped above the limit, in the whole cluster. Every agent counts all of them."
         yield CounterMetricFamily("penstock_producer_states_dropped", text, value=figures.producers_dropped)
         yield from _transaction_metrics(figures.transactions)
 
 
-LAG_TEXT = "Records that read_committed does not show yet, because a transaction is open: a topic's worst partition."
+LAG_TEXT = "Records above the last stable offset, hidden from read_committed: a topic's worst partition."
 
 
 def _transaction_metrics(figures: TransactionFigures) -> Iterable[Metric]:
     for name, text, value in (
-        ("transactional_ids", "Transactional ids that are remembered.", figures.ids),
-        ("transactions_open", "Transactions that are open.", figures.open),
+        ("transactional_ids", "Known transactional ids.", figures.ids),
+        ("transactions_open", "Open transactions.", figures.open),
         (
-            "transaction_open_seconds",
-            "The age of the oldest open transaction; 0 while none is.",
+            "transaction_oldest_open_seconds",
+            "Age of the oldest open transaction; 0 while none is open.",
             figures.open_seconds_max,
         ),
     ):
         yield GaugeMetricFamily(f"penstock_{name}", text, value=value)
-    text = "Transactions of the whole cluster that began: every agent counts all."
-    yield CounterMetricFamily("penstock_transactions_begun", text, value=figures.begun)
-    text = "Transactions of the whole cluster that ended, by how: every agent counts all."
+    text = "Started transactions of the whole cluster. Every agent counts all of them."
+    yield CounterMetricFamily("penstock_transactions_started", text, value=figures.begun)
+    text = "Ended transactions of the whole cluster, by how they ended. Every agent counts all of them."
     ended = CounterMetricFamily("penstock_transactions_ended", text, labels=("how",))
     for how, count in figures.ended.items():
         ended.add_metric((how,), count)

@@ -314,14 +314,14 @@ class Connection(asyncio.BufferedProtocol):
             self._table.wake_soon()
 
     def _close_on_bug(self) -> None:
-        self._services.metrics.connections_refused.labels("bug").inc()
+        self._services.metrics.connections_closed.labels("bug").inc()
         self.close()
 
     def _close_malformed(self, error: MalformedRequest) -> None:
         log.warning(
             "closed a connection that does not speak Kafka's protocol", extra={"peer": self.peer, "reason": str(error)}
         )
-        self._services.metrics.connections_refused.labels("malformed").inc()
+        self._services.metrics.connections_closed.labels("malformed").inc()
         if self._transport is not None:
             self._transport.abort()
 
@@ -382,7 +382,7 @@ class Connection(asyncio.BufferedProtocol):
         except (LedgerUnavailable, StoreError, OutcomeUnknown) as error:
             # What cannot be answered now: the client sees a lost connection, asks again, and finds us or another agent.
             # Outages are told once for all requests (`agent.runtime.outages`).
-            self._services.metrics.connections_refused.labels("unanswerable").inc()
+            self._services.metrics.connections_closed.labels("unanswerable").inc()
             log.log(
                 logging.DEBUG if isinstance(error, LedgerUnavailable | StoreUnavailable) else logging.WARNING,
                 "could not answer a request, closing its connection",

@@ -217,5 +217,5 @@ class ConnectionTable:
             extra={"peer": connection.peer, "arrived_bytes": connection.arrived_bytes},
         )
         if is_counted:
-            self._metrics.connections_refused.labels("stalled").inc()
+            self._metrics.connections_closed.labels("stalled").inc()
         connection.abort()

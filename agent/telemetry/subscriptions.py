@@ -162,7 +162,7 @@ class ClientTelemetry:
         self._instances: OrderedDict[uuid.UUID, ClientInstance] = OrderedDict()
         """Those that were used last come last."""
         self._reading = asyncio.Lock()
-        self.series = ClientSeries(clock=clock, count_dropped=metrics.client_series_dropped.inc)
+        self.series = ClientSeries(clock=clock, count_dropped=metrics.client_telemetry_series_dropped.inc)
         self.bytes_max = bytes_max
         """Of what one push carries, before it is unpacked: Kafka's telemetry.max.bytes."""
 
@@ -192,7 +192,7 @@ class ClientTelemetry:
             raise self._refused(instance.last_error)
         if push.metrics:
             await self._take(instance, push)
-        self._metrics.client_pushes.labels(TAKEN).inc()
+        self._metrics.client_telemetry_pushes.labels(TAKEN).inc()
 
     def disconnected(self, connection: ConnectedClient) -> None:
         """A connection closed: whoever used it last here begins anew when it comes again."""
@@ -226,7 +226,7 @@ class ClientTelemetry:
         return ErrorCode.telemetry_too_large if len(push.metrics) > self.bytes_max else ErrorCode.none
 
     def _refused(self, error_code: ErrorCode) -> TelemetryRefused:
-        self._metrics.client_pushes.labels(error_code.name).inc()
+        self._metrics.client_telemetry_pushes.labels(error_code.name).inc()
         return TelemetryRefused(error_code)
 
     async def _instance(self, instance_id: uuid.UUID, asker: Asker) -> ClientInstance:

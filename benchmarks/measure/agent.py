@@ -80,7 +80,7 @@ def _wait_for_no_work(peer: PenstockPeer) -> None:
     while time.monotonic() < min(deadline, since + NO_WORK_SECONDS):
         samples = scrape(peer.http)
         found = total(samples, STORE_REQUESTS)
-        if found != requests or total(samples, "penstock_objects_released"):
+        if found != requests or total(samples, "penstock_objects_pending_deletion"):
             requests, since = found, time.monotonic()
         time.sleep(0.5)
 

@@ -62,7 +62,7 @@ def judge(broker: Agent, *, seed: int) -> None:
         raise Fault(f"seed {seed}: the agent has written errors:\n{log[-4000:]}")
     with urlopen(f"http://{broker.http}/metrics", timeout=30) as response:
         metrics = response.read().decode()
-    bugs = re.search(r'^penstock_connections_refused_total{reason="bug"} (\S+)', metrics, re.MULTILINE)
+    bugs = re.search(r'^penstock_connections_closed_total{reason="bug"} (\S+)', metrics, re.MULTILINE)
     if bugs is not None and float(bugs[1]):
         raise Fault(f"seed {seed}: {bugs[1]} requests met a bug")
     used = resident_bytes_max(broker.process.pid)

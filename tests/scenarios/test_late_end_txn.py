@@ -29,7 +29,7 @@ from tests.support.clients.transactional_client import (
 from tests.support.cluster.cluster import ClusterAgent
 from tests.support.cluster.faults import end_anew, metric, paused
 
-STALE = "penstock_transactions_stale_requests_total"
+STALE = "penstock_transactions_fenced_requests_total"
 ELSEWHERE = pytest.mark.parametrize("elsewhere", [0, 1], ids=["on one agent", "on another agent"])
 CLIENT = "payments-service"
 

@@ -27,7 +27,7 @@ def create_topic(agent: ClusterAgent, name: str, partitions: int) -> None:
 def comparisons(agent: ClusterAgent, outcome: str) -> float:
     with urlopen(f"http://{agent.http}/metrics", timeout=30) as response:
         text = response.read().decode()
-    name = f'penstock_digest_comparisons_total{{outcome="{outcome}"}} '
+    name = f'penstock_corruption_checks_total{{outcome="{outcome}"}} '
     return sum(float(line.removeprefix(name)) for line in text.splitlines() if line.startswith(name))
 
 

@@ -167,7 +167,7 @@ def test_a_transaction_that_is_open_for_too_long_is_aborted_and_its_producer_fen
     for agent in cluster.agents.values():
         agent.process.wait_until(partial(has_expired, agent), "the end of the transaction", seconds_max=SECONDS_MAX)
         assert metrics(agent)["penstock_transactions_open"] == 0
-        assert metrics(agent)['penstock_last_stable_lag_records{topic="t"}'] == 0
+        assert metrics(agent)['penstock_last_stable_offset_lag{topic="t"}'] == 0
     (told,) = [
         agent for agent in cluster.agents.values() if "open for longer than its time-out" in agent.process.stderr
     ]

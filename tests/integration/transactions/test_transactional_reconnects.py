@@ -206,5 +206,5 @@ def test_s7_a_v1_client_finishes_its_transactions_while_three_agents_are_drained
             check_once(through[0], coordinator_of(group, through), runs.count)
     # A client may go on over a connection to the next coordinator that is older than what it last did elsewhere, as
     # aiokafka does: it is refused there once, connects anew, and goes on.
-    refused = sum(metric(agent, "penstock_transactions_stale_requests_total") for agent in agents.values())
+    refused = sum(metric(agent, "penstock_transactions_fenced_requests_total") for agent in agents.values())
     assert refused <= (len(addresses) if client == "aiokafka" else 0)

@@ -40,7 +40,7 @@ END = "the end"
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 SHORT_MS = 1_000
 COUNTED = re.compile(r'^penstock_requests_total\{api="(\w+)",version="(\d+)"\} ([\d.e+]+)$', re.MULTILINE)
-STALE = re.compile(r"^penstock_transactions_stale_requests_total ([\d.]+)$", re.MULTILINE)
+STALE = re.compile(r"^penstock_transactions_fenced_requests_total ([\d.]+)$", re.MULTILINE)
 
 pytestmark = pytest.mark.timeout(300)
 

@@ -47,7 +47,7 @@ async def test_a_lost_object_is_named_in_the_log_from_time_to_time_and_counted_e
         "offset": 1,
         "key": lost.key,
     }
-    assert "penstock_fetch_lost_objects_total 4.0" in exposition
+    assert "penstock_fetch_missing_objects_total 4.0" in exposition
 
 
 class DenyingStore(MemoryStore):

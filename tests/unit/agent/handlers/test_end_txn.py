@@ -93,7 +93,7 @@ class TestS7StaleConnections:
             with caplog.at_level(logging.WARNING), pytest.raises(NoAnswer):
                 await end(services, producer, stamp=old)
             assert services.state.transactional_ids[ID].metadata.is_ongoing
-            assert "penstock_transactions_stale_requests_total 1.0" in services.metrics.exposition().decode()
+            assert "penstock_transactions_fenced_requests_total 1.0" in services.metrics.exposition().decode()
         (record,) = [each for each in caplog.records if each.name == "agent.request.transactional_requests"]
         assert {"transactional_id": ID, "client_id": "me", "peer": "127.0.0.1:50000", "asked": "commit"}.items() <= (
             record.__dict__.items()

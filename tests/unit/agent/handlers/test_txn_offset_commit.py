@@ -435,7 +435,7 @@ async def test_s7_a_request_on_a_connection_that_its_client_gave_up_is_not_answe
         with caplog.at_level(logging.WARNING), pytest.raises(NoAnswer):
             await pend(services, producer, {0: 4}, version=3, stamp=older)
         assert "closing the connection" in caplog.text
-        assert services.metrics.transactions_stale_requests._value.get() == 1
+        assert services.metrics.transactions_fenced_requests._value.get() == 1
         await end(services, producer, version=3)
         assert offsets_of(await told(services)) == {0: 5}
 

@@ -89,7 +89,7 @@ async def objects(store: MemoryStore) -> set[str]:
 
 
 def outcomes(parts: Parts, outcome: str) -> float:
-    value: float = parts.metrics.level_merges.labels(outcome)._value.get()
+    value: float = parts.metrics.compaction_runs.labels("files", outcome)._value.get()
     return value
 
 

@@ -34,7 +34,7 @@ def place(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 def figure(parts: Parts, name: str) -> float:
-    found = parts.metrics.registry.get_sample_value(f"penstock_catalog_follower_{name}", {"catalog": "others"})
+    found = parts.metrics.registry.get_sample_value(f"penstock_external_catalog_{name}", {"catalog": "others"})
     assert found is not None
     return found
 
@@ -55,8 +55,8 @@ async def test_an_entry_follows_each_commit(place: Place) -> None:
             location = await place.commit(parts)
             await follower.look()
             assert place.entry() == location
-        assert figure(parts, "moves_total") == 3
-        assert (figure(parts, "lag_seconds"), figure(parts, "commits_behind")) == (0, 0)
+        assert figure(parts, "updates_total") == 3
+        assert (figure(parts, "lag_seconds"), figure(parts, "commit_lag")) == (0, 0)
         asked = len(place.trouble.asked)
         await follower.look()
         assert len(place.trouble.asked) == asked
@@ -140,7 +140,7 @@ async def test_after_an_answer_was_lost_it_looks_and_sees(place: Place, lost: st
         assert figure(parts, "lag_seconds") == 0
         if lost in {"create", "move"}:
             assert (place.trouble.asked.count("create"), place.trouble.asked.count("move")) == changes
-        assert figure(parts, "failures_total") == 1
+        assert figure(parts, "errors_total") == 1
 
 
 async def test_a_catalog_that_was_away_goes_straight_to_the_newest_tables(
@@ -162,7 +162,7 @@ async def test_a_catalog_that_was_away_goes_straight_to_the_newest_tables(
             await follower.look()
             await later(parts, 5)
         assert figure(parts, "lag_seconds") > 3_500
-        assert figure(parts, "commits_behind") >= 5
+        assert figure(parts, "commit_lag") >= 5
         assert len(place.trouble.asked) < 100  # it is asked once a minute
         told = [record.message for record in caplog.records if "does not follow" in record.message]
         assert 50 < len(told) <= 62
@@ -180,7 +180,7 @@ async def test_a_catalog_that_was_away_goes_straight_to_the_newest_tables(
             assert table is not None
             assert place.entry(name) == f"{place.root}/{table.metadata_key}"
         assert place.trouble.asked.count("move") == len(topics)
-        assert (figure(parts, "lag_seconds"), figure(parts, "commits_behind")) == (0, 0)
+        assert (figure(parts, "lag_seconds"), figure(parts, "commit_lag")) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -209,13 +209,13 @@ async def test_an_entry_of_somebody_else_is_never_touched(
         (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
         assert location in told.message
         assert "without purging" in told.message
-        assert figure(parts, "tables_refused") == 1
+        assert figure(parts, "conflicts") == 1
         assert figure(parts, "lag_seconds") > 0
         place.reader.drop_table(("lake", "t"))
         await later(parts, FOLLOWER_PAUSE_SECONDS_MAX)
         await follower.look()
         assert place.entry() == newest
-        assert figure(parts, "tables_refused") == 0
+        assert figure(parts, "conflicts") == 0
 
 
 async def test_the_entry_of_a_deleted_topic_goes_and_its_files_stay(place: Place) -> None:
@@ -311,8 +311,8 @@ async def test_who_was_overtaken_moves_nothing_back(tmp_path: Path) -> None:
         place.trouble.before_move = overtake
         await follower.look()
         assert place.entry() == newer
-        assert figure(parts, "moves_total") == 1
-        assert figure(parts, "commits_behind") == 1
+        assert figure(parts, "updates_total") == 1
+        assert figure(parts, "commit_lag") == 1
     place.close()
 
 
@@ -390,7 +390,7 @@ async def test_the_topics_owner_alone_follows(tmp_path: Path) -> None:
             assert place.reader.namespace_exists("lake") is (parts.writer.session == owner)
             await place.follower(parts).look()
             assert place.entry() == (location if parts.writer.session == owner else None)
-            assert figure(parts, "commits_behind") == 0
+            assert figure(parts, "commit_lag") == 0
     place.close()
 
 
@@ -433,7 +433,7 @@ async def test_a_call_that_does_not_return_is_given_up(tmp_path: Path, caplog: p
         parts.clock = Hasty()
         follower = place.follower(parts, never)
         await follower.look()
-        assert figure(parts, "failures_total") == 1
+        assert figure(parts, "errors_total") == 1
         (told,) = [record for record in caplog.records if "does not follow" in record.message]
         assert "no answer within 60 s" in str(told.__dict__["reason"])
         is_over.set()

@@ -76,7 +76,7 @@ class Agent:
 
     def count(self, verdict: Verdict) -> int:
         label = verdict.value.replace(" ", "_")
-        return int(self.parts.metrics.digest_comparisons.labels(label)._value.get())
+        return int(self.parts.metrics.corruption_checks.labels(label)._value.get())
 
 
 @asynccontextmanager

@@ -112,7 +112,7 @@ async def test_partitions_with_more_chunks_than_it_names_are_counted_by_who_keep
         writing = manifests(parts, chunks_each_max=2)
 
         def cut() -> float | None:
-            return parts.metrics.registry.get_sample_value("penstock_tail_partitions_cut")
+            return parts.metrics.registry.get_sample_value("penstock_tail_manifest_truncated_partitions")
 
         for number, expected in enumerate((0, 0, 1)):
             await produce(parts, number)
@@ -274,7 +274,7 @@ async def test_it_runs_in_the_interval_whatever_the_store_does_or_not_at_all() -
 
 
 def age(parts: Parts) -> float | None:
-    return parts.metrics.registry.get_sample_value("penstock_tail_age_seconds")
+    return parts.metrics.registry.get_sample_value("penstock_tail_manifest_age_seconds")
 
 
 async def test_who_leaves_tells_what_it_committed_last_and_waits_for_no_outage() -> None:

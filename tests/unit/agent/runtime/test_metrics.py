@@ -15,7 +15,7 @@ def figures(partitions: int) -> StateFigures:
         partitions=partitions,
         chunks=3,
         objects=4,
-        objects_released=5,
+        objects_pending_deletion=5,
         sessions=1,
         ledger_position=9,
         log_ends=[("orders", 0, 7)],
@@ -34,7 +34,7 @@ def test_a_request_is_counted_and_timed() -> None:
     produce.answered(0.002)
     text = metrics.exposition().decode()
     assert 'penstock_requests_total{api="Produce",version="10"} 2.0' in text
-    assert 'penstock_request_seconds_count{api="Produce"} 2.0' in text
+    assert 'penstock_request_duration_seconds_count{api="Produce"} 2.0' in text
 
 
 def test_bound_metrics_are_made_once() -> None:
@@ -58,11 +58,11 @@ def test_the_state_is_read_at_each_scrape() -> None:
     metrics.watch_state(lambda: figures(1))
     text = metrics.exposition().decode()
     assert 'penstock_log_end_offset{partition="0",topic="orders"} 7.0' in text
-    assert "penstock_objects_released 5.0" in text
+    assert "penstock_objects_pending_deletion 5.0" in text
     assert "penstock_producer_states 11.0" in text
     assert "penstock_producer_states_dropped_total 2.0" in text
-    assert 'penstock_last_stable_lag_records{topic="orders"} 3.0' in text
-    assert "penstock_transaction_open_seconds 1.5" in text
+    assert 'penstock_last_stable_offset_lag{topic="orders"} 3.0' in text
+    assert "penstock_transaction_oldest_open_seconds 1.5" in text
     assert 'penstock_transactions_ended_total{how="committed"} 4.0' in text
 
 
@@ -70,7 +70,7 @@ def test_a_scrape_stays_small_where_there_are_many_partitions() -> None:
     metrics = Metrics()
     metrics.watch_state(lambda: figures(METRIC_PARTITIONS_MAX + 1))
     assert b"penstock_log_end_offset" not in metrics.exposition()
-    assert b"penstock_last_stable_lag_records" not in metrics.exposition()
+    assert b"penstock_last_stable_offset_lag" not in metrics.exposition()
 
 
 def test_two_agents_of_one_process_have_their_own_metrics() -> None:

@@ -55,7 +55,7 @@ def open_count(metrics: Metrics) -> float | None:
 
 
 def ended_count(metrics: Metrics) -> float | None:
-    return metrics.registry.get_sample_value("penstock_connections_refused_total", {"reason": "stalled"})
+    return metrics.registry.get_sample_value("penstock_connections_closed_total", {"reason": "stalled"})
 
 
 def test_connections_beyond_the_limit_are_not_registered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,7 +86,7 @@ class World:
         return sum(len(family.samples) for family in self.telemetry.series.collect())
 
     def pushes(self, outcome: str) -> float:
-        value = self.metrics.registry.get_sample_value("penstock_client_pushes_total", {"outcome": outcome})
+        value = self.metrics.registry.get_sample_value("penstock_client_telemetry_pushes_total", {"outcome": outcome})
         return value or 0.0
 
 

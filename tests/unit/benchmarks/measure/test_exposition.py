@@ -7,7 +7,7 @@ TEXT = """\
 # TYPE penstock_store_requests_total counter
 penstock_store_requests_total{operation="put"} 12.0
 penstock_store_requests_total{operation="get"} 3.0
-penstock_objects_released 2.0
+penstock_objects_pending_deletion 2.0
 penstock_produce_bytes_total 1.073741824e+09
 penstock_store_requests_total_other 7.0
 python_info{version="3.11"} 1.0
@@ -18,7 +18,7 @@ def test_a_metric_is_the_sum_of_its_series() -> None:
     samples = read_samples(TEXT)
     assert total(samples, STORE_REQUESTS) == 15
     assert total(samples, "penstock_produce_bytes_total") == 1 << 30
-    assert total(samples, "penstock_objects_released") == 2
+    assert total(samples, "penstock_objects_pending_deletion") == 2
 
 
 def test_one_operation_can_be_named() -> None:
