@@ -97,7 +97,7 @@ async def _use(client: "EtcdClient", keys: "EtcdKeys", *, is_compacted: bool) ->
     else:
         yield _finding(Verdict.FINE, text)
     for notice in await notices(client, keys, is_compacted=is_compacted):
-        yield _finding(Verdict.DOUBTFUL, notice, 'docs/CONFIGURATION.md, "The ledger in etcd"')
+        yield _finding(Verdict.DOUBTFUL, notice, 'docs/operations/etcd.md, "Compaction and size"')
 
 
 async def _entries(client: "EtcdClient", cluster: str) -> Finding:
