@@ -13,13 +13,16 @@ unexport PYTHONDONTWRITEBYTECODE
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-test run cluster test test-all coverage check fmt bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep nightly clean
+.PHONY: help setup setup-spark setup-test run cluster test test-all coverage check fmt bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep nightly clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
 
 setup: ## install the broker alone into .venv (no Java, Go or Spark)
 	@$(PYTHON) -m tools.environment
+
+setup-spark: setup ## add PySpark and a Java runtime, for the Spark examples of docs/quickstart.md
+	@$(PYTHON) -m tools.setup_spark
 
 setup-test: setup ## add what the tests need: Python packages, Java, Spark's and Kafka's jars, MinIO, etcd, other people's tests
 	@$(PYTHON) -m tools.setup_test

@@ -34,3 +34,5 @@ RAPIDJSON = ("python-rapidjson", "1.25", "97c1de449552ec28ac5ae89350c2b53e4c5d21
 """A Python source distribution with RapidJSON's headers, for librdkafka's tests."""
 KAFKA_PYTHON = ("kafka-python", "3.0.12", "4ccda3616b9aa5c353d74a97f2770d6cd1b950890d77ab0e8890e09a48eeed65")
 """The source distribution with kafka-python's tests; its version is that of `uv.lock`, which installs the client."""
+MERMAID = ("mermaid", "11.12.1", "3bd65ddefe97fb2e01d976a01d4078f8d773bfc56c6a75a9abf08b564ce0f8b2")
+"""An npm package with the parser of the documents' diagrams."""

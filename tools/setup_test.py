@@ -10,6 +10,7 @@ from tools.go_servers import ensure_etcd, ensure_minio
 from tools.jars import TITLES, ensure_jars
 from tools.java_runtime import ensure_java
 from tools.kafka_python import ensure_kafka_python
+from tools.mermaid import ensure_mermaid
 from tools.steps import cache_folder, main, say
 
 
@@ -25,6 +26,7 @@ def _main() -> None:
     for client in CLIENTS:
         ensure_go_client(client)
     ensure_kafka_python()
+    ensure_mermaid()
 
 
 if __name__ == "__main__":
