@@ -17,7 +17,7 @@ from agent.runtime.threads import run_in_thread
 from agent.schemas.parsed import InvalidSchema, NamedText
 from agent.schemas.references import TextsMissing, referred_ids
 from coordinator.commands.registry import SchemaType
-from coordinator.configs.topic_configs import NEEDED, TABLE_COLUMNS, TABLE_RAW_VALUES, TOPIC_CONFIGS
+from coordinator.configs.topic_configs import TABLE_COLUMNS, TOPIC_CONFIGS, are_reproducible_values_omitted
 from coordinator.state.registry import Registry
 from coordinator.state.state import TopicState
 from iceberg_export.archive.archive_pass import ColumnsOf
@@ -163,7 +163,7 @@ class TypedColumnsOfTopics:
 
 def _leaves_out(topic: TopicState | None) -> bool:
     """Whether files of the topic do without the bytes of values that their columns give back."""
-    return topic is not None and topic.configs.get(TABLE_RAW_VALUES) == NEEDED
+    return topic is not None and are_reproducible_values_omitted(topic.configs)
 
 
 def _import() -> None:

@@ -78,6 +78,8 @@ class ConfigSpec:
     high: float | None = None
     choices: tuple[str, ...] = ()
     """The only texts allowed, for a list as elements."""
+    former_choices: tuple[str, ...] = ()
+    """Texts that earlier builds allowed. They stay valid because ledgers hold them; no page lists them."""
     pattern: str | None = None
     """A regular expression that the text has to match."""
     is_read_only: bool = False
@@ -116,7 +118,7 @@ class ConfigSpec:
             raise self._refusal(value, f"must be at most {self.high}")
 
     def _check_choice(self, text: str, value: str) -> None:
-        if self.choices and text not in self.choices:
+        if self.choices and text not in self.choices and text not in self.former_choices:
             raise self._refusal(value, f"must be one of {', '.join(self.choices)}")
 
     def _check_pattern(self, text: str, value: str) -> None:

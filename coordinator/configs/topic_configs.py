@@ -52,8 +52,11 @@ TABLE_FILE_BYTES: Final = "penstock.table.file.bytes"
 TABLE_COLUMNS: Final = "penstock.table.columns"
 TABLE_RAW_VALUES: Final = "penstock.table.raw.values"
 """Which records' values a topic's files have as bytes too; a config that Kafka does not have."""
-NEEDED: Final = "needed"
-"""Its value where those are left out that typed columns give back."""
+ALWAYS: Final = "always"
+IRREPRODUCIBLE: Final = "irreproducible"
+"""Its value where files omit the bytes that typed columns reproduce."""
+FORMER_RAW_VALUES: Final[Mapping[str, str]] = {"all": ALWAYS, "needed": IRREPRODUCIBLE}
+"""What earlier builds called them, by the former name: ledgers hold these."""
 TABLE_RETENTION: Final = "penstock.table.retention.ms"
 """How long a topic's table keeps records: a config that Kafka does not have."""
 AS_THE_LOG: Final = -2
@@ -76,7 +79,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "cleanup.policy",
         _LIST,
         "delete",
-        "Whether old records are dropped by age and size, by key, or both; with compact every record needs a key.",
+        "What deletes old records: age and size (delete), or a newer record of the same key (compact).",
         effect=_HONOURED,
         choices=("compact", "delete"),
     ),
@@ -84,7 +87,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "compression.type",
         _STRING,
         "producer",
-        "The codec that consumers get records in; producer leaves them as they were sent.",
+        "The codec of records that consumers read; producer keeps the codec of the producer.",
         effect=_HONOURED,
         choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
@@ -92,38 +95,40 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "compression.gzip.level",
         _INT,
         "-1",
-        "How hard gzip tries where compression.type names it.",
+        "The level of gzip, if compression.type names it.",
         choices=GZIP_LEVELS,
     ),
-    ConfigSpec(
-        "compression.lz4.level", _INT, "9", "How hard lz4 tries where compression.type names it.", low=1, high=17
-    ),
+    ConfigSpec("compression.lz4.level", _INT, "9", "The level of lz4, if compression.type names it.", low=1, high=17),
     ConfigSpec(
         "compression.zstd.level",
         _INT,
         "3",
-        "How hard zstd tries where compression.type names it.",
+        "The level of zstd, if compression.type names it.",
         low=-131072,
         high=22,
     ),
-    ConfigSpec("delete.retention.ms", _LONG, "86400000", "How long compaction keeps the mark of a deleted key.", low=0),
+    ConfigSpec("delete.retention.ms", _LONG, "86400000", "How long compaction keeps a deleted key's tombstone.", low=0),
     ConfigSpec("file.delete.delay.ms", _LONG, "60000", "Kafka's wait before it removes a segment's file.", low=0),
     ConfigSpec(
-        "flush.messages", _LONG, str(LONG_MAX), "Kafka's records per fsync; here all are durable at once.", low=1
+        "flush.messages",
+        _LONG,
+        str(LONG_MAX),
+        "Kafka's records per fsync. Penstock syncs before it acknowledges.",
+        low=1,
     ),
-    ConfigSpec("flush.ms", _LONG, str(LONG_MAX), "Kafka's time between fsyncs; here all are durable at once.", low=0),
+    ConfigSpec("flush.ms", _LONG, str(LONG_MAX), "Kafka's time between fsyncs. Penstock syncs first.", low=0),
     ConfigSpec(
         "follower.replication.throttled.replicas",
         _LIST,
         "",
-        "Kafka's replicas to slow down as followers; there is no replication to slow down here.",
+        "Kafka's throttled follower replicas. Penstock does not replicate.",
         pattern=_THROTTLED_REPLICAS,
     ),
     ConfigSpec(
         "leader.replication.throttled.replicas",
         _LIST,
         "",
-        "Kafka's replicas to slow down as leaders; there is no replication to slow down here.",
+        "Kafka's throttled leader replicas. Penstock does not replicate.",
         pattern=_THROTTLED_REPLICAS,
     ),
     ConfigSpec("index.interval.bytes", _INT, "4096", "Kafka's distance between index entries of a segment.", low=0),
@@ -134,7 +139,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "max.message.bytes",
         _INT,
         "1048588",
-        "The largest record batch that is taken, in bytes as sent.",
+        "The largest accepted record batch, in bytes as sent.",
         effect=_HONOURED,
         low=0,
     ),
@@ -158,24 +163,22 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         TIMESTAMP_TYPE,
         _STRING,
         "CreateTime",
-        "Whose clock a record's timestamp is from: the producer's, or the cluster's when the record was accepted.",
+        "The clock of a record's timestamp: the producer's, or the cluster's when it accepts the record.",
         effect=_HONOURED,
         choices=("CreateTime", "LogAppendTime"),
     ),
     ConfigSpec(
-        "min.cleanable.dirty.ratio", _DOUBLE, "0.5", "The share of records to clean that starts a pass.", low=0, high=1
+        "min.cleanable.dirty.ratio", _DOUBLE, "0.5", "The uncompacted ratio that starts a compaction.", low=0, high=1
     ),
+    ConfigSpec("min.compaction.lag.ms", _LONG, "0", "The shortest time before compaction may delete a record.", low=0),
     ConfigSpec(
-        "min.compaction.lag.ms", _LONG, "0", "How long a record stays as it is before compaction may drop it.", low=0
-    ),
-    ConfigSpec(
-        "min.insync.replicas", _INT, "1", "Kafka's replicas per write; here the bucket answers for that.", low=1
+        "min.insync.replicas", _INT, "1", "Kafka's replicas per write. Here the bucket provides the durability.", low=1
     ),
     ConfigSpec(
         TABLE_COLUMNS,
         _STRING,
         "raw",
-        "What of the records the table has as typed columns too, by their registered schemas: keys, values or both.",
+        "Which parts of records the table also stores as typed columns, by their registered schemas.",
         effect=_HONOURED,
         choices=("raw", "key", "value", "both"),
     ),
@@ -183,7 +186,7 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         TABLE_FILE_BYTES,
         _LONG,
         str(TABLE_FILE_BYTES_DEFAULT),
-        "How large the files of the topic's table become by merging small ones; 0 leaves them as they are.",
+        "The target size of the table's files. File compaction merges smaller files; 0 turns it off.",
         effect=_HONOURED,
         low=0,
         high=TABLE_FILE_BYTES_MAX,
@@ -191,17 +194,18 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     ConfigSpec(
         TABLE_RAW_VALUES,
         _STRING,
-        "all",
-        "Which values the table's files have as bytes beside their typed columns: all, or only those that cannot be "
-        "made again, byte for byte, of these.",
+        ALWAYS,
+        "Which values the table's files store as bytes beside their typed columns: always all of them, or only the "
+        "irreproducible ones, whose bytes the columns do not give back.",
         effect=_HONOURED,
-        choices=("all", NEEDED),
+        choices=(ALWAYS, IRREPRODUCIBLE),
+        former_choices=tuple(FORMER_RAW_VALUES),
     ),
     ConfigSpec(
         TABLE_RETENTION,
         _LONG,
         str(AS_THE_LOG),
-        "How long the table keeps records that the log dropped or still has; -1 for ever, -2 as long as the log.",
+        "How long the table keeps records, whether or not the log has them; -1 is indefinitely, -2 as long as the log.",
         effect=_HONOURED,
         low=AS_THE_LOG,
     ),
@@ -209,8 +213,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         PLACEMENT,
         _STRING,
         AT_PRODUCE,
-        "When records of a transaction get their offsets: as they are produced, as in Kafka, or all together when it "
-        "commits, so that nobody ever sees an open or an aborted one; Produce then answers the offset -1.",
+        "When records of a transaction get their offsets: when they are produced, as in Kafka, or when the transaction "
+        "commits. With commit no consumer sees an open or an aborted record, and Produce returns the offset -1.",
         effect=_HONOURED,
         choices=(AT_PRODUCE, AT_COMMIT),
     ),
@@ -223,20 +227,22 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "remote.storage.enable",
         _BOOLEAN,
         "false",
-        "Kafka's tiered storage. Every record is in the bucket here, so there is nothing to turn on.",
+        "Kafka's tiered storage. Penstock always stores records in the bucket.",
         choices=("false",),
     ),
-    ConfigSpec("retention.bytes", _LONG, "-1", "How many bytes a partition keeps; -1 for no limit.", effect=_HONOURED),
-    ConfigSpec("retention.ms", _LONG, "604800000", "How long records are kept; -1 for ever.", effect=_HONOURED, low=-1),
+    ConfigSpec("retention.bytes", _LONG, "-1", "How many bytes a partition keeps; -1 is no limit.", effect=_HONOURED),
+    ConfigSpec(
+        "retention.ms", _LONG, "604800000", "How long records are kept; -1 is no limit.", effect=_HONOURED, low=-1
+    ),
     ConfigSpec("segment.bytes", _INT, "1073741824", "The size at which Kafka begins a new segment.", low=1048576),
     ConfigSpec("segment.index.bytes", _INT, "10485760", "The largest index of a segment in Kafka.", low=4),
-    ConfigSpec("segment.jitter.ms", _LONG, "0", "By how much Kafka scatters the times of new segments.", low=0),
+    ConfigSpec("segment.jitter.ms", _LONG, "0", "The random delay that Kafka adds to segment.ms.", low=0),
     ConfigSpec("segment.ms", _LONG, "604800000", "The age at which Kafka begins a new segment.", low=1),
     ConfigSpec(
         "unclean.leader.election.enable",
         _BOOLEAN,
         "false",
-        "Whether Kafka may elect a replica that lacks records; there is none here.",
+        "Whether Kafka may elect a replica that lacks records. Penstock has no replicas.",
     ),
 )
 
@@ -310,6 +316,12 @@ def stamped_by(settings: Mapping[str, str], every_broker: Mapping[str, str]) -> 
     value = effective({}, settings, TIMESTAMP_TYPE)
     is_known_at_apply = broker_name in every_broker or value == TOPIC_CONFIGS[TIMESTAMP_TYPE].default
     return {} if is_known_at_apply else {TIMESTAMP_TYPE: value}
+
+
+def are_reproducible_values_omitted(topic_configs: Mapping[str, str]) -> bool:
+    """Whether the files of a topic with these overrides omit the bytes of values that typed columns reproduce."""
+    value = topic_configs.get(TABLE_RAW_VALUES, ALWAYS)
+    return FORMER_RAW_VALUES.get(value, value) == IRREPRODUCIBLE
 
 
 def validate_topic_config(name: str, value: str) -> None:

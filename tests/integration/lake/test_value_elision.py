@@ -43,14 +43,14 @@ def topics(penstock: PenstockFactory) -> Iterator[TypedTopics]:
 
 
 def create(topics: TypedTopics, name: str) -> LakeTopic:
-    config = {"penstock.table.columns": "value", "penstock.table.raw.values": "needed"}
+    config = {"penstock.table.columns": "value", "penstock.table.raw.values": "irreproducible"}
     admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
     admin.create_topics([NewTopic(name, num_partitions=1, config=config)])[name].result(30)
     return LakeTopic(broker=topics.broker, name=name, rows=[])
 
 
 def keep_all(topics: TypedTopics, topic: LakeTopic) -> None:
-    entry = ConfigEntry("penstock.table.raw.values", "all", incremental_operation=AlterConfigOpType.SET)
+    entry = ConfigEntry("penstock.table.raw.values", "always", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic.name, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
     admin.incremental_alter_configs([resource])[resource].result(30)

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from agent.lake.table_commits import Lake
 from coordinator.commands.registry import DeleteVersions
-from coordinator.configs.topic_configs import NEEDED, TABLE_COLUMNS, TABLE_RAW_VALUES
+from coordinator.configs.topic_configs import ALWAYS, IRREPRODUCIBLE, TABLE_COLUMNS, TABLE_RAW_VALUES
 from iceberg_export.rows.schema import FieldId
 from storage.memory_store import MemoryStore
 from tests.support.agent.ledger_parts import Parts, lake_of, running_parts
@@ -21,7 +21,7 @@ from tests.unit.agent.lake.test_typed_columns import names_of, register
 
 ORDER = record("Order", ("id", "int"), ("note", ["null", "string"]))
 WIDER = record("Order", ("note", ["null", "string"]), ("id", "long"))
-LEFT_OUT = create(penstock_table_columns="value", penstock_table_raw_values=NEEDED)
+LEFT_OUT = create(penstock_table_columns="value", penstock_table_raw_values=IRREPRODUCIBLE)
 
 
 def order(schema_id: int, number: int) -> bytes:
@@ -54,7 +54,7 @@ async def test_values_are_left_out_once_the_topic_asks_for_it() -> None:
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         values = [order(schema_id, 1), None, b"plain", order(schema_id, 2) + b"\0"]
-        for number, raw_values in enumerate(("all", NEEDED)):
+        for number, raw_values in enumerate((ALWAYS, IRREPRODUCIBLE)):
             parts.metadata.state.topics[TOPIC].configs[TABLE_RAW_VALUES] = raw_values
             await produce(parts, store, number, values=values)
             await archiver(parts, store, lake).archive_topic(TOPIC)
@@ -71,7 +71,7 @@ async def test_values_are_left_out_once_the_topic_asks_for_it() -> None:
 async def test_a_topic_whose_values_are_no_columns_keeps_them() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="key", penstock_table_raw_values=NEEDED))
+        await parts.writer.submit(create(penstock_table_columns="key", penstock_table_raw_values=IRREPRODUCIBLE))
         schema_id = await register(parts, json.dumps(ORDER))
         await produce(parts, store, 0, values=[order(schema_id, 1)])
         await archiver(parts, store).archive_topic(TOPIC)
@@ -91,7 +91,7 @@ async def test_merges_decide_anew_by_the_config_of_their_time() -> None:
         async def add(first: int) -> None:
             """Files with bytes of all values, and files without."""
             for number in range(first, first + FILES):
-                configs[TABLE_RAW_VALUES] = "all" if number % 3 == 0 else NEEDED
+                configs[TABLE_RAW_VALUES] = ALWAYS if number % 3 == 0 else IRREPRODUCIBLE
                 wider = framed(wide, avro_bytes(WIDER, {"id": (1 << 40) + number, "note": None}))
                 values = [order(narrow, number), wider, b"plain", None]
                 sent.extend(values)
@@ -99,7 +99,7 @@ async def test_merges_decide_anew_by_the_config_of_their_time() -> None:
                 await archiver(parts, store, lake).archive_topic(TOPIC)
 
         await add(0)
-        configs[TABLE_RAW_VALUES] = NEEDED
+        configs[TABLE_RAW_VALUES] = IRREPRODUCIBLE
         rows = await merged_rows(parts, store, lake)
         assert len(rows) > 3 * 4, "files of either kind"
         for row in rows:
@@ -107,7 +107,7 @@ async def test_merges_decide_anew_by_the_config_of_their_time() -> None:
             assert (row["kept_value"], row["schema_id"]) == wanted
         assert await consumed(parts, store) == sent
         await add(FILES)
-        configs[TABLE_RAW_VALUES] = "all"
+        configs[TABLE_RAW_VALUES] = ALWAYS
         rows = await merged_rows(parts, store, lake)
         assert len(rows) > 3 * 4
         assert [row["value"] for row in rows] == [sent[row["offset"]] for row in rows]

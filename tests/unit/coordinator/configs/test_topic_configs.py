@@ -13,6 +13,7 @@ from coordinator.configs.topic_configs import (
     TOPIC_CONFIGS,
     Effect,
     InvalidConfig,
+    are_reproducible_values_omitted,
     effective,
     stamped_by,
     validate_topic_config,
@@ -41,6 +42,21 @@ def test_a_default_is_the_one_of_the_broker_config_behind_it(name: str) -> None:
     assert all(synonym in BROKER_CONFIGS for synonym, _ in synonyms)
     if len(synonyms) == 1:
         assert BROKER_CONFIGS[synonyms[0][0]].default == TOPIC_CONFIGS[name].default or name == "flush.ms"
+
+
+@pytest.mark.parametrize(
+    ("value", "is_omitted"), [("always", False), ("irreproducible", True), ("all", False), ("needed", True)]
+)
+def test_former_names_of_raw_values_have_the_effect_of_the_present_ones(value: str, is_omitted: bool) -> None:
+    configs = {TABLE_RAW_VALUES: value}
+    validate_topic_configs(configs)
+    assert are_reproducible_values_omitted(configs) is is_omitted
+    assert not are_reproducible_values_omitted({})
+
+
+def test_an_error_does_not_offer_former_values() -> None:
+    with pytest.raises(InvalidConfig, match=r"must be one of always, irreproducible$"):
+        validate_topic_config(TABLE_RAW_VALUES, "some")
 
 
 class TestEffectiveValue:
