@@ -223,9 +223,9 @@ class Agent:
     async def barrier(self) -> None:
         await self._broker.barrier()
 
-    async def submit(self, command: Command) -> Outcome:
+    async def propose(self, command: Command) -> Outcome:
         async with self._clock.timeout(LEDGER_WAIT_SECONDS_MAX):
-            return await self._broker.services.writer.submit(command)
+            return await self._broker.services.writer.propose(command)
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         return await self._broker.archive(topic_names)

@@ -36,7 +36,7 @@ from agent.config.addresses import (
 )
 from agent.config.etcd_options import LedgerAccess
 from agent.config.settings import Settings
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.ledger.ledger_outages import OutageTellingLedger
 from agent.maintenance.progress_marks import leave_mark
 from agent.runtime.clock import Clock, SystemClock
@@ -127,7 +127,7 @@ async def _serve(
         )
         identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
         await once_there(lambda: check_reached(store, ledger), clock)
-        loaded = await once_there(lambda: load(ledger, store), clock)
+        loaded = await once_there(lambda: load_state(ledger, store), clock)
         agent = Agent(
             settings=settings,
             identity=identity,

@@ -89,7 +89,7 @@ class ConfigAdmin:
             await _check_patterns(result)
         if is_validate_only or result == held:
             return
-        outcome = await self._writer.submit(
+        outcome = await self._writer.propose(
             AlterConfigs(
                 resource_type=resource_type,
                 resource_name=wanted.resource_name,

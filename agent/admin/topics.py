@@ -171,7 +171,7 @@ class TopicAdmin:
         await self.check(name, partition_count=partition_count, configs=configs)
         override = stamped_by(self._broker_configs.settings, self._broker_configs.every_broker)
         topic_id = TopicId(self._ids.new_uuid())
-        outcome = await self._writer.submit(
+        outcome = await self._writer.propose(
             CreateTopic(
                 name=name,
                 topic_id=topic_id,
@@ -208,7 +208,7 @@ class TopicAdmin:
         await self._alter(AssignReplicas(topic_id=topic.topic_id, replicas=tuple(sorted(replicas.items()))))
 
     async def _alter(self, command: CreatePartitions | AssignReplicas) -> None:
-        outcome = await self._writer.submit(command)
+        outcome = await self._writer.propose(command)
         if isinstance(outcome, Refused):
             is_gone = outcome.error_code is ErrorCode.unknown_topic_id
             raise TopicError(ErrorCode.unknown_topic_or_partition if is_gone else outcome.error_code, outcome.reason)
@@ -246,7 +246,7 @@ class TopicAdmin:
 
         Raises `TopicError`, as of an unknown topic where somebody else was faster.
         """
-        while isinstance(outcome := await self._writer.submit(DeleteTopic(topic_id=topic.topic_id)), Refused):
+        while isinstance(outcome := await self._writer.propose(DeleteTopic(topic_id=topic.topic_id)), Refused):
             if topic.topic_id in self._metadata.state.topics:
                 raise TopicError(outcome.error_code, outcome.reason)
             if not is_by_name:

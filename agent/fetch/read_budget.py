@@ -65,7 +65,7 @@ class ReadBudget:
     def __init__(self, *, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self._waiting: dict[asyncio.Future[None], int] = {}
-        """Turns that did not come yet, in order, and the bytes that each is for."""
+        """CooperativeYield that did not come yet, in order, and the bytes that each is for."""
         self.bytes_held = 0
 
     @property

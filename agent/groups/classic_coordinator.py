@@ -24,7 +24,7 @@ from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
-from agent.runtime.yielding import Turns
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.group_values import NO_GROUP, ClassicGroup, GroupState, heard_until_s
 from coordinator.configs.broker_configs import broker_value
 from coordinator.groups.classic_descriptions import describe_kept
@@ -433,19 +433,19 @@ class ClassicGroupCoordinator:
 
     async def _give_up_lost(self) -> None:
         """What is not this agent's any more; and what is over, of which the ledger knows all."""
-        turns = Turns(self._clock)
+        pacer = CooperativeYield(self._clock)
         for group_id in tuple(self._live):
             live = self._current(group_id)
             if live is not None and live.is_idle and not live.is_awaited:
                 self._lose(live, ErrorCode.not_coordinator)
-            await turns.row()
+            await pacer.step()
 
     async def _take_up(self) -> bool:
         """Claim the groups with members that are this agent's now; False where that has to be tried again."""
-        turns = Turns(self._clock, GROUPS_PER_TURN)
+        pacer = CooperativeYield(self._clock, GROUPS_PER_TURN)
         wanted: list[str] = []
         for group_id in tuple(self._metadata.state.groups):
-            await turns.row()
+            await pacer.step()
             group = self._metadata.state.groups.get(group_id)
             if group is not None and self._is_to_be_held(group):
                 wanted.append(group_id)

@@ -24,7 +24,7 @@ from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.regexes import matcher, regex_problem
 from agent.runtime.threads import run_in_thread
-from agent.runtime.yielding import Turns
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Done, Outcome
 from coordinator.commands.consumer_group_values import (
     JOIN_EPOCH,
@@ -468,10 +468,10 @@ class ConsumerGroupCoordinator:
 
     async def _take_up(self) -> bool:
         """Claim the groups with members that are this agent's now; False where that has to be tried again."""
-        turns = Turns(self._clock)
+        pacer = CooperativeYield(self._clock)
         wanted: list[str] = []
         for group_id in tuple(self._metadata.state.groups):
-            await turns.row()
+            await pacer.step()
             group = self._metadata.state.groups.get(group_id)
             has_members = group is not None and isinstance(group.value, ConsumerGroup) and group.has_members
             if (

@@ -198,7 +198,7 @@ class GroupLedger:
         wanted, self._claims_wanted = self._claims_wanted, []
         for first in range(0, len(wanted), GROUP_IDS_PER_CLAIM_MAX):
             group_ids = tuple(wanted[first : first + GROUP_IDS_PER_CLAIM_MAX])
-            done = self._writer.submit(ClaimGroups(group_ids=group_ids))
+            done = self._writer.propose(ClaimGroups(group_ids=group_ids))
             done.add_done_callback(partial(self._claimed, group_ids))
 
     def _claimed(self, group_ids: Sequence[str], done: asyncio.Future[Outcome]) -> None:
@@ -310,7 +310,7 @@ class GroupLedger:
             if not answer.done():
                 answer.set_result(outcome)
 
-        submitted = self._writer.submit(command)
+        submitted = self._writer.propose(command)
         submitted.add_done_callback(told)
         return answer, submitted
 
@@ -352,7 +352,7 @@ class GroupLedger:
             leader_epoch=[row.leader_epoch for row in rows],
             metadata=_notes(rows),
         )
-        submitted = self._writer.submit(command)
+        submitted = self._writer.propose(command)
 
         def told(done: asyncio.Future[Outcome]) -> None:
             if done.cancelled():
@@ -402,7 +402,7 @@ class GroupLedger:
             metadata=_notes(rows),
         )
         commits = [commit for commit, _ in entry]
-        self._writer.submit(command).add_done_callback(partial(self._committed, commits))
+        self._writer.propose(command).add_done_callback(partial(self._committed, commits))
 
     def _committed(self, commits: Sequence[_Commit], done: asyncio.Future[Outcome]) -> None:
         outcome = _outcome(done)

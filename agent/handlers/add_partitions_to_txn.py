@@ -17,7 +17,7 @@ from agent.admin.topics import TopicLookup
 from agent.request.messages import Values, answer, request_body
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import decided, stamp_of
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.transaction import AddToTransaction, TransactionPartition
 from coordinator.configs.topic_names import INTERNAL_TOPICS
 from coordinator.ledger.port import LedgerUnavailable
@@ -52,8 +52,8 @@ class _Asked(NamedTuple):
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
-    body = await work(rows_at_most(frame.body), request_body, frame)
-    turns, lookup = Turns(services.clock), TopicLookup(services.topics)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
+    pacer, lookup = CooperativeYield(services.clock), TopicLookup(services.topics)
     if frame.api_version <= LAST_OF_CLIENTS:
         producer_id, epoch = compared_producer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
         asked = _Asked(
@@ -62,8 +62,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             epoch=epoch,
             topics=body.v3_and_below_topics,
         )
-        rows = _rows(asked, await _add(services, request, asked, lookup, turns), frame.api_version)
-        return await work(len(asked.names), answer, frame, {"results_by_topic_v3_and_below": rows})
+        rows = _rows(asked, await _add(services, request, asked, lookup, pacer), frame.api_version)
+        return await inline_or_in_thread(len(asked.names), answer, frame, {"results_by_topic_v3_and_below": rows})
     results = []
     for transaction in body.transactions:
         producer_id, epoch = compared_producer(transaction.producer_id, transaction.producer_epoch)
@@ -74,10 +74,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             topics=transaction.topics,
             is_verify_only=transaction.verify_only,
         )
-        rows = _rows(asked, await _add(services, request, asked, lookup, turns), frame.api_version)
+        rows = _rows(asked, await _add(services, request, asked, lookup, pacer), frame.api_version)
         results.append({"transactional_id": asked.transactional_id, "topic_results": rows})
-        await turns.row()
-    return await work(
+        await pacer.step()
+    return await inline_or_in_thread(
         rows_at_most(frame.body), answer, frame, {"error_code": ErrorCode.none, "results_by_transaction": results}
     )
 
@@ -98,7 +98,9 @@ def _rows(asked: _Asked, told: Told, version: int) -> list[Values]:
     ]
 
 
-async def _add(services: Services, request: Request, asked: _Asked, lookup: TopicLookup, turns: Turns) -> Told:
+async def _add(
+    services: Services, request: Request, asked: _Asked, lookup: TopicLookup, pacer: CooperativeYield
+) -> Told:
     """The error of each partition."""
     names = asked.names
     missing: dict[PartitionName, ErrorCode] = {}
@@ -109,7 +111,7 @@ async def _add(services: Services, request: Request, asked: _Asked, lookup: Topi
             missing[name, index] = topic
         else:
             found[topic.topic_id, PartitionIndex(index)] = name, index
-        await turns.row()
+        await pacer.step()
     if missing:
         return {name: missing.get(name, ErrorCode.operation_not_attempted) for name in names}
     refused = check_transactional_id(asked.transactional_id)

@@ -12,7 +12,7 @@ from typing import Any
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.apply.client_quotas import IP, InvalidQuota, check_quota, quota_entity_of
 from coordinator.commands.admin import AlterClientQuotas
 from coordinator.commands.commands import Refused
@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     end_s = deadline_s(services.clock)
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     entries: dict[frozenset[Any], list[Any]] = {}
     for entry in body.entries:
         alike_by = frozenset((part.entity_type, part.entity_name) for part in entry.entity)
         entries.setdefault(alike_by, []).append(entry)
-        await turns.row()
+        await pacer.step()
     rows = []
     for alike in entries.values():
         named = [(part.entity_type, part.entity_name) for part in alike[0].entity]
@@ -50,8 +50,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             error_code, message = error.error_code, error.message
         entity = [{"entity_type": entity_type, "entity_name": name} for entity_type, name in sorted(named, key=_order)]
         rows.append({"error_code": error_code, "error_message": message, "entity": entity})
-        await turns.row()
-    return await work(len(rows), answer, request.frame, {"entries": rows})
+        await pacer.step()
+    return await inline_or_in_thread(len(rows), answer, request.frame, {"entries": rows})
 
 
 def _order(part: tuple[str, str | None]) -> tuple[bool, str]:
@@ -72,7 +72,7 @@ def _command(named: Sequence[tuple[str, str | None]], operations: Sequence[Any])
 
 
 async def _alter(services: Services, command: AlterClientQuotas) -> None:
-    outcome = await services.writer.submit(command)
+    outcome = await services.writer.propose(command)
     if isinstance(outcome, Refused):
         raise TopicError(outcome.error_code, outcome.reason)
     given = {name: value for name, value in command.quotas if value is not None}

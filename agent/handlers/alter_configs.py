@@ -10,7 +10,7 @@ from agent.admin.configs import Alteration
 from agent.request.config_alterations import alter_all
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import rows_at_most, work
+from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.commands.admin import OperationKind
 from storage.object_store import Buffer
 
@@ -18,7 +18,7 @@ API_KEY = 33
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     wanted = [
         Alteration(
             resource_type=resource.resource_type,
@@ -29,4 +29,4 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         for resource in body.resources
     ]
     rows = await alter_all(services, wanted, is_validate_only=body.validate_only)
-    return await work(len(rows), answer, request.frame, {"responses": rows})
+    return await inline_or_in_thread(len(rows), answer, request.frame, {"responses": rows})

@@ -14,7 +14,7 @@ from typing import Any
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.admin import Replicas
 from coordinator.state.rendezvous import Assignment
 from protocol.errors import ErrorCode
@@ -26,9 +26,9 @@ FIRST_WITH_FACTOR_CHANGE = 1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     await services.metadata.barrier()
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     may_change_factor = request.frame.api_version < FIRST_WITH_FACTOR_CHANGE or body.allow_replication_factor_change
     zone = services.zone_of(request)
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
@@ -39,18 +39,18 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         judged = _Judged(services, wanted.name, zone, may_change_factor=may_change_factor)
         for partition in wanted.partitions:
             rows.append(judged.result(partition))
-            await turns.row()
+            await pacer.step()
         await judged.assign(end_s, rows)
         topics.append({"name": wanted.name, "partitions": rows})
         row_count += 1 + len(rows)
-        await turns.row()
+        await pacer.step()
     values = {
         "allow_replication_factor_change": may_change_factor,
         "error_code": ErrorCode.none,
         "error_message": None,
         "responses": topics,
     }
-    return await work(row_count, answer, request.frame, values)
+    return await inline_or_in_thread(row_count, answer, request.frame, values)
 
 
 class _Judged:

@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 
@@ -19,9 +19,9 @@ API_KEY = 34
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     await services.metadata.barrier()
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     topics: dict[str, list[dict[str, Any]]] = {}
     row_count = 0
     for directory in body.dirs:
@@ -32,10 +32,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                 error_code = _error(services, wanted.name, index) if is_found else ErrorCode.log_dir_not_found
                 rows.append({"partition_index": index, "error_code": error_code})
                 row_count += 1
-                await turns.row()
-            await turns.row()
+                await pacer.step()
+            await pacer.step()
     results = [{"topic_name": name, "partitions": rows} for name, rows in topics.items()]
-    return await work(row_count, answer, request.frame, {"results": results})
+    return await inline_or_in_thread(row_count, answer, request.frame, {"results": results})
 
 
 def _error(services: Services, name: str, index: int) -> ErrorCode:

@@ -15,7 +15,7 @@ from agent.groups.group_ledger import NotCoordinator
 from agent.request.authorized_operations import on_group
 from agent.request.messages import Values, answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.consumer_group_values import ConsumerGroup, GroupPhase, Partitions, without_epochs
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.connection import RequestFrame
@@ -36,24 +36,24 @@ _PHASES = {
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
-    body = await work(rows_at_most(frame.body), request_body, frame)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
-        return await work(len(body.group_ids), _answer_away, frame, body.group_ids)
-    turns = Turns(services.clock)
+        return await inline_or_in_thread(len(body.group_ids), _answer_away, frame, body.group_ids)
+    pacer = CooperativeYield(services.clock)
     groups: list[dict[str, Any]] = []
     members_count = rows_count = 0
     for group_id in dict.fromkeys(body.group_ids):
         if members_count >= GROUP_MEMBERS_TOLD_MAX:
             groups.append(_error(group_id, ErrorCode.coordinator_load_in_progress, "Ask for fewer groups at once."))
-            await turns.row()
+            await pacer.step()
             continue
-        told, rows = await _group(services, group_id, turns, is_asked=body.include_authorized_operations)
+        told, rows = await _group(services, group_id, pacer, is_asked=body.include_authorized_operations)
         groups.append(told)
         members_count += len(told["members"])
         rows_count += rows
-    return await work(len(groups) + rows_count, answer, frame, {"groups": groups})
+    return await inline_or_in_thread(len(groups) + rows_count, answer, frame, {"groups": groups})
 
 
 def _answer_away(frame: RequestFrame, group_ids: Sequence[str]) -> Sequence[Buffer]:
@@ -61,9 +61,11 @@ def _answer_away(frame: RequestFrame, group_ids: Sequence[str]) -> Sequence[Buff
     return answer(frame, {"groups": [_error(group_id, away, "the ledger does not answer") for group_id in group_ids]})
 
 
-async def _group(services: Services, group_id: str, turns: Turns, *, is_asked: bool) -> tuple[dict[str, Any], int]:
+async def _group(
+    services: Services, group_id: str, pacer: CooperativeYield, *, is_asked: bool
+) -> tuple[dict[str, Any], int]:
     """The group as it is now, and how many rows it is told in: members, and topics of their assignments."""
-    await turns.row()
+    await pacer.step()
     if not group_id:
         return _error(group_id, ErrorCode.invalid_group_id, None), 0
     try:
@@ -92,7 +94,7 @@ async def _group(services: Services, group_id: str, turns: Turns, *, is_asked: b
         members.append(_member(services, group, member_id))
         rows_count += 1 + topics_count
         for _ in range(1 + topics_count):
-            await turns.row()
+            await pacer.step()
     return told | {"members": members}, rows_count
 
 

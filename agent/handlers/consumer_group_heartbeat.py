@@ -16,7 +16,7 @@ from agent.groups.group_ledger import NotCoordinator
 from agent.request.messages import Values, answer, request_body
 from agent.request.services import Request, Services
 from agent.runtime.ids import uuid_text
-from agent.runtime.yielding import rows_at_most, work
+from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.commands.consumer_group_values import JOIN_EPOCH, Partitions, partitions
 from coordinator.groups.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from protocol.errors import ErrorCode
@@ -31,7 +31,7 @@ _NO_TOPIC = bytes(16)
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
-    body = await work(rows_at_most(frame.body), request_body, frame)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
     is_id_required = frame.api_version >= FIRST_WITH_OWN_IDS
     member_id = body.member_id
     if not member_id and not is_id_required and body.member_epoch == JOIN_EPOCH:

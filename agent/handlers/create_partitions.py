@@ -12,7 +12,7 @@ from typing import Any
 from agent.admin.topics import TopicError, before, catch_up, deadline_s
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 
@@ -20,10 +20,10 @@ API_KEY = 37
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     mentions = Counter(topic.name for topic in body.topics)
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     unseen = await catch_up(services.metadata, services.clock, end_s)
     results = []
     for topic in {topic.name: topic for topic in body.topics}.values():
@@ -38,8 +38,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         except TopicError as error:
             error_code, message = error.error_code, error.message
         results.append({"name": topic.name, "error_code": error_code, "error_message": message})
-        await turns.row()
-    return await work(len(results), answer, request.frame, {"results": results})
+        await pacer.step()
+    return await inline_or_in_thread(len(results), answer, request.frame, {"results": results})
 
 
 async def _grow(services: Services, topic: Any, *, is_validate_only: bool) -> None:

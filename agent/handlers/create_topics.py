@@ -16,7 +16,7 @@ from agent.admin.topics import TopicError, before, deadline_s
 from agent.request.config_entries import created_topic_configs
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.configs.topic_configs import broker_value
 from protocol.errors import ErrorCode
 from protocol.limits import CREATIONS_PER_TURN, PARTITIONS_CREATED_PER_REQUEST_MAX
@@ -29,12 +29,12 @@ FIRST_WITH_CONFIGS = 5
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     mentions = Counter(topic.name for topic in body.topics)
     is_validate_only = body.validate_only
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
     is_excessive = _partitions_wanted(services, body.topics) > PARTITIONS_CREATED_PER_REQUEST_MAX
-    turns = Turns(services.clock, CREATIONS_PER_TURN)
+    pacer = CooperativeYield(services.clock, CREATIONS_PER_TURN)
     results = []
     for topic in {topic.name: topic for topic in body.topics}.values():
         try:
@@ -57,9 +57,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                     "configs": [],
                 }
             )
-        await turns.row()
+        await pacer.step()
     row_count = sum(1 + len(result["configs"]) for result in results)
-    return await work(row_count, answer, request.frame, {"topics": results})
+    return await inline_or_in_thread(row_count, answer, request.frame, {"topics": results})
 
 
 def _partitions_wanted(services: Services, topics: Sequence[Any]) -> int:

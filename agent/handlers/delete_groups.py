@@ -16,7 +16,7 @@ from agent.groups.group_ledger import NotCoordinator
 from agent.request.messages import answer, request_body
 from agent.request.offset_commits import as_told
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.commands import Refused
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
@@ -27,14 +27,14 @@ API_KEY = 42
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     end_s = deadline_s(services.clock)
     told = dict.fromkeys(body.groups_names, ErrorCode.coordinator_not_available)
     if await _barrier(services):
-        turns = Turns(services.clock, GROUPS_PER_TURN)
+        pacer = CooperativeYield(services.clock, GROUPS_PER_TURN)
         for group_id in told:
             told[group_id] = _look_up(services, group_id)
-            await turns.row()
+            await pacer.step()
         present = [group_id for group_id, error_code in told.items() if error_code is ErrorCode.none]
         for first in range(0, len(present), GROUPS_PER_TURN):
             share = present[first : first + GROUPS_PER_TURN]
@@ -42,7 +42,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                 deletions = [tasks.create_task(_delete(services, group_id, end_s)) for group_id in share]
             told |= {group_id: done.result() for group_id, done in zip(share, deletions, strict=True)}
     results = [{"group_id": group_id, "error_code": error_code} for group_id, error_code in told.items()]
-    return await work(len(results), answer, request.frame, {"results": results})
+    return await inline_or_in_thread(len(results), answer, request.frame, {"results": results})
 
 
 async def _barrier(services: Services) -> bool:

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.admin.topics import TopicError, before, deadline_s
-from agent.ledger.entry_batches import shares, steps
+from agent.ledger.entry_batches import batches, split
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.commands import AdvanceLogStart, LogStartsAdvanced, Refused
 from coordinator.configs.config_types import split_list
 from coordinator.configs.topic_configs import effective
@@ -49,27 +49,27 @@ class _Advance(NamedTuple):
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     wanted: dict[PartitionName, int] = {}
     for topic in body.topics:
         for partition in topic.partitions:
             wanted[topic.name, partition.partition_index] = partition.offset
-            await turns.row()
-    answered = await _delete(services, wanted, end_s, turns)
+            await pacer.step()
+    answered = await _delete(services, wanted, end_s, pacer)
     topics: dict[str, list[dict[str, Any]]] = {}
     for name in wanted:
         error_code, low_watermark = answered[name]
         row = {"partition_index": name[1], "low_watermark": low_watermark, "error_code": error_code}
         topics.setdefault(name[0], []).append(row)
-        await turns.row()
+        await pacer.step()
     rows = [{"name": topic_name, "partitions": partitions} for topic_name, partitions in topics.items()]
-    return await work(len(wanted), answer, request.frame, {"topics": rows})
+    return await inline_or_in_thread(len(wanted), answer, request.frame, {"topics": rows})
 
 
 async def _delete(
-    services: Services, wanted: Mapping[PartitionName, int], end_s: float, turns: Turns
+    services: Services, wanted: Mapping[PartitionName, int], end_s: float, pacer: CooperativeYield
 ) -> Mapping[PartitionName, Answered]:
     try:
         await before(end_s, services.clock, services.metadata.barrier())
@@ -81,12 +81,12 @@ async def _delete(
         judged = _judge(services, name, offset)
         if isinstance(judged, _Advance):
             partition = services.state.topics[judged.topic_id].partitions[name[1]]
-            advances.extend(_steps(partition, judged))
+            advances.extend(_split(partition, judged))
         else:
             answered[name] = judged
-        await turns.row()
-    for share in shares(advances):
-        answered.update(await _advance(services, share, end_s))
+        await pacer.step()
+    for batch in batches(advances):
+        answered.update(await _advance(services, batch, end_s))
     return answered
 
 
@@ -106,10 +106,10 @@ def _judge(services: Services, name: PartitionName, offset: int) -> Answered | _
     return _Advance(name, topic.topic_id, log_start)
 
 
-def _steps(partition: PartitionState, advance: _Advance) -> Iterator[tuple[_Advance, int]]:
+def _split(partition: PartitionState, advance: _Advance) -> Iterator[tuple[_Advance, int]]:
     """The way to the offset by as many chunks as one entry lets go of, each step with their number."""
     row, row_end = 0, partition.index.count_before(advance.log_start)
-    for chunk_count in steps(row_end):
+    for chunk_count in split(row_end):
         row += chunk_count
         is_last = row == row_end
         yield advance if is_last else advance._replace(log_start=partition.index.offset_first(row)), chunk_count
@@ -126,7 +126,7 @@ async def _advance(services: Services, advances: Sequence[_Advance], end_s: floa
     )
     names = [each.name for each in advances]
     try:
-        outcome = await before(end_s, services.clock, services.writer.submit(command))
+        outcome = await before(end_s, services.clock, services.writer.propose(command))
     except OutcomeUnknown:
         return dict.fromkeys(names, Answered(ErrorCode.not_leader_or_follower))
     except TopicError as error:

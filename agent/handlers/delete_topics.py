@@ -12,7 +12,7 @@ from typing import Any
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
 from storage.object_store import Buffer
@@ -24,19 +24,19 @@ Mention = tuple[str | None, uuid.UUID | None]
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
     if request.frame.api_version >= 6:
         wanted = [(topic.name, topic.topic_id) for topic in body.topics]
     else:
         wanted = [(name, None) for name in body.topic_names]
     mentions = merge_mentions(wanted, await _names_of_ids(services, wanted))
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     results = []
     for (name, topic_id), count in mentions.items():
         results.append(await _delete(services, name, topic_id, count, end_s))
-        await turns.row()
-    return await work(len(results), answer, request.frame, {"responses": results})
+        await pacer.step()
+    return await inline_or_in_thread(len(results), answer, request.frame, {"responses": results})
 
 
 def merge_mentions(wanted: Sequence[Mention], name_of: Mapping[uuid.UUID, str]) -> Counter[Mention]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from agent.admin.topics import catch_up, deadline_s
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import rows_at_most, work
+from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.apply.client_quotas import InvalidQuota, UnknownEntityType, described, entity_filter
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
@@ -17,7 +17,7 @@ API_KEY = 48
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     components = [(component.entity_type, component.match_type, component.match) for component in body.components]
     try:
         wanted = entity_filter(components, is_strict=body.strict)
@@ -37,4 +37,4 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         for entity, quotas in described(services.state.client_quotas, wanted)
     ]
     values = {"error_code": ErrorCode.none, "error_message": None, "entries": entries}
-    return await work(len(entries), answer, request.frame, values)
+    return await inline_or_in_thread(len(entries), answer, request.frame, values)

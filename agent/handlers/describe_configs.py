@@ -15,7 +15,7 @@ from agent.admin.topics import catch_up, deadline_s
 from agent.request.config_entries import config_rows, logger_rows
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.admin import ResourceType
 from coordinator.configs.broker_configs import BROKER_CONFIGS
 from coordinator.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
@@ -42,10 +42,10 @@ TOO_MANY = (
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     with_documentation = request.frame.api_version >= 3 and body.include_documentation
     unseen = await catch_up(services.metadata, services.clock, deadline_s(services.clock))
-    turns = Turns(services.clock, CREATIONS_PER_TURN)
+    pacer = CooperativeYield(services.clock, CREATIONS_PER_TURN)
     results: list[dict[str, Any]] = []
     for resource in body.resources:
         result: dict[str, Any] = {
@@ -66,9 +66,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         except ConfigError as error:
             result |= {"error_code": error.error_code, "error_message": str(error)}
         results.append(result)
-        await turns.row()
+        await pacer.step()
     row_count = sum(1 + len(result["configs"]) for result in results)
-    return await work(row_count, answer, request.frame, {"results": results})
+    return await inline_or_in_thread(row_count, answer, request.frame, {"results": results})
 
 
 def _rows(services: Services, resource: Any, *, with_synonyms: bool, with_documentation: bool) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from agent.groups.group_ledger import NotCoordinator
 from agent.request.authorized_operations import NOT_ASKED, on_group
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.groups.classic_messages import DescribedMember, Description
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.connection import RequestFrame
@@ -32,13 +32,13 @@ NOTHING = Description(state="")
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame, version = request.frame, request.frame.api_version
-    body = await work(rows_at_most(frame.body), request_body, frame)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
     is_asked = version >= FIRST_WITH_OPERATIONS and body.include_authorized_operations
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
-        return await work(len(body.groups), _answer_away, frame, body.groups)
-    turns = Turns(services.clock)
+        return await inline_or_in_thread(len(body.groups), _answer_away, frame, body.groups)
+    pacer = CooperativeYield(services.clock)
     groups = []
     members_count = 0
     for group_id in dict.fromkeys(body.groups):
@@ -49,11 +49,11 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         rows = []
         for member in members:
             rows.append(_member(member))
-            await turns.row()
+            await pacer.step()
         groups.append(row | {"members": rows})
         members_count += len(rows)
-        await turns.row()
-    return await work(len(groups) + members_count, answer, frame, {"groups": groups})
+        await pacer.step()
+    return await inline_or_in_thread(len(groups) + members_count, answer, frame, {"groups": groups})
 
 
 def _answer_away(frame: RequestFrame, group_ids: Sequence[str]) -> Sequence[Buffer]:

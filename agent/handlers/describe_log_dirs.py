@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
@@ -23,18 +23,18 @@ NO_LAG = 0
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     await services.metadata.barrier()
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     topics = []
     row_count = 0
-    async for topic, indexes in _wanted(services, body.topics, turns):
+    async for topic, indexes in _wanted(services, body.topics, pacer):
         assignments = services.assignments(topic, zone=None)
         partitions = []
         for index in indexes:
             if 0 <= index < len(assignments) and assignments[index].leader == services.node_id:
                 partitions.append(_described(topic, index))
-            await turns.row()
+            await pacer.step()
         if partitions:
             topics.append({"name": topic.name, "partitions": partitions})
             row_count += 1 + len(partitions)
@@ -46,11 +46,13 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         "usable_bytes": UNKNOWN_BYTES,
         "is_cordoned": False,
     }
-    return await work(row_count, answer, request.frame, {"error_code": ErrorCode.none, "results": [directory]})
+    return await inline_or_in_thread(
+        row_count, answer, request.frame, {"error_code": ErrorCode.none, "results": [directory]}
+    )
 
 
 async def _wanted(
-    services: Services, topics: Sequence[Any] | None, turns: Turns
+    services: Services, topics: Sequence[Any] | None, pacer: CooperativeYield
 ) -> AsyncIterator[tuple[TopicState, Sequence[int]]]:
     """The topics that exist, of those named or of all where None is, each with the partitions that are asked about."""
     if topics is None:
@@ -60,7 +62,7 @@ async def _wanted(
     indexes: dict[str, dict[int, None]] = {}
     for wanted in topics:
         indexes.setdefault(wanted.topic, {}).update(dict.fromkeys(wanted.partitions))
-        await turns.row()
+        await pacer.step()
     for name, of_topic in indexes.items():
         known = services.topics.known(name)
         if known is not None:

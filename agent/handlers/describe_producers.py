@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.state.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.records.control_batches import COORDINATOR_EPOCH
@@ -27,13 +27,13 @@ NO_SEQUENCE = -1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     await services.metadata.barrier()
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     wanted: dict[str, dict[PartitionIndex, None]] = {}
     for topic in body.topics:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
-        await turns.row()
+        await pacer.step()
     topics = []
     row_count = 0
     for name, indexes in wanted.items():
@@ -41,13 +41,13 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         partitions = []
         for index in indexes:
             partition = None if known is None else services.state.partition(known.topic_id, index)
-            told = _unknown(index) if partition is None else await _described(services, index, partition, turns)
+            told = _unknown(index) if partition is None else await _described(services, index, partition, pacer)
             partitions.append(told)
             row_count += 1 + len(partitions[-1]["active_producers"])
-            await turns.row()
+            await pacer.step()
         topics.append({"name": name, "partitions": partitions})
-        await turns.row()
-    return await work(row_count, answer, request.frame, {"topics": topics})
+        await pacer.step()
+    return await inline_or_in_thread(row_count, answer, request.frame, {"topics": topics})
 
 
 def _unknown(index: int) -> dict[str, Any]:
@@ -55,7 +55,9 @@ def _unknown(index: int) -> dict[str, Any]:
     return {"partition_index": index, "error_code": error_code, "error_message": None, "active_producers": []}
 
 
-async def _described(services: Services, index: int, partition: PartitionState, turns: Turns) -> dict[str, Any]:
+async def _described(
+    services: Services, index: int, partition: PartitionState, pacer: CooperativeYield
+) -> dict[str, Any]:
     producers = []
     open_here = {} if partition.transactions is None else partition.transactions.open
     transactional = services.state.producers_of_transactions
@@ -69,7 +71,7 @@ async def _described(services: Services, index: int, partition: PartitionState, 
             "current_txn_start_offset": open_here.get(producer_id, NO_TRANSACTION),
         }
         producers.append(told)
-        await turns.row()
+        await pacer.step()
     return {
         "partition_index": index,
         "error_code": ErrorCode.none,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.configs.broker_configs import broker_value
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import ClusterState
@@ -32,14 +32,14 @@ EPOCH_OF_UNIX: Final = datetime.fromtimestamp(0, tz=UTC)
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
-    body = await work(rows_at_most(frame.body), request_body, frame)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
     asked = body.transactional_ids
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
         away = [_error(transactional_id, ErrorCode.coordinator_not_available) for transactional_id in asked]
-        return await work(len(asked), answer, frame, {"transaction_states": away})
-    turns = Turns(services.clock)
+        return await inline_or_in_thread(len(asked), answer, frame, {"transaction_states": away})
+    pacer = CooperativeYield(services.clock)
     offsets_partitions = int(broker_value(services.broker_configs, "offsets.topic.num.partitions"))
     rows = []
     members_count = 0
@@ -47,8 +47,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         is_full = members_count >= TRANSACTION_MEMBERS_TOLD_MAX
         rows.append(_row(services.state, transactional_id, offsets_partitions, is_full=is_full))
         members_count += sum(len(topic["partitions"]) for topic in rows[-1]["topics"])
-        await turns.row()
-    return await work(len(rows) + members_count, answer, frame, {"transaction_states": rows})
+        await pacer.step()
+    return await inline_or_in_thread(len(rows) + members_count, answer, frame, {"transaction_states": rows})
 
 
 def _row(state: ClusterState, transactional_id: str, offsets_partitions: int, *, is_full: bool) -> dict[str, Any]:

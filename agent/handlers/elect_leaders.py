@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 
@@ -20,23 +20,23 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     election_type = body.election_type if request.frame.api_version >= FIRST_WITH_TYPES else PREFERRED
     if election_type not in (PREFERRED, UNCLEAN):
         return answer(request.frame, {"error_code": ErrorCode.invalid_request, "replica_election_results": []})
     await services.metadata.barrier()
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     topics = []
     row_count = 0
     for wanted in body.topic_partitions or ():
         rows = []
         for index in wanted.partitions:
             rows.append(_result(services, wanted.topic, index))
-            await turns.row()
+            await pacer.step()
         topics.append({"topic": wanted.topic, "partition_result": rows})
         row_count += 1 + len(rows)
-        await turns.row()
-    return await work(
+        await pacer.step()
+    return await inline_or_in_thread(
         row_count, answer, request.frame, {"error_code": ErrorCode.none, "replica_election_results": topics}
     )
 

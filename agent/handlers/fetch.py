@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from agent.fetch.fetch_path import NO_REPLICA, PartitionRead
 from agent.fetch.sessions import FetchPlan, FetchSessions, PartitionName, TopicKey, WantedPartition
 from agent.request.services import Request, Services
-from agent.runtime.yielding import rows_at_most, work
+from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.state.rendezvous import Assignment
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, MalformedRequest
@@ -46,9 +46,9 @@ UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     version = request.frame.api_version
-    body, wanted = await work(rows_at_most(request.frame.body), _read, request.frame)
+    body, wanted = await inline_or_in_thread(rows_at_most(request.frame.body), _read, request.frame)
     if body.isolation_level not in LEVELS:
-        return await work(len(wanted), _answer_unknown_level, request.frame, wanted, body.session_id)
+        return await inline_or_in_thread(len(wanted), _answer_unknown_level, request.frame, wanted, body.session_id)
     plan = _plan(services, body, wanted, version)
     max_wait_ms, bytes_min, bytes_max = min(body.max_wait_ms, FETCH_WAIT_MS_MAX), body.bytes_min, body.bytes_max
     isolation, rack = IsolationLevel(body.isolation_level), body.rack_id
@@ -61,7 +61,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         )
     if await services.draining.sends_away():
         refused = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in plan.wanted]
-        return await work(len(refused), _answer, request.frame, refused, isolation, _session_id(plan))
+        return await inline_or_in_thread(len(refused), _answer, request.frame, refused, isolation, _session_id(plan))
     reads: list[PartitionRead] = []
     is_elsewhere = _is_elsewhere(services, rack)
     if is_elsewhere:
@@ -84,7 +84,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         for read in told:
             read.wanted.high_watermark_told = read.high_watermark
             read.wanted.log_start_told = read.log_start
-    return await work(len(told), _answer, request.frame, told, isolation, _session_id(plan))
+    return await inline_or_in_thread(len(told), _answer, request.frame, told, isolation, _session_id(plan))
 
 
 def _is_elsewhere(services: Services, rack: str) -> bool:

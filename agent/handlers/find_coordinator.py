@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from agent.admin.cluster_view import agent_of
 from agent.request.messages import Values, answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.state.rendezvous import owner_of, transaction_key
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
@@ -26,17 +26,17 @@ TRANSACTION = 1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     version = request.frame.api_version
     key_type = body.key_type if version >= 1 else GROUP
     keys = body.coordinator_keys if version >= 4 else (body.key,)
-    turns = Turns(services.clock, GROUPS_PER_TURN)
+    pacer = CooperativeYield(services.clock, GROUPS_PER_TURN)
     found = []
     for key in keys[:GROUPS_ASKED_MAX]:
         found.append(_coordinator(services, request, key_type, key))
-        await turns.row()
+        await pacer.step()
     if version >= 4:
-        return await work(len(keys), _answer_all, request.frame, found, keys[GROUPS_ASKED_MAX:])
+        return await inline_or_in_thread(len(keys), _answer_all, request.frame, found, keys[GROUPS_ASKED_MAX:])
     return answer(request.frame, found[0])
 
 

@@ -15,7 +15,7 @@ from agent.groups.classic_group import next_ticket
 from agent.request.deferred import later
 from agent.request.messages import answer, request_body
 from agent.request.services import Answer, Request, Services
-from agent.runtime.yielding import rows_at_most, work
+from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.groups.classic_messages import Join, JoinAnswer
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
@@ -34,7 +34,7 @@ MILLISECOND = timedelta(milliseconds=1)
 
 async def handle(services: Services, request: Request) -> Answer:
     frame = request.frame
-    body = await work(rows_at_most(frame.body), request_body, frame)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
     frame.leave_body()
     if len(body.protocols) > CLASSIC_PROTOCOLS_MAX:
         return _answer(frame, JoinAnswer(error_code=ErrorCode.inconsistent_group_protocol, member_id=body.member_id))

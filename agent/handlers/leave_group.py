@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import rows_at_most, work
+from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.groups.classic_messages import Leaver
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_MEMBERS_MAX
@@ -21,7 +21,10 @@ FIRST_WITH_REASON = 5
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body, version = await work(rows_at_most(request.frame.body), request_body, request.frame), request.frame.api_version
+    body, version = (
+        await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame),
+        request.frame.api_version,
+    )
     if version < FIRST_WITH_MEMBERS:
         error_code, error_codes = await services.groups.leave(body.group_id, [Leaver(body.member_id, None)])
         return answer(request.frame, {"error_code": error_codes[0] if error_code is ErrorCode.none else error_code})

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from agent.admin.topics import catch_up, deadline_s
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import work
+from agent.runtime.yielding import inline_or_in_thread
 from coordinator.commands.admin import ResourceType
 from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
@@ -33,7 +33,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         if resource_type in types
         for name in _names(services, resource_type)
     ]
-    return await work(len(rows), answer, request.frame, {"error_code": ErrorCode.none, "config_resources": rows})
+    return await inline_or_in_thread(
+        len(rows), answer, request.frame, {"error_code": ErrorCode.none, "config_resources": rows}
+    )
 
 
 def _names(services: Services, resource_type: ResourceType) -> Iterator[str]:

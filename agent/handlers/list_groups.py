@@ -11,7 +11,7 @@ from typing import Any
 from agent.groups.group_ledger import NotCoordinator
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
@@ -26,21 +26,21 @@ CONSUMER = "consumer"
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame, version = request.frame, request.frame.api_version
-    body = await work(rows_at_most(frame.body), request_body, frame)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
     states = _names(body.states_filter) if version >= FIRST_WITH_STATES else frozenset[str]()
     types = _names(body.types_filter) if version >= FIRST_WITH_TYPES else frozenset[str]()
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
         return answer(frame, {"error_code": ErrorCode.coordinator_not_available, "groups": []})
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     rows: list[Mapping[str, Any]] = []
     for group_id in dict.fromkeys((*services.state.groups, *services.groups.unwritten())):
         row = await _row(services, group_id)
         if row is not None and _is_wanted(row["group_state"], states) and _is_wanted(row["group_type"], types):
             rows.append(row)
-        await turns.row()
-    return await work(len(rows), answer, frame, {"error_code": ErrorCode.none, "groups": rows})
+        await pacer.step()
+    return await inline_or_in_thread(len(rows), answer, frame, {"error_code": ErrorCode.none, "groups": rows})
 
 
 def _names(wanted: Sequence[str]) -> frozenset[str]:

@@ -18,7 +18,7 @@ from agent.fetch.isolation import visible_end
 from agent.fetch.timestamp_search import TimestampSearch
 from agent.ledger.apply_loop import PartitionKey
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import PartitionState, TopicState
 from protocol.connection import RequestFrame
@@ -57,10 +57,10 @@ NOTHING = (-1, -1, -1)
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     version = request.frame.api_version
-    body, repeated = await work(rows_at_most(request.frame.body), _read, request.frame)
+    body, repeated = await inline_or_in_thread(rows_at_most(request.frame.body), _read, request.frame)
     isolation = IsolationLevel(body.isolation_level) if body.isolation_level in LEVELS else None
     is_behind = isolation is not None and not await _barrier(services)
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     topics: list[TopicOffsetsTold] = []
     row_count = 0
     for topic in body.topics:
@@ -82,11 +82,13 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                     told = _known(now, timestamp, isolation)
                     error_code, found = told or await offset_at(services.timestamps, key, now, timestamp, isolation)
             partitions.append(OffsetTold(partition.partition_index, error_code, *found))
-            await turns.row()
+            await pacer.step()
         topics.append(TopicOffsetsTold(topic.name, partitions))
         row_count += 1 + len(partitions)
-        await turns.row()
-    return await work(row_count, write_list_offsets_response, request.frame.correlation_id, version, topics)
+        await pacer.step()
+    return await inline_or_in_thread(
+        row_count, write_list_offsets_response, request.frame.correlation_id, version, topics
+    )
 
 
 def _read(frame: RequestFrame) -> tuple[ListOffsetsRequest, set[tuple[str, int]]]:

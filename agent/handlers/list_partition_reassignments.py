@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import rows_at_most, work
+from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
 
@@ -16,5 +16,5 @@ API_KEY = 46
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    await work(rows_at_most(request.frame.body), request_body, request.frame)
+    await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     return answer(request.frame, {"error_code": ErrorCode.none, "error_message": None, "topics": []})

@@ -16,7 +16,7 @@ from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
 from agent.runtime.regexes import matcher, regex_problem
 from agent.runtime.threads import run_in_thread
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.rendezvous import owners_of, transaction_key
 from coordinator.state.transactions import TransactionalId
@@ -38,7 +38,7 @@ KAFKAS_STATES: Final = frozenset(status.value for status in TransactionStatus) |
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
-    body = await work(rows_at_most(frame.body), request_body, frame)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
     unknown = [name for name in dict.fromkeys(body.state_filters) if name not in KAFKAS_STATES]
     pattern = (body.transactional_id_pattern or "") if frame.api_version >= FIRST_WITH_PATTERN else ""
     if pattern and await run_in_thread(regex_problem, pattern) is not None:
@@ -48,11 +48,11 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     except LedgerUnavailable:
         return _refusal(request, ErrorCode.coordinator_not_available)
     found = await _wanted(services, body, frame.api_version)
-    rows = await work(len(found), _own, services, found)
+    rows = await inline_or_in_thread(len(found), _own, services, found)
     if pattern:
         rows = await run_in_thread(_matching, rows, pattern)
     told = {"error_code": ErrorCode.none, "unknown_state_filters": unknown, "transaction_states": rows}
-    return await work(len(rows), answer, frame, told)
+    return await inline_or_in_thread(len(rows), answer, frame, told)
 
 
 def _refusal(request: Request, error_code: ErrorCode) -> Sequence[Buffer]:
@@ -62,7 +62,7 @@ def _refusal(request: Request, error_code: ErrorCode) -> Sequence[Buffer]:
 
 async def _wanted(services: Services, body: Any, version: int) -> list[Mapping[str, Any]]:
     """The ids of all agents that state, producer id and duration let through."""
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     states, producer_ids = frozenset(body.state_filters), frozenset(body.producer_id_filters)
     open_ms_least = body.duration_filter if version >= FIRST_WITH_DURATION else -1
     now_ms = max(services.state.time_ms, services.checked_time() or 0)
@@ -70,7 +70,7 @@ async def _wanted(services: Services, body: Any, version: int) -> list[Mapping[s
     names = services.state.open_transactions if open_ms_least >= 0 else services.state.transactional_ids
     for transactional_id in tuple(names):
         held = services.state.transactional_ids.get(transactional_id)
-        await turns.row()
+        await pacer.step()
         if held is None or (open_ms_least >= 0 and not _is_open_for(held, now_ms, open_ms_least)):
             continue
         metadata = held.metadata

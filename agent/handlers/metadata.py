@@ -19,7 +19,7 @@ from agent.admin.topics import TopicError, TopicLookup, before, deadline_s
 from agent.request.authorized_operations import on_cluster, on_topic
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.configs.topic_names import InvalidTopicName, validate_topic_name
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from coordinator.state.rendezvous import Assignment
@@ -47,8 +47,8 @@ class _Told:
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
-    turns = Turns(services.clock)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+    pacer = CooperativeYield(services.clock)
     version = request.frame.api_version
     may_create = services.topics.is_auto_create_enabled and (version < 4 or body.allow_auto_topic_creation)
     zone = services.zone_of(request)
@@ -59,7 +59,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         topics = []
         for topic in list(services.state.topics.values()):
             topics.append(_told(services, topic, zone))
-            await turns.row()
+            await pacer.step()
     else:
         once = {(topic.name, topic.topic_id if version >= 10 else None): topic for topic in body.topics}
         lookup = TopicLookup(services.topics)
@@ -67,7 +67,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         told = []
         for wanted in once.values():
             told.append(await _wanted(services, lookup, wanted, version, creation_end_s, zone))
-            await turns.row()
+            await pacer.step()
         topics = list({(topic.name, topic.topic_id): topic for topic in told}.values())
     alive = services.brokers(request.listener)
     has_cluster_operations = FIRST_WITH_OPERATIONS <= version <= LAST_WITH_CLUSTER_OPERATIONS
@@ -85,7 +85,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     }
     are_operations_asked = version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations
     row_count = sum(1 + len(topic.assignments) for topic in topics)
-    return await work(row_count, _answer, request.frame, values, topics, are_operations_asked=are_operations_asked)
+    return await inline_or_in_thread(
+        row_count, _answer, request.frame, values, topics, are_operations_asked=are_operations_asked
+    )
 
 
 def _answer(

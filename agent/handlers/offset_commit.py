@@ -20,7 +20,7 @@ from agent.request.messages import answer, request_body
 from agent.request.offset_commits import commit_error, commit_offsets, refusal
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
-from agent.runtime.yielding import rows_at_most, work
+from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.state.state import TopicState
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
@@ -37,7 +37,7 @@ NO_LEADER_EPOCH = -1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     errors, wanted = await read_rows(services, _request(services, request.frame.api_version, body))
     if wanted:
         error_code = await _claim(services, request, body)
@@ -47,7 +47,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             told = [error_code] * len(wanted)
         for each, told_code in zip(wanted, told, strict=True):
             errors[each.position] = told_code
-    return await work(len(errors), _answer, request.frame, body.topics, errors)
+    return await inline_or_in_thread(len(errors), _answer, request.frame, body.topics, errors)
 
 
 def _request(services: Services, version: int, body: Any) -> OffsetRequest:

@@ -21,7 +21,7 @@ from agent.groups.group_ledger import NotCoordinator
 from agent.request.messages import answer, request_body
 from agent.request.offset_commits import as_told
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.commands import Refused
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.group_values import ClassicGroup, GroupState
@@ -46,7 +46,7 @@ class _Dropped(NamedTuple):
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     group = await _claim(services, body.group_id)
     if isinstance(group, ErrorCode):
         return answer(request.frame, {"error_code": group, "topics": []})
@@ -55,7 +55,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     if error_code is not ErrorCode.none:
         topics = []
     row_count = sum(len(topic["partitions"]) for topic in topics)
-    return await work(row_count, answer, request.frame, {"error_code": error_code, "topics": topics})
+    return await inline_or_in_thread(row_count, answer, request.frame, {"error_code": error_code, "topics": topics})
 
 
 async def _claim(services: Services, group_id: str) -> GroupState | ErrorCode:
@@ -120,7 +120,7 @@ def _is_kept(topic_name: str, subscribed: frozenset[str] | None) -> bool:
 
 async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list[dict[str, Any]], list[_Dropped]]:
     """The rows of the answer, and the partitions whose offsets may go."""
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     subscribed, pending = _subscribed(services, group), group.pending_partitions()
     topics: list[dict[str, Any]] = []
     dropped: list[_Dropped] = []
@@ -137,9 +137,9 @@ async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list
             elif index in group.offsets.get(found.topic_id, ()) or (found.topic_id, index) in pending:
                 dropped.append(_Dropped(topic.name, (found.topic_id, index), row))
             rows.append(row)
-            await turns.row()
+            await pacer.step()
         topics.append({"name": topic.name, "partitions": rows})
-        await turns.row()
+        await pacer.step()
     return topics, dropped
 
 

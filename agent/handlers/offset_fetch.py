@@ -18,7 +18,7 @@ from typing import Any
 from agent.groups.group_ledger import NotCoordinator
 from agent.request.messages import Values, answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.group_values import CommittedOffset, GroupState, count_offsets
 from coordinator.ledger.port import LedgerUnavailable
@@ -41,8 +41,8 @@ Partitions = frozenset[tuple[TopicId, PartitionIndex]]
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
-    body = await work(rows_at_most(frame.body), request_body, frame)
-    group_turns = Turns(services.clock, GROUPS_PER_TURN)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
+    group_pacer = CooperativeYield(services.clock, GROUPS_PER_TURN)
     wanted = body.groups if frame.api_version >= FIRST_WITH_GROUPS else (body,)
     groups: list[dict[str, Any]] = []
     row_count = 0
@@ -51,14 +51,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         version=frame.api_version,
         is_barred=await _barrier(services),
         is_stable=frame.api_version >= FIRST_WITH_STABLE and body.require_stable,
-        turns=Turns(services.clock),
+        pacer=CooperativeYield(services.clock),
     )
     for each in wanted:
         groups.append(await _group(fetch, each, rows_max=OFFSETS_TOLD_MAX - row_count))
         row_count += 1 + sum(len(topic["partitions"]) for topic in groups[-1]["topics"])
-        await group_turns.row()
+        await group_pacer.step()
     values = {"groups": groups} if frame.api_version >= FIRST_WITH_GROUPS else groups[0]
-    return await work(row_count, answer, frame, values)
+    return await inline_or_in_thread(row_count, answer, frame, values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +71,7 @@ class _Fetch:
     """The ledger answered."""
     is_stable: bool
     """Offsets that an open transaction may change are not to be told."""
-    turns: Turns
+    pacer: CooperativeYield
 
 
 async def _barrier(services: Services) -> bool:
@@ -91,7 +91,7 @@ async def _group(fetch: _Fetch, wanted: Any, *, rows_max: int) -> dict[str, Any]
     unstable = group.pending_partitions() if fetch.is_stable and group is not None else frozenset()
     if error_code is not ErrorCode.none:
         is_by_row = fetch.version < FIRST_WITH_GROUP_ERROR
-        topics = await _failed(wanted.topics or (), error_code, fetch.turns) if is_by_row else []
+        topics = await _failed(wanted.topics or (), error_code, fetch.pacer) if is_by_row else []
     elif wanted.topics is None:
         topics = [] if group is None else await _all(fetch, group, unstable)
     else:
@@ -136,7 +136,7 @@ async def _all(fetch: _Fetch, group: GroupState, unstable: Partitions) -> list[d
         rows = []
         for index, found in partitions:
             rows.append(_unstable(index) if (topic_id, index) in unstable else _row(index, found))
-            await fetch.turns.row()
+            await fetch.pacer.step()
         topics.append({"name": names[topic_id], "topic_id": uuid.UUID(bytes=topic_id), "partitions": rows})
     return topics
 
@@ -160,20 +160,20 @@ async def _asked(
                 rows.append(_unstable(index))
             else:
                 rows.append(_row(index, _committed(group, topic_id, index), error_code))
-            await fetch.turns.row()
+            await fetch.pacer.step()
         topics.append(_named(fetch.version, topic) | {"partitions": rows})
-        await fetch.turns.row()
+        await fetch.pacer.step()
     return topics
 
 
-async def _failed(wanted: Sequence[Any], error_code: ErrorCode, turns: Turns) -> list[dict[str, Any]]:
+async def _failed(wanted: Sequence[Any], error_code: ErrorCode, pacer: CooperativeYield) -> list[dict[str, Any]]:
     """The error in every partition, for the version that has no other place for it."""
     topics = []
     for topic in wanted:
         rows = []
         for index in topic.partition_indexes:
             rows.append(_row(index, None, error_code))
-            await turns.row()
+            await pacer.step()
         topics.append({"name": topic.name, "partitions": rows})
     return topics
 

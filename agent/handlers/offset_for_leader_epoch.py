@@ -11,7 +11,7 @@ from typing import Any
 from agent.admin.cluster_view import leader_epoch_error
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.state.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH
@@ -23,20 +23,20 @@ NO_OFFSET = -1
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await work(rows_at_most(request.frame.body), request_body, request.frame)
+    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     await services.metadata.barrier()
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     topics = []
     row_count = 0
     for topic in body.topics:
         partitions = []
         for partition in topic.partitions:
             partitions.append(await _end_offset(services, topic.topic, partition))
-            await turns.row()
+            await pacer.step()
         topics.append({"topic": topic.topic, "partitions": partitions})
         row_count += 1 + len(partitions)
-        await turns.row()
-    return await work(row_count, answer, request.frame, {"topics": topics})
+        await pacer.step()
+    return await inline_or_in_thread(row_count, answer, request.frame, {"topics": topics})
 
 
 async def _end_offset(services: Services, topic_name: str, partition: Any) -> dict[str, Any]:

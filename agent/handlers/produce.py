@@ -19,7 +19,7 @@ from agent.produce.record_validator import Arrival, arrival_now, check_records
 from agent.request.services import Answer, NoAnswer, Request, Services
 from agent.request.transactional_requests import BatchesOfTransaction
 from agent.runtime.threads import run_in_thread
-from agent.runtime.yielding import Turns
+from agent.runtime.yielding import CooperativeYield
 from coordinator.configs.topic_names import INTERNAL_TOPICS
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import TopicState
@@ -66,7 +66,7 @@ async def handle(services: Services, request: Request) -> Answer:
         return _refused(request, body, NO_TRANSACTIONAL_ID)
     has_room = await services.produce.wait_for_room(_timeout_s(body))
     pending = PendingProduce(request, body)
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     lookup = TopicLookup(services.topics)
     transaction = BatchesOfTransaction(services, body.transactional_id)
     version = transaction_version(API_KEY, request.frame.api_version)
@@ -85,8 +85,8 @@ async def handle(services: Services, request: Request) -> Answer:
             else:
                 place.settle(NOT_IN_TIME)
             partition.records = None
-            await turns.row()
-        await turns.row()
+            await pacer.step()
+        await pacer.step()
     # Checks and the wait for room take time: a drain that began meanwhile may have told others to lead (S8).
     if body.acks != ACKS_NONE and await services.draining.sends_away():
         for group in accepted:

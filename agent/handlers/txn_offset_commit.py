@@ -23,7 +23,7 @@ from agent.request.offset_commits import as_told, commit_error, commit_timeout_s
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import stale, stamp_of
-from agent.runtime.yielding import rows_at_most, work
+from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import TransactionalOffsetsPending
 from coordinator.ledger.port import OutcomeUnknown
@@ -45,12 +45,12 @@ NO_GENERATION = -1
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
-    body = await work(rows_at_most(frame.body), request_body, frame)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
     errors, wanted = await read_rows(services, _request(services, frame.api_version, body))
     if wanted:
         for each, error_code in zip(wanted, await _pend(services, request, body, wanted), strict=True):
             errors[each.position] = error_code
-    return await work(len(errors), _answer, frame, body.topics, errors)
+    return await inline_or_in_thread(len(errors), _answer, frame, body.topics, errors)
 
 
 def _request(services: Services, version: int, body: Any) -> OffsetRequest:

@@ -14,7 +14,7 @@ from agent.admin.topics import TopicError, before, catch_up, deadline_s
 from agent.request.features import LEVEL_MIN, TRANSACTION_VERSION
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import rows_at_most, work
+from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import SetTransactionVersion
 from coordinator.state.state import TRANSACTION_VERSION_NEWEST
@@ -33,7 +33,7 @@ OFF = 0
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
-    body = await work(rows_at_most(frame.body), request_body, frame)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
     unsure = await catch_up(services.metadata, services.clock, end_s)
     if unsure is not None:
@@ -59,7 +59,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
 
 
 async def _set(services: Services, level: int) -> None:
-    outcome = await services.writer.submit(SetTransactionVersion(level=level))
+    outcome = await services.writer.propose(SetTransactionVersion(level=level))
     if isinstance(outcome, Refused):
         raise TopicError(outcome.error_code, outcome.reason)
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import TerminateTransaction, TransactionDecided, TransactionPartition
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
@@ -44,16 +44,16 @@ Results = dict[str, dict[int, ErrorCode]]
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     frame = request.frame
-    body = await work(rows_at_most(frame.body), request_body, frame)
+    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
     try:
         await services.metadata.barrier()
         is_caught_up = True
     except LedgerUnavailable:
         is_caught_up = False
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     results: dict[ProducerId, Results] = {}
     for marker in body.markers:
-        known = await _known_partitions(services, marker, turns)
+        known = await _known_partitions(services, marker, pacer)
         error_code = await _ended(services, request, marker, known) if is_caught_up and known else LOOK_AGAIN
         topics = results.setdefault(ProducerId(marker.producer_id), {})
         for topic in marker.topics:
@@ -61,8 +61,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             for index in topic.partition_indexes:
                 is_known = not is_caught_up or (topic.name, index) in known
                 partitions[index] = error_code if is_known else ErrorCode.unknown_topic_or_partition
-                await turns.row()
-    return await work(rows_at_most(frame.body), answer, frame, {"markers": _rows(results)})
+                await pacer.step()
+    return await inline_or_in_thread(rows_at_most(frame.body), answer, frame, {"markers": _rows(results)})
 
 
 def _rows(results: dict[ProducerId, Results]) -> list[dict[str, Any]]:
@@ -84,7 +84,7 @@ def _rows(results: dict[ProducerId, Results]) -> list[dict[str, Any]]:
 
 
 async def _known_partitions(
-    services: Services, marker: Any, turns: Turns
+    services: Services, marker: Any, pacer: CooperativeYield
 ) -> dict[tuple[str, int], TransactionPartition]:
     """Those that there are, by topic's name and index."""
     found: dict[tuple[str, int], TransactionPartition] = {}
@@ -93,7 +93,7 @@ async def _known_partitions(
         for index in topic.partition_indexes:
             if known is not None and services.state.partition(known.topic_id, index) is not None:
                 found[topic.name, index] = (known.topic_id, PartitionIndex(index))
-            await turns.row()
+            await pacer.step()
     return found
 
 
@@ -113,7 +113,7 @@ async def _ended(
     transactional_id = services.state.producers_of_transactions.get(command.producer_id)
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
-            outcome = await services.writer.submit(command)
+            outcome = await services.writer.propose(command)
     except (OutcomeUnknown, TimeoutError):
         return LOOK_AGAIN
     if isinstance(outcome, Refused):

@@ -30,7 +30,7 @@ class RegistryAgent(Protocol):
         """Return once the state holds everything that was true when this was called (safety rule S4)."""
         ...
 
-    async def submit(self, command: Command) -> Outcome:
+    async def propose(self, command: Command) -> Outcome:
         """Propose a command and return its outcome once it is applied.
 
         Raises `OutcomeUnknown`, and `TimeoutError` where the ledger does not answer in time: it may be applied later.

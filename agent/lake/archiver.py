@@ -207,7 +207,7 @@ class Archiver:
                     if command is None:
                         self._failure = PassFailed("the topic is gone, or the session")
                         return None
-                    outcome = await objects.submit(command)
+                    outcome = await objects.propose(command)
             except (ObjectMissing, FilesNotInTable, ColumnsMovedOn, OutcomeUnknown) as error:
                 self._failure = error if isinstance(error, ObjectMissing) else PassFailed(str(error))
                 self._metrics.archive_passes.labels("retried").inc()

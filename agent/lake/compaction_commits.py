@@ -61,7 +61,7 @@ class CompactionCommits:
             if not await self._lake.complete(command.topic_id, command.object_session):
                 return None
             whole = await self._with_table(command, file, columns)
-            return None if whole is None else await objects.submit(whole)
+            return None if whole is None else await objects.propose(whole)
 
     async def _with_table(
         self, command: ReplaceChunks, file: DataFile, columns: ColumnsChange | None

@@ -92,7 +92,7 @@ class SnapshotExpiry:
             table = await self._lake.prepare(topic_id, change, name.session)
             if table is None:
                 return 0
-            outcome = await self._lake.submit(CommitTable(topic_id=topic_id, object_session=name.session, table=table))
+            outcome = await self._lake.propose(CommitTable(topic_id=topic_id, object_session=name.session, table=table))
         if not isinstance(outcome, Done):
             log.info("a table's commit was refused", extra={"topic_id": topic_id.hex(), "outcome": str(outcome)})
             return 0

@@ -163,10 +163,10 @@ class Lake:
             await self._uncommitted.settle(session, objects.fate, tuple(objects.keys))
             raise
 
-    async def submit(self, command: CommitTable) -> Outcome:
+    async def propose(self, command: CommitTable) -> Outcome:
         """Propose a prepared commit; returns its outcome once it is applied. Raises `OutcomeUnknown`."""
         async with self.entry_objects(command.object_session) as objects:
-            return await objects.submit(command)
+            return await objects.propose(command)
 
     async def describe(self, key: str) -> tuple[DataFile, TypedColumns | None]:
         """What a table has to know of a data file of the log, and its typed columns. Raises `StoreError`."""
@@ -192,7 +192,7 @@ class Lake:
             table = await self.prepare(topic_id, change, session)
             if table is None:
                 return False
-            outcome = await self.submit(CommitTable(topic_id=topic_id, object_session=session, table=table))
+            outcome = await self.propose(CommitTable(topic_id=topic_id, object_session=session, table=table))
             if not isinstance(outcome, Done):
                 log.info("a table's commit was refused", extra={"topic_id": topic_id.hex(), "outcome": str(outcome)})
                 return False
@@ -230,7 +230,7 @@ class Lake:
                 cache=self._cache,
                 run_in_thread=run_in_thread,
             )
-        outcome = await self.submit(CommitTable(topic_id=topic_id, object_session=session, table=table))
+        outcome = await self.propose(CommitTable(topic_id=topic_id, object_session=session, table=table))
         if not isinstance(outcome, Done):
             log.info("a table's move was refused", extra={"topic": topic.name, "outcome": str(outcome)})
             return False

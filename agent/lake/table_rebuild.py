@@ -93,7 +93,7 @@ class TableRebuild:
                 outcome = None
                 if command is not None:
                     entry = CommitTable(topic_id=topic_id, object_session=name.session, table=command)
-                    outcome = await self._lake.submit(entry)
+                    outcome = await self._lake.propose(entry)
             if not isinstance(outcome, Done):
                 tries += 1
                 log.info("a table is begun anew later", extra={"topic": topic.name, "outcome": str(outcome)})

@@ -64,7 +64,7 @@ class TableUpdates:
                     return None
                 entry = CommitTable(topic_id=topic_id, object_session=name.session, table=table)
                 is_queued = True
-                outcome = await self._lake.submit(entry)
+                outcome = await self._lake.propose(entry)
         except ObjectMissing as error:  # the table moved on
             return error
         except TimeoutError as error:

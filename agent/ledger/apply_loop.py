@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.runtime.clock import Clock
 from agent.runtime.threads import run_in_own_thread
 from coordinator.commands.commands import DEFINITIONS, ChunksCommitted, DeleteTopic, Outcome
@@ -212,7 +212,7 @@ class ApplyLoop:
 
     async def _reload(self) -> None:
         """Put the state at the ledger's head in the place of the one that cannot go on, and wake everybody."""
-        loaded = await load(self._ledger, self._store, self._follower.rules_known)
+        loaded = await load_state(self._ledger, self._store, self._follower.rules_known)
         if loaded.follower.state.position < self.state.position:
             raise LedgerCorrupt(
                 f"the ledger ends at {loaded.follower.state.position}, but this agent has read it up to "

@@ -25,7 +25,7 @@ class Loaded:
     """The entries above the snapshot, with their outcomes."""
 
 
-async def load(ledger: Ledger, store: ObjectStore, rules_known: int = RULES_NEWEST) -> Loaded:
+async def load_state(ledger: Ledger, store: ObjectStore, rules_known: int = RULES_NEWEST) -> Loaded:
     """The state at the ledger's head.
 
     Raises `LedgerUnavailable` and `StoreUnavailable`: try again. Raises `LedgerCorrupt` where snapshot, entries and

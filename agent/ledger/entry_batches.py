@@ -12,7 +12,7 @@ from protocol.limits import DROPPED_CHUNKS_PER_ENTRY_MAX, DROPPING_PARTITIONS_PE
 T = TypeVar("T")
 
 
-def steps(chunk_count: int) -> Iterator[int]:
+def split(chunk_count: int) -> Iterator[int]:
     """In how many chunks at a time a partition lets go of `chunk_count`; one step of none where there are none."""
     while chunk_count > DROPPED_CHUNKS_PER_ENTRY_MAX:
         yield DROPPED_CHUNKS_PER_ENTRY_MAX
@@ -20,15 +20,15 @@ def steps(chunk_count: int) -> Iterator[int]:
     yield chunk_count
 
 
-def shares(rows: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
+def batches(rows: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
     """The rows in their order, as many of them together as one entry may have; with each comes its step of chunks."""
-    share: list[T] = []
+    batch: list[T] = []
     chunks_left = DROPPED_CHUNKS_PER_ENTRY_MAX
     for row, chunk_count in rows:
-        if share and (chunk_count > chunks_left or len(share) == DROPPING_PARTITIONS_PER_ENTRY_MAX):
-            yield share
-            share, chunks_left = [], DROPPED_CHUNKS_PER_ENTRY_MAX
-        share.append(row)
+        if batch and (chunk_count > chunks_left or len(batch) == DROPPING_PARTITIONS_PER_ENTRY_MAX):
+            yield batch
+            batch, chunks_left = [], DROPPED_CHUNKS_PER_ENTRY_MAX
+        batch.append(row)
         chunks_left -= chunk_count
-    if share:
-        yield share
+    if batch:
+        yield batch

@@ -35,13 +35,13 @@ class EntryObjects:
         """In the order in which they were put."""
         self.fate = Fate.UNPROPOSED
 
-    async def submit(self, command: ReplaceChunks | CommitTable) -> Outcome:
+    async def propose(self, command: ReplaceChunks | CommitTable) -> Outcome:
         """Propose the entry; returns its outcome once it is applied. Raises `OutcomeUnknown`."""
         for key in keys_of(command):
             self._remember(key)
         self.fate = Fate.UNKNOWN  # from now on until it is told, also where this is cancelled
-        outcome = await self._writer.submit(command)
-        # Also of what was never appended, as it was too large or the queue was full (`LedgerWriter.submit`).
+        outcome = await self._writer.propose(command)
+        # Also of what was never appended, as it was too large or the queue was full (`LedgerWriter.propose`).
         self.fate = Fate.REJECTED if isinstance(outcome, Refused) else Fate.APPLIED
         return outcome
 

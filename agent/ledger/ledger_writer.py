@@ -56,7 +56,7 @@ class _Pending:
 
 
 class LedgerWriter:
-    """Owns the agent's session. `submit` is synchronous, so the order of calls is the order in the ledger."""
+    """Owns the agent's session. `propose` is synchronous, so the order of calls is the order in the ledger."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class LedgerWriter:
         """What this agent says of itself whenever it opens a session."""
         return self._start
 
-    def submit(self, command: Command) -> asyncio.Future[Outcome]:
+    def propose(self, command: Command) -> asyncio.Future[Outcome]:
         """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
 
         A command that cannot be an entry (unreadable, too large) is `Refused` like one that apply refuses; so is one
@@ -213,7 +213,7 @@ class LedgerWriter:
         Raises `OutcomeUnknown` where the session was replaced meanwhile: the new one is draining.
         """
         self._is_draining = True
-        await self.submit(StartDrain(session=await self.until_live()))
+        await self.propose(StartDrain(session=await self.until_live()))
 
     async def close(self) -> None:
         """End the session cleanly, after everything submitted was appended; if it was lost, the one in its place."""

@@ -38,7 +38,7 @@ class ProducerIdBlock:
         return producer_id
 
     async def _allocate(self) -> None:
-        outcome = await self._writer.submit(AllocateProducerIds(count=BLOCK_COUNT))
+        outcome = await self._writer.propose(AllocateProducerIds(count=BLOCK_COUNT))
         if isinstance(outcome, Refused):
             raise AllocationRefused(outcome.reason)
         assert isinstance(outcome, ProducerIdsAllocated), f"unexpected outcome of an allocation: {outcome}"

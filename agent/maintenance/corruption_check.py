@@ -106,7 +106,7 @@ class CorruptionCheck:
         self._waiting_count += 1
         try:
             shape = snapshot_shape(self._metadata.state.rules_version)
-            if not isinstance(await self._writer.submit(CompareDigest(shape=shape)), Done):
+            if not isinstance(await self._writer.propose(CompareDigest(shape=shape)), Done):
                 return None
             return await self._wait()
         finally:
@@ -170,7 +170,7 @@ class CorruptionCheck:
             if comparison.digests.get(self._writer.session, _SAID) is None:
                 own = self._own
                 said = own.digest if own is not None and own.position == comparison.position else None
-                await self._writer.submit(ReportDigest(position=comparison.position, digest=said))
+                await self._writer.propose(ReportDigest(position=comparison.position, digest=said))
             found = self._found()
             if found is not None and not self._is_settled:
                 self._judge(*found)

@@ -107,7 +107,7 @@ class GarbageCollector:
         """
         state = self._metadata.state
         if state.released or state.sessions_ended:
-            await self._writer.submit(ReportTime())
+            await self._writer.propose(ReportTime())
         count = await self._delete_released()
         self._watch_time()
         if self._clock.monotonic_s() - self._stepped_s < self._grace_ms / 1000:
@@ -141,7 +141,7 @@ class GarbageCollector:
                 deleted = await self._delete(plan.deletable)
                 if not deleted:  # perhaps everything is refused: the next step waits for the next time
                     return count
-                await self._writer.submit(ForgetObjects(object_keys=tuple(deleted)))
+                await self._writer.propose(ForgetObjects(object_keys=tuple(deleted)))
                 count += len(deleted)
             elif not plan.is_snapshot_wanted or not await self._snapshots.cover(interval_s=self._snapshot_interval_s):
                 return count
@@ -187,7 +187,7 @@ class GarbageCollector:
         kept = self._failed.sessions  # what is left of a session that is forgotten would stay indefinitely
         gone = tuple(session for session in plan.last if session not in kept)
         if gone:
-            await self._writer.submit(ForgetSessions(sessions=gone))
+            await self._writer.propose(ForgetSessions(sessions=gone))
         return count
 
     @property

@@ -56,7 +56,7 @@ class MaintenanceLeader:
         if not self._is_wanted:
             return False
         epoch = self.epoch + 1
-        is_given = isinstance(await self._writer.submit(ClaimHousekeeper(epoch=epoch)), Done)
+        is_given = isinstance(await self._writer.propose(ClaimHousekeeper(epoch=epoch)), Done)
         if is_given:
             log.info("this agent is now the maintenance leader", extra={"epoch": epoch})
         return is_given

@@ -19,7 +19,7 @@ from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
-from agent.runtime.yielding import Turns
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Refused
 from coordinator.commands.group import ExpireOffsets
 from coordinator.commands.group_values import GroupState, count_offsets
@@ -92,7 +92,7 @@ class OffsetExpiry:
 
     async def drop_vacant(self) -> int:
         """Propose to drop groups that are nothing but a claim; returns how many."""
-        turns = Turns(self._clock)
+        turns = CooperativeYield(self._clock)
         now_s = self._clock.monotonic_s()
         found: dict[str, tuple[int, float]] = {}
         for group_id in tuple(self._metadata.state.vacant_groups):
@@ -100,7 +100,7 @@ class OffsetExpiry:
             if group is not None and group.is_vacant:
                 epoch, since_s = self._vacant.get(group_id, (group.claim_epoch, now_s))
                 found[group_id] = group.claim_epoch, since_s if epoch == group.claim_epoch else now_s
-            await turns.row()
+            await turns.step()
         self._vacant = found
         due = [(group_id, 0) for group_id, (_, since_s) in found.items() if now_s - since_s >= self._vacant_s]
         await self._propose(NO_TIME, due)
@@ -112,13 +112,13 @@ class OffsetExpiry:
         """At `NO_TIME` no offset is due (but for one that says itself that it is not kept), so only groups go."""
         for share in _shares(due):
             command = ExpireOffsets(now_ms=now_ms, retention_ms=self._retention_ms, group_ids=tuple(share))
-            outcome = await self._writer.submit(command)
+            outcome = await self._writer.propose(command)
             if isinstance(outcome, Refused):
                 log.warning("offsets that are due stay until the next time", extra={"reason": outcome.reason})
 
     async def _due(self, now_ms: Milliseconds | None) -> list[tuple[str, int]]:
         """The groups of which something has to go, with how many offsets each has."""
-        turns = Turns(self._clock)
+        turns = CooperativeYield(self._clock)
         found: list[tuple[str, int]] = []
         bare: dict[str, tuple[int, int]] = {}
         for group_id, group in list(self._metadata.state.groups.items()):
@@ -129,7 +129,7 @@ class OffsetExpiry:
             if is_aged or (group_id in bare and bare[group_id] == self._bare.get(group_id)):
                 found.append((group_id, offsets_count))
             for _ in range(1 + offsets_count):
-                await turns.row()
+                await turns.step()
         self._bare = bare
         return found
 

@@ -56,7 +56,7 @@ class ProducerExpiry:
         cutoff_ms = Milliseconds(now_ms - self._expiration_ms())
         if not has_idle_producers(self._metadata.state, cutoff_ms):
             return False
-        await self._writer.submit(ExpireProducers(cutoff_ms=cutoff_ms))
+        await self._writer.propose(ExpireProducers(cutoff_ms=cutoff_ms))
         log.info("had producers forgotten that were idle for too long", extra={"idle_since_before_ms": cutoff_ms})
         return True
 

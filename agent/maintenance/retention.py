@@ -12,11 +12,11 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.entry_batches import shares, steps
+from agent.ledger.entry_batches import batches, split
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
-from agent.runtime.yielding import Turns
+from agent.runtime.yielding import CooperativeYield
 from coordinator.apply.retention import due_chunks
 from coordinator.commands.commands import ApplyRetention, Refused
 from coordinator.configs.broker_configs import broker_value
@@ -65,8 +65,8 @@ class Retention:
         if now_ms is None:
             return 0
         due = await self._due(self._proposal(now_ms, ()))
-        for share in shares((partition, chunks) for partition, count in due for chunks in steps(count)):
-            outcome = await self._writer.submit(self._proposal(now_ms, share))
+        for batch in batches((partition, chunks) for partition, count in due for chunks in split(count)):
+            outcome = await self._writer.propose(self._proposal(now_ms, batch))
             if isinstance(outcome, Refused):
                 log.warning("records that are due stay until the next time", extra={"reason": outcome.reason})
         if due:
@@ -94,13 +94,13 @@ class Retention:
 
     async def _due(self, proposed: ApplyRetention) -> list[tuple[PartitionId, int]]:
         """The partitions of which something has to go, with the number of chunks."""
-        turns = Turns(self._clock)
+        turns = CooperativeYield(self._clock)
         due: list[tuple[PartitionId, int]] = []
         for topic in list(self._metadata.state.topics.values()):
             for index, chunk_count in enumerate(due_chunks(self._metadata.state, topic, proposed)):
                 if chunk_count is not None:
                     due.append(((topic.topic_id, index), chunk_count))
-                await turns.row()
+                await turns.step()
         return due
 
 

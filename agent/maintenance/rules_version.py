@@ -38,7 +38,7 @@ class RulesVersionUpgrade:
         known = min((session.rules_version for session in state.sessions.values()), default=0)
         if known <= state.rules_version or owner_of(KEY, state.sessions) != self._writer.session:
             return False
-        outcome = await self._writer.submit(RaiseRules(rules_version=known))
+        outcome = await self._writer.propose(RaiseRules(rules_version=known))
         if isinstance(outcome, Done):
             log.info(
                 "newer rules are in force: older versions of this program can no longer join", extra={"rules": known}

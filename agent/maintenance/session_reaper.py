@@ -102,7 +102,7 @@ class SessionReaper:
         for session, known in sessions.items():
             if not await self._ledger.is_session_ended(known.name, session):
                 continue
-            if isinstance(await self._writer.submit(EndSession(session=session)), Done):
+            if isinstance(await self._writer.propose(EndSession(session=session)), Done):
                 _tell(session, known)
             ended.append(session)
         return ended

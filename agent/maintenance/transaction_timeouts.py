@@ -19,7 +19,7 @@ from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
-from agent.runtime.yielding import Turns
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Outcome, Refused
 from coordinator.commands.transaction import ExpireTransaction, TransactionDecided
 from coordinator.configs.broker_configs import broker_value
@@ -75,7 +75,7 @@ class TransactionTimeouts:
         if not self._maintenance_leader.is_leader:
             self._seen_s = {}
             return
-        turns = Turns(self._clock)
+        turns = CooperativeYield(self._clock)
         seen_s: dict[SeenTransaction, float] = {}
         for transactional_id in tuple(self._metadata.state.open_transactions):
             held = self._metadata.state.transactional_ids.get(transactional_id)
@@ -83,7 +83,7 @@ class TransactionTimeouts:
                 now = held.metadata
                 seen = SeenTransaction(transactional_id, now.producer_id, now.epoch, now.serial)
                 seen_s[seen] = self._seen_s.get(seen, self._clock.monotonic_s())
-            await turns.row()
+            await turns.step()
         self._seen_s = seen_s
 
     async def expire(self) -> int:
@@ -96,7 +96,7 @@ class TransactionTimeouts:
 
     async def _abort(self, share: Sequence[SeenTransaction]) -> int:
         aborted_count = 0
-        for seen, future in [(seen, self._writer.submit(ExpireTransaction(**seen._asdict()))) for seen in share]:
+        for seen, future in [(seen, self._writer.propose(ExpireTransaction(**seen._asdict()))) for seen in share]:
             try:
                 aborted_count += self._tell(seen, await future)
             except OutcomeUnknown as error:

@@ -14,7 +14,7 @@ from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
-from agent.runtime.yielding import Turns
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import ExpireTransactionalIds
 from coordinator.configs.broker_configs import broker_value
@@ -63,7 +63,7 @@ class TransactionalIdExpiry:
         due_count, untimed_count = await self._count(cutoff_ms)
         for _ in range(0, due_count or min(untimed_count, 1), TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX):
             command = ExpireTransactionalIds(cutoff_ms=cutoff_ms, ids_max=TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX)
-            outcome = await self._writer.submit(command)
+            outcome = await self._writer.propose(command)
             if isinstance(outcome, Refused):
                 log.warning("transactional ids that are due stay until the next time: %s", outcome.reason)
                 return 0
@@ -73,11 +73,11 @@ class TransactionalIdExpiry:
 
     async def _count(self, cutoff_ms: Milliseconds) -> tuple[int, int]:
         """How many ids are due, and how many were used while nobody told the time, who get the entry's (S2)."""
-        turns = Turns(self._clock)
+        turns = CooperativeYield(self._clock)
         due_count = untimed_count = 0
         for held in tuple(self._metadata.state.transactional_ids.values()):
             if not held.metadata.is_ongoing:
                 due_count += NO_TIME < held.updated_ms < cutoff_ms
                 untimed_count += held.updated_ms == NO_TIME
-            await turns.row()
+            await turns.step()
         return due_count, untimed_count

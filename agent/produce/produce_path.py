@@ -21,7 +21,7 @@ from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.supervisor import begin_in
-from agent.runtime.yielding import work
+from agent.runtime.yielding import inline_or_in_thread
 from coordinator.commands.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome, Refused
 from coordinator.commands.rules import RULES_CHECKED_STORAGE
 from coordinator.ledger.port import OutcomeUnknown
@@ -256,7 +256,7 @@ class ProducePath:
     async def _put(self, flush: _Flush) -> None:
         session = await self._writer.until_live()
         gathered, number = flush.gathered, self._next_number(session)
-        intake = await work(gathered.batch_count, gathered.seal, session=session, number=number)
+        intake = await inline_or_in_thread(gathered.batch_count, gathered.seal, session=session, number=number)
         began_s = self._clock.monotonic_s()
         try:
             await self._store.put(intake.key, intake.parts)
@@ -277,7 +277,7 @@ class ProducePath:
         if error is not None:
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.request_timed_out))
             return
-        outcome = self._writer.submit(commit_command(intake, self._metadata.state.rules_version))
+        outcome = self._writer.propose(commit_command(intake, self._metadata.state.rules_version))
         outcome.add_done_callback(lambda future: self._settle(intake, future))
 
     def _settle(self, intake: SealedIntake, future: "asyncio.Future[Outcome]") -> None:

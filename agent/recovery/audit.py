@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent.bucket.cluster_identity import check_bucket, check_reached
 from agent.bucket.store_damages import StoreDamages
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from coordinator.invariants import check
 from coordinator.ledger.port import Ledger, LedgerCorrupt
 from coordinator.state.state import ClusterState
@@ -97,7 +97,7 @@ class Audit:
             await check_bucket(self._store, identity, appends_count=1)  # so that an audit claims no empty bucket
             await check_reached(self._store, self._ledger)
             sizes = await self._list()
-            state = (await load(self._ledger, self._store)).follower.state
+            state = (await load_state(self._ledger, self._store)).follower.state
         except LedgerCorrupt as error:
             self._disagree("ledger", identity.cluster_id, str(error))
             return self._report
@@ -149,7 +149,7 @@ class Audit:
                 detail = f"it has {size_bytes} bytes, the state says {known.object_bytes}"
                 self._disagree("size", known.key, detail)
         if missing:
-            now = (await load(self._ledger, self._store)).follower.state
+            now = (await load_state(self._ledger, self._store)).follower.state
             for key in missing:
                 object_id = now.object_ids.get(key)
                 if object_id is not None:

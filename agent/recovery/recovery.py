@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agent.bucket.cluster_identity import CLUSTER_KEY, ClusterFile, check_bucket, check_reached, read_cluster_file
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.recovery.snapshot_choice import FoundSnapshot, newest_snapshot
 from agent.runtime.clock import Clock
 from coordinator.apply.objects import is_key_known
@@ -239,7 +239,7 @@ async def _check_needed(ledger: Ledger, store: ObjectStore) -> None:
     try:
         await check_bucket(store, await ledger.identity(), appends_count=1)
         await check_reached(store, ledger)
-        await load(ledger, store)
+        await load_state(ledger, store)
     except LedgerCorrupt:
         return
     raise RecoveryNeedless(

@@ -7,7 +7,7 @@ from typing import Any
 from agent.admin.configs import Alteration, ConfigError
 from agent.admin.topics import TopicError, before, catch_up, deadline_s
 from agent.request.services import Services
-from agent.runtime.yielding import Turns
+from agent.runtime.yielding import CooperativeYield
 from protocol.errors import ErrorCode
 
 
@@ -17,7 +17,7 @@ async def alter_all(
     """A row of the answer for each resource. One that is named twice is not altered at all, as in Kafka."""
     mentions = Counter((each.resource_type, each.resource_name) for each in wanted)
     end_s = deadline_s(services.clock)
-    turns = Turns(services.clock)
+    pacer = CooperativeYield(services.clock)
     unseen = await catch_up(services.metadata, services.clock, end_s)
     rows = []
     for each in wanted:
@@ -41,5 +41,5 @@ async def alter_all(
                 "resource_name": each.resource_name,
             }
         )
-        await turns.row()
+        await pacer.step()
     return rows

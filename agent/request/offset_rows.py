@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from agent.groups.group_ledger import OffsetRow
 from agent.request.offset_commits import is_too_long
 from agent.request.services import Services
-from agent.runtime.yielding import Turns
+from agent.runtime.yielding import CooperativeYield
 from coordinator.configs.broker_configs import broker_value
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import TopicState
@@ -38,8 +38,8 @@ class OffsetRequest(NamedTuple):
 
 async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[ErrorCode], list[WantedOffset]]:
     """An error for every partition of the request, in its order, and those of them that exist."""
-    turns = Turns(services.clock)
-    is_confirmed = await _is_confirmed(services, request, turns)
+    pacer = CooperativeYield(services.clock)
+    is_confirmed = await _is_confirmed(services, request, pacer)
     metadata_max = int(broker_value(services.broker_configs, "offset.metadata.max.bytes"))
     errors: list[ErrorCode] = []
     wanted: list[WantedOffset] = []
@@ -52,11 +52,11 @@ async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[Er
                 errors.append(ErrorCode.none)
             else:
                 errors.append(request.missing(found) if is_confirmed else ErrorCode.coordinator_not_available)
-            await turns.row()
+            await pacer.step()
     return errors, wanted
 
 
-async def _is_confirmed(services: Services, request: OffsetRequest, turns: Turns) -> bool:
+async def _is_confirmed(services: Services, request: OffsetRequest, pacer: CooperativeYield) -> bool:
     """Whether what seems to be missing is: where anything is, a barrier is taken, which may not be answered (S4)."""
     for topic in request.topics:
         found = request.find(topic)
@@ -67,7 +67,7 @@ async def _is_confirmed(services: Services, request: OffsetRequest, turns: Turns
                 except LedgerUnavailable:
                     return False
                 return True
-            await turns.row()
+            await pacer.step()
     return True
 
 

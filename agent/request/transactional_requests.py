@@ -39,7 +39,7 @@ async def decided(
         return SENT_AWAY
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
-            outcome = await services.writer.submit(command)
+            outcome = await services.writer.propose(command)
     except (OutcomeUnknown, TimeoutError):
         return NOT_KNOWN
     if isinstance(outcome, Refused):

@@ -19,7 +19,7 @@ ROW_BYTES_MIN = 12
 """Of a partition or a topic in most requests."""
 
 
-class Turns:
+class CooperativeYield:
     """Counts the rows of one request, in all its loops together."""
 
     __slots__ = ("_clock", "_rows_left", "_rows_per_turn")
@@ -29,7 +29,7 @@ class Turns:
         self._rows_per_turn = rows_per_turn
         self._rows_left = rows_per_turn
 
-    async def row(self) -> None:
+    async def step(self) -> None:
         """Count a row; after every so many of them all other tasks run once."""
         self._rows_left -= 1
         if self._rows_left <= 0:
@@ -37,7 +37,7 @@ class Turns:
             await self._clock.sleep(0)
 
 
-async def work(row_count: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+async def inline_or_in_thread(row_count: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """The function's result: at once where it goes through few rows, in a thread where they are many."""
     if row_count <= INLINE_ROWS_MAX:
         return function(*args, **kwargs)

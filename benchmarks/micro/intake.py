@@ -61,7 +61,7 @@ class NoLedger:
 
     session = SessionId(1)
 
-    def submit(self, _command: Command) -> "asyncio.Future[Outcome]":
+    def propose(self, _command: Command) -> "asyncio.Future[Outcome]":
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         outcome.cancel()
         return outcome

@@ -193,12 +193,12 @@ class World:
     async def create(self, agent: Agent) -> None:
         name = self.random.choice(["one", "two", "three"])
         topic_id = TopicId(self.random.randbytes(16))
-        await agent.parts.writer.submit(CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=()))
+        await agent.parts.writer.propose(CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=()))
 
     async def delete(self, agent: Agent) -> None:
         topics = sorted(self.core.state.topics)
         if topics:
-            await agent.parts.writer.submit(DeleteTopic(topic_id=self.random.choice(topics)))
+            await agent.parts.writer.propose(DeleteTopic(topic_id=self.random.choice(topics)))
 
     async def produce(self, agent: Agent, *, is_committed: bool = True) -> None:
         topics = sorted(agent.parts.metadata.state.topics)
@@ -217,7 +217,7 @@ class World:
             rows = [Batch(size=len(batch), timestamp=1_000)]
             command = commit(number, Chunk(batches=rows, topic_id=topic_id), session=session)
             chunks = ChunkColumns(topic=[0], partition=[0], byte_first=encoded.byte_firsts, batch_count=[1])
-            await agent.parts.writer.submit(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
+            await agent.parts.writer.propose(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
 
     async def leave_an_orphan(self, agent: Agent) -> None:
         await self.produce(agent, is_committed=False)
@@ -232,7 +232,7 @@ class World:
         await agent.parts.maintenance_leader.claim()
         await agent.reaper.reap()
         await agent.snapshots.take()
-        await agent.parts.writer.submit(ReportTime())
+        await agent.parts.writer.propose(ReportTime())
         await agent.garbage_collector.clean()
 
     async def step(self) -> None:

@@ -13,7 +13,7 @@ from kio.index import load_response_schema
 from agent.agent import Agent
 from agent.bucket.cluster_identity import claim_bucket
 from agent.config.settings import Command, load_settings
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
@@ -91,7 +91,7 @@ async def serving(folder: Path, ledger: MemoryLedger, store: ObjectStore) -> Asy
     values = {"listen": ["127.0.0.1:0"], "http": "127.0.0.1:0", "data-dir": str(folder), "store": "memory:"}
     settings = load_settings(Command.RUN, values, environment={})
     identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
-    loaded = await load(ledger, store)
+    loaded = await load_state(ledger, store)
     async with Agent(
         settings=settings,
         identity=identity,

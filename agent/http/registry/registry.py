@@ -153,10 +153,10 @@ class SchemaRegistry:
                 return found
         raise RegistryFailure(TIMED_OUT, f"Subject '{subject}' is changed by others all the time: try again later.")
 
-    async def submit(self, command: RegistryCommand) -> Outcome:
+    async def propose(self, command: RegistryCommand) -> Outcome:
         """Have a command carried out; what refuses it becomes the answer."""
         try:
-            outcome = await self._agent.submit(command)
+            outcome = await self._agent.propose(command)
         except TimeoutError as error:
             raise RegistryFailure(
                 TIMED_OUT, "The ledger did not answer in time: whether it was done is unknown."
@@ -179,7 +179,7 @@ class SchemaRegistry:
                 return found
             if registry.mode(subject) is RegistryMode.READWRITE:
                 await self._check_faults(subject, parsed, live, compatibility)
-        outcome = await self.submit(
+        outcome = await self.propose(
             RegisterSchema(
                 subject=subject,
                 content=content,

@@ -266,7 +266,7 @@ class _Api:
         if version == LATEST:
             version = self._registry.version(subject, version, with_deleted=is_permanent).version
         command = DeleteVersions(subject=subject, version=version, is_permanent=is_permanent)
-        outcome = await self._registry.submit(command)
+        outcome = await self._registry.propose(command)
         assert isinstance(outcome, VersionsDeleted)
         return list(outcome.versions) if version is None else outcome.versions[0]
 
@@ -294,13 +294,13 @@ class _Api:
 
     async def _set_config(self, request: Request, names: Sequence[str]) -> object:
         compatibility = compatibility_of(await read_body(request))
-        await self._registry.submit(SetCompatibility(subject=_every_or(names), compatibility=compatibility))
+        await self._registry.propose(SetCompatibility(subject=_every_or(names), compatibility=compatibility))
         return {"compatibility": compatibility.name}
 
     async def _unset_config(self, request: Request, names: Sequence[str]) -> object:
         subject = _every_or(names)
         before = (await self._registry.caught_up()).compatibilities.get(subject, COMPATIBILITY_DEFAULT)
-        await self._registry.submit(SetCompatibility(subject=subject, compatibility=None))
+        await self._registry.propose(SetCompatibility(subject=subject, compatibility=None))
         return {"compatibilityLevel": before.name}
 
     async def _mode(self, request: Request, names: Sequence[str]) -> object:
@@ -312,13 +312,13 @@ class _Api:
 
     async def _set_mode(self, request: Request, names: Sequence[str]) -> object:
         mode = mode_of(await read_body(request))
-        await self._registry.submit(SetMode(subject=_every_or(names), mode=mode, is_forced=flag(request, "force")))
+        await self._registry.propose(SetMode(subject=_every_or(names), mode=mode, is_forced=flag(request, "force")))
         return {"mode": mode.name}
 
     async def _unset_mode(self, request: Request, names: Sequence[str]) -> object:
         subject = _every_or(names)
         before = (await self._registry.caught_up()).modes.get(subject, MODE_DEFAULT)
-        await self._registry.submit(SetMode(subject=subject, mode=None, is_forced=False))
+        await self._registry.propose(SetMode(subject=subject, mode=None, is_forced=False))
         return {"mode": before.name}
 
 

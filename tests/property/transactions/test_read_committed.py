@@ -114,7 +114,7 @@ class World:
                 await self._end(producer, is_commit=is_commit)
             case Delete(share):
                 self.model.log_start = max(self.model.log_start, int(share * len(self.model.values)))
-                await self.paths.parts.writer.submit(delete_before(self.model.log_start))
+                await self.paths.parts.writer.propose(delete_before(self.model.log_start))
             case "archive":
                 await self.paths.archiver.archive_topic(TOPIC)
             case "archive while it is read":

@@ -228,13 +228,13 @@ class TransactionProgram:
                 epoch=ProducerEpoch(newest[1]),
                 is_commit=self._world.chance.random() < 0.3,
             )
-            submit = life.broker.services.writer.submit
-            self._world.around.loop.create_task(_known(submit, command), context=life.context)
+            propose = life.broker.services.writer.propose
+            self._world.around.loop.create_task(_known(propose, command), context=life.context)
 
 
-async def _known(submit: Callable[[TerminateTransaction], Awaitable[object]], command: TerminateTransaction) -> None:
+async def _known(propose: Callable[[TerminateTransaction], Awaitable[object]], command: TerminateTransaction) -> None:
     try:
-        await submit(command)
+        await propose(command)
     except (OutcomeUnknown, LedgerError):
         return
 

@@ -20,7 +20,7 @@ from agent.bucket.permissions import check_access
 from agent.components import once_there
 from agent.config.addresses import HostPort, Listener
 from agent.config.settings import Settings
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.maintenance.progress_marks import leave_mark
 from agent.runtime.clock import Clock, SystemClock
 from agent.runtime.ids import RESERVED_UUIDS, UUID_BYTES, uuid_text
@@ -298,7 +298,7 @@ class Life:
             await self._try_store(store, ledger, clock, ids)
         identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
         await once_there(lambda: check_reached(store, ledger), clock)
-        loaded = await once_there(lambda: load(ledger, store, self._rules_known), clock)
+        loaded = await once_there(lambda: load_state(ledger, store, self._rules_known), clock)
         supervisor, tasks = Supervisor(clock=clock, ids=ids), asyncio.TaskGroup()
         broker = Broker(
             settings=settings_of(agent.name, around.plan),

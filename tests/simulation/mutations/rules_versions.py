@@ -53,7 +53,7 @@ def s3_newer_rules_do_not_wait_for_older_agents() -> Iterator[None]:
     async def look(self: RulesVersionUpgrade) -> bool:
         known = max(session.rules_version for session in self._metadata.state.sessions.values())
         if known > self._metadata.state.rules_version:
-            await self._writer.submit(RaiseRules(rules_version=known))
+            await self._writer.propose(RaiseRules(rules_version=known))
         return False
 
     with patched(apply_module, "raise_rules", raise_rules), patched(RulesVersionUpgrade, "look", look):

@@ -315,10 +315,10 @@ def s6_what_a_live_session_wrote_is_garbage() -> Iterator[None]:
 def s6_an_append_of_unknown_outcome_has_its_objects_deleted() -> Iterator[None]:
     """What was put for an entry whose append is not answered soon is deleted: it may be applied all the same."""
 
-    async def submit(self: EntryObjects, command: ReplaceChunks | CommitTable) -> Outcome:
+    async def propose(self: EntryObjects, command: ReplaceChunks | CommitTable) -> Outcome:
         for key in entry_objects.keys_of(command):
             self._remember(key)
-        outcome = self._writer.submit(command)
+        outcome = self._writer.propose(command)
         await asyncio.wait([outcome], timeout=UNANSWERED_SECONDS)
         if not outcome.done():
             self.fate = Fate.REJECTED
@@ -326,7 +326,7 @@ def s6_an_append_of_unknown_outcome_has_its_objects_deleted() -> Iterator[None]:
         self.fate = Fate.APPLIED
         return outcome.result()
 
-    with patched(EntryObjects, "submit", submit):
+    with patched(EntryObjects, "propose", propose):
         yield
 
 

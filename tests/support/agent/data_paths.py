@@ -185,7 +185,7 @@ async def data_paths(
     """Paths whose topic exists."""
     async with running_parts(ledger, start(rules=rules)) as parts, asyncio.TaskGroup() as tasks:
         configs = (("message.timestamp.type", timestamp_type),)
-        await parts.writer.submit(replace(create(partitions=partitions), configs=configs))
+        await parts.writer.propose(replace(create(partitions=partitions), configs=configs))
         yield DataPaths(parts, tasks, cache_bytes, budget_bytes, memory=memory)
 
 

@@ -144,7 +144,7 @@ class Place:
             name=name,
             topic_id=topic_id,
         )
-        assert await parts.writer.submit(commit_table(commit, session=session, topic_id=topic_id)) == Done()
+        assert await parts.writer.propose(commit_table(commit, session=session, topic_id=topic_id)) == Done()
         return location
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 
 from agent.lake.table_commits import Lake
 from agent.ledger.apply_loop import ApplyLoop, FrozenState
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.ledger.entry_objects import UncommittedObjects
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.corruption_check import CorruptionCheck
@@ -146,7 +146,7 @@ async def running_parts(
 ) -> AsyncIterator[Parts]:
     """Parts whose loops run and whose session is open; on the way out they stop as a killed process does."""
     ledger, store = ledger or MemoryLedger(), store or MemoryStore()
-    parts = Parts(ledger, store, (await load(ledger, store)).follower, begin or start())
+    parts = Parts(ledger, store, (await load_state(ledger, store)).follower, begin or start())
     async with asyncio.TaskGroup() as tasks:
         loops = [tasks.create_task(parts.metadata.run()), tasks.create_task(parts.metadata.run_barriers())]
         await parts.writer.open()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from crc32c import crc32c
 
 from agent.bucket.cluster_identity import check_bucket, check_reached
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.maintenance.snapshots import Snapshots
 from agent.recovery.recovery import Permissions, RecoveryReport
 from agent.recovery.recovery import recover as recover_with
@@ -114,7 +114,7 @@ async def produce(parts: Parts, number: int, *batches: tuple[int, int]) -> None:
     ]
     command = commit(number, Chunk(batches=rows), session=session)
     chunks = ChunkColumns(topic=[0], partition=[0], byte_first=[12], batch_count=[len(batches)])
-    outcome = await parts.writer.submit(replace(command, chunks=chunks, object_bytes=object_bytes))
+    outcome = await parts.writer.propose(replace(command, chunks=chunks, object_bytes=object_bytes))
     assert isinstance(outcome, ChunksCommitted)
     assert set(outcome.error_codes) == {0}
 
@@ -144,7 +144,7 @@ async def lived_whole(store: ObjectStore) -> MemoryLedger:
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, 0, (7, 0))
         await snapshot(parts)
         await produce(parts, 1, (7, 3), (-1, -1))
@@ -160,7 +160,7 @@ async def all_keys(store: ObjectStore) -> set[str]:
 async def state_of(ledger: MemoryLedger, store: ObjectStore) -> ClusterState:
     await check_bucket(store, await ledger.identity(), appends_count=(await ledger.head()).appends_count)
     await check_reached(store, ledger)
-    return (await load(ledger, store)).follower.state
+    return (await load_state(ledger, store)).follower.state
 
 
 def log_end(state: ClusterState, topic_id: TopicId = TOPIC) -> int:

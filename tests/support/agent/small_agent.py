@@ -135,7 +135,7 @@ class SmallAgent:
     async def barrier(self) -> None:
         await self.ledger.head()
 
-    async def submit(self, command: Command) -> Outcome:
+    async def propose(self, command: Command) -> Outcome:
         """Applied at once, as if this agent were alone."""
         self.state.sessions[SessionId(3)].entry_next += 1
         payload = made_entries.encode(Proposal(time_ms=None, command=command), self.state.rules_version)

@@ -80,7 +80,7 @@ class Producer:
 
 
 async def decided(paths: DataPaths, command: Command) -> TransactionDecided:
-    outcome = await paths.parts.writer.submit(command)
+    outcome = await paths.parts.writer.propose(command)
     assert isinstance(outcome, TransactionDecided), outcome
     assert outcome.error_code is ErrorCode.none, outcome
     return outcome

@@ -12,7 +12,7 @@ from agent.agent import Agent, notices
 from agent.bucket.cluster_identity import claim_bucket
 from agent.bucket.disk_reserve import DiskReserves
 from agent.config.settings import Command, load_settings
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
@@ -47,7 +47,7 @@ async def serving(
     if is_time_accepted:
         values["accept-time"] = True
     identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
-    loaded = await load(ledger, store)
+    loaded = await load_state(ledger, store)
     async with Agent(
         settings=load_settings(Command.RUN, values, environment={}),
         identity=identity,
@@ -107,7 +107,7 @@ async def test_s21_a_clock_that_is_far_ahead_of_the_ledger_is_believed_at_a_star
     ledger, store = MemoryLedger(), MemoryStore()
     await claim_bucket(store, ledger, new_bucket_id="bucket")
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         await parts.writer.close()
     async with serving(tmp_path, ledger, store, is_time_accepted=is_accepted) as agent:
         is_believed, notices_told, clock_told = (

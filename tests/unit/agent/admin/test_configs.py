@@ -41,7 +41,7 @@ def wanted(
 async def with_topic(**configs: str) -> AsyncIterator[Parts]:
     async with running_parts(MemoryLedger()) as parts:
         pairs = tuple(sorted((name.replace("_", "."), value) for name, value in configs.items()))
-        await parts.writer.submit(replace(create(), configs=pairs))
+        await parts.writer.propose(replace(create(), configs=pairs))
         yield parts
 
 

@@ -30,7 +30,7 @@ async def fetched(paths: DataPaths, partition: int) -> tuple[int, list[bytes | N
 async def test_they_take_records_and_give_them_from_memory_and_from_the_archive() -> None:
     async with data_paths() as paths:
         await paths.produce(batch(b"0"))
-        assert await paths.parts.writer.submit(GROWN) == Done()
+        assert await paths.parts.writer.propose(GROWN) == Done()
         for partition in range(3):
             (told,) = await paths.produce(batch(b"%d" % partition), partition=partition)
             assert told.error_code is ErrorCode.none
@@ -46,7 +46,7 @@ async def test_they_take_records_and_give_them_from_memory_and_from_the_archive(
 async def test_s4_a_fetch_of_one_that_this_agent_has_not_seen_yet_finds_it() -> None:
     async with data_paths() as paths:
         assert await fetched(paths, 1) == (ErrorCode.unknown_topic_or_partition, [])
-        growth = paths.parts.writer.submit(GROWN)
+        growth = paths.parts.writer.propose(GROWN)
         assert await fetched(paths, 1) == (ErrorCode.none, [])
         assert await growth == Done()
 
@@ -56,7 +56,7 @@ async def test_leaders_of_the_others_stay() -> None:
         state = paths.parts.metadata.state
         placement = Placement(state.sessions)
         before = placement.assignments(TOPIC, 1, None)
-        await paths.parts.writer.submit(GROWN)
+        await paths.parts.writer.propose(GROWN)
         after = placement.assignments(TOPIC, len(state.topics[TOPIC].partitions), None)
         assert list(after[:1]) == list(before)
         assert len(after) == 3

@@ -41,7 +41,7 @@ async def test_configs_that_do_not_fit_are_invalid_and_the_ledger_does_not_see_t
         assert refused.value.error_code is ErrorCode.invalid_config
         assert len(refused.value.message or "") < 500
         assert await parts.ledger.head() == head
-        assert await parts.writer.submit(create()) == Done()
+        assert await parts.writer.propose(create()) == Done()
 
 
 async def test_a_ledger_that_is_away_for_longer_than_the_request_waits_is_told_as_a_timeout() -> None:
@@ -69,7 +69,7 @@ async def test_s4_that_a_topic_exists_is_said_only_after_a_barrier() -> None:
     async with running_parts(ledger) as parts:
         topics = admin(parts)
         first = await topics.create("t", partition_count=1, configs={})
-        deletion = parts.writer.submit(DeleteTopic(topic_id=first.topic_id))
+        deletion = parts.writer.propose(DeleteTopic(topic_id=first.topic_id))
         # The deletion is in the ledger before the barrier is answered, and this agent has not applied it yet.
         second = await topics.create("t", partition_count=1, configs={})
         assert await deletion == Done()
@@ -105,7 +105,7 @@ class TestGrowth:
             topics = admin(parts)
             topic = await topics.create("t", partition_count=1, configs={})
             lookup = TopicLookup(topics)
-            growth = parts.writer.submit(CreatePartitions(topic_id=topic.topic_id, partition_count=3))
+            growth = parts.writer.propose(CreatePartitions(topic_id=topic.topic_id, partition_count=3))
             found = await lookup.grown_to(topic, 2)
             assert found is topic
             assert await growth == Done()

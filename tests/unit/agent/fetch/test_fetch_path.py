@@ -220,7 +220,7 @@ async def test_what_is_committed_while_a_fetch_looks_at_another_partition_wakes_
 
         async def grow() -> None:
             await paths.produce(batch(3))
-            await paths.parts.writer.submit(replace(create(), topic_id=TopicId(b"u" * 16), name="u"))
+            await paths.parts.writer.propose(replace(create(), topic_id=TopicId(b"u" * 16), name="u"))
 
         ledger.at_first_head = grow
         async with asyncio.timeout(5):

@@ -126,7 +126,7 @@ class TestLastStableOffset:
         async with with_producers() as (paths, [producer]):
             await producer.begin()
             await paths.produce(producer.batch(b"a", b"b"), producer.batch(b"c"))
-            await paths.parts.writer.submit(delete_before(1))
+            await paths.parts.writer.propose(delete_before(1))
             read = await fetch(paths, 1)
             assert (read.last_stable, read.log_start, read.records) == (1, 1, [])
             await producer.end(is_commit=True)
@@ -253,9 +253,9 @@ class TestAbortedTransactionsOfAnAnswer:
         async with with_producers() as (paths, [producer]):
             await transact(producer, b"a", is_commit=False)
             await transact(producer, b"b", is_commit=True)
-            await paths.parts.writer.submit(delete_before(1))
+            await paths.parts.writer.propose(delete_before(1))
             assert len((await fetch(paths, 1)).aborted) == 1
-            await paths.parts.writer.submit(delete_before(2))
+            await paths.parts.writer.propose(delete_before(2))
             assert (await fetch(paths, 2)).aborted == []
             assert values_of(await read_all(paths, 2)) == [b"b"]
 
@@ -384,7 +384,7 @@ class TestArchive:
             await still_open.begin()
             await paths.produce(still_open.batch(b"open"))
             await paths.produce(values_batch([b"later"]))
-            await paths.parts.writer.submit(delete_before(5))
+            await paths.parts.writer.propose(delete_before(5))
             partition = partition_of(paths)
             assert (partition.log_start, partition.table_start, partition.last_stable) == (5, 0, 5)
             assert (await paths.archiver.archive_topic(TOPIC)).records == 1

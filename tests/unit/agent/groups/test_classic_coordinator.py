@@ -258,7 +258,7 @@ async def test_an_assignment_that_no_entry_takes_is_told_and_the_group_stays_hel
 async def test_s13_who_waits_is_told_when_the_claim_is_over() -> None:
     async with one_agent({**CONFIGS, "group.initial.rebalance.delay.ms": "60000"}) as (parts, groups):
         waiting = await groups.join("g", a_join(groups))
-        await parts.writer.submit(EndSession(session=parts.writer.session))
+        await parts.writer.propose(EndSession(session=parts.writer.session))
         assert (await waiting).error_code is ErrorCode.not_coordinator
 
 
@@ -321,7 +321,7 @@ async def test_a_take_up_is_done_only_where_the_group_is_another_agents(monkeypa
 
         monkeypatch.setattr(groups._ledger, "claim", refused)
         assert not await groups._take_up_one("g")
-        await parts.writer.submit(EndSession(session=parts.writer.session))
+        await parts.writer.propose(EndSession(session=parts.writer.session))
         assert await groups._take_up_one("g")
 
 
@@ -333,7 +333,7 @@ class TestNextCoordinator:
             async with running(coordinator_of(one)) as groups:
                 member_id = await stable(groups)
                 groups.stop()
-            await one.writer.submit(EndSession(session=one.writer.session))
+            await one.writer.propose(EndSession(session=one.writer.session))
             async with (
                 running_parts(MemoryLedger(core), start("b", node=2)) as other,
                 running(coordinator_of(other)) as next_groups,
@@ -354,7 +354,7 @@ class TestNextCoordinator:
             groups = coordinator_of(one)
             async with running(groups):
                 member_id = await stable(groups, session_ms=500)
-            await one.writer.submit(EndSession(session=one.writer.session))
+            await one.writer.propose(EndSession(session=one.writer.session))
             clock = JumpingClock()
             async with (
                 running_parts(MemoryLedger(core), start("b", node=2)) as other,
@@ -377,7 +377,7 @@ class TestNextCoordinator:
         async with running_parts(MemoryLedger(core)) as one, asyncio.timeout(SECONDS_MAX):
             async with running(coordinator_of(one)) as groups:
                 member_id = (await join(groups)).member_id
-            await one.writer.submit(EndSession(session=one.writer.session))
+            await one.writer.propose(EndSession(session=one.writer.session))
             async with (
                 running_parts(MemoryLedger(core), start("b", node=2)) as other,
                 running(coordinator_of(other)) as next_groups,
@@ -396,7 +396,7 @@ class TestNextCoordinator:
             owner, _ = (one, other) if _owns(one, "g") else (other, one)
             async with running(coordinator_of(owner)) as groups:
                 member_id = await stable(groups)
-                await owner.writer.submit(EndSession(session=owner.writer.session))
+                await owner.writer.propose(EndSession(session=owner.writer.session))
                 assert await groups.heartbeat("g", member_id, None, 1) is not ErrorCode.none
                 told = groups.check_commit(
                     "g", member_id=member_id, group_instance_id=None, generation=1, api_version=9

@@ -73,7 +73,7 @@ class Agent:
     async def wait(self, seconds: float) -> None:
         """Let time pass; the ledger confirms the session after it (safety rule S4)."""
         self.parts.clock.seconds += seconds
-        await self.parts.writer.submit(ReportTime())
+        await self.parts.writer.propose(ReportTime())
 
     @property
     def group(self) -> ConsumerGroup:
@@ -90,7 +90,7 @@ class Agent:
 @asynccontextmanager
 async def one_agent(**configs: str) -> AsyncIterator[Agent]:
     async with running_parts() as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.submit(create(partitions=2))
+        await parts.writer.propose(create(partitions=2))
         yield Agent(parts, **configs)
 
 
@@ -103,7 +103,7 @@ async def two_agents() -> AsyncIterator[tuple[Agent, Agent]]:
         running_parts(MemoryLedger(core), start("b", node=2)) as other,
         asyncio.timeout(SECONDS_MAX),
     ):
-        await one.writer.submit(create(partitions=2))
+        await one.writer.propose(create(partitions=2))
         agents = [Agent(parts) for parts in (one, other)]
         for agent in agents:
             await agent.parts.metadata.barrier()
@@ -150,7 +150,7 @@ async def test_a_heartbeat_looks_up_no_topic_where_none_came_went_or_grew(monkey
             looked_up.clear()
             assert (await agent.say(beat("a", epoch))).epoch == epoch
             assert looked_up == []
-            await agent.parts.writer.submit(command)
+            await agent.parts.writer.propose(command)
             await agent.say(beat("a", epoch))
             assert agent.group.epoch == epoch + 1
             assert set(looked_up) == {"t", "u"}
@@ -166,7 +166,7 @@ async def test_an_assignment_that_no_entry_takes_ends_no_group_and_is_told_once(
     async with one_agent() as agent:
         await agent.say(beat("a"))
         monkeypatch.setattr("coordinator.groups.consumer_group_copy.CONSUMER_GROUP_TARGETS_BYTES_MAX", 200)
-        await agent.parts.writer.submit(CreatePartitions(topic_id=TOPIC, partition_count=200))
+        await agent.parts.writer.propose(CreatePartitions(topic_id=TOPIC, partition_count=200))
         assert (await agent.say(beat("a", 2))).epoch == 2
         entries, claim_epoch = agent.entries, agent.parts.metadata.state.groups["g"].claim_epoch
         for _ in range(3):
@@ -183,7 +183,7 @@ async def test_an_expression_that_matches_too_much_is_an_error_for_its_members_a
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with one_agent() as agent:
-        await agent.parts.writer.submit(replace(create(), topic_id=OTHER, name="other"))
+        await agent.parts.writer.propose(replace(create(), topic_id=OTHER, name="other"))
         monkeypatch.setattr("coordinator.groups.consumer_group_regexes.CONSUMER_GROUP_NAMES_BYTES_MAX", 12)
         await agent.say(beat("a", regex="t"))
         await agent.say(beat("b", regex="t|other"))
@@ -203,12 +203,12 @@ async def test_an_expression_that_was_refused_is_looked_up_again_when_there_are_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with one_agent() as agent:
-        await agent.parts.writer.submit(replace(create(), topic_id=OTHER, name="other"))
+        await agent.parts.writer.propose(replace(create(), topic_id=OTHER, name="other"))
         monkeypatch.setattr("coordinator.groups.consumer_group_regexes.CONSUMER_GROUP_NAMES_BYTES_MAX", 12)
         await agent.say(beat("a", regex=".*"))
         await agent.groups.look_after()
         assert await agent.refused(beat("a", 2)) is ErrorCode.group_max_size_reached
-        await agent.parts.writer.submit(DeleteTopic(topic_id=OTHER))
+        await agent.parts.writer.propose(DeleteTopic(topic_id=OTHER))
         await agent.wait(11)
         await agent.groups.look_after()
         assert without_epochs((await agent.say(beat("a", 2))).assigned or ()) == ALL
@@ -279,7 +279,7 @@ async def test_only_the_agent_whose_group_it_is_answers() -> None:
 async def test_the_next_coordinator_goes_on_without_a_rebalance() -> None:
     async with two_agents() as (first, second):
         await first.say(beat("a"))
-        await first.parts.writer.submit(StartDrain(session=first.parts.writer.session))
+        await first.parts.writer.propose(StartDrain(session=first.parts.writer.session))
         await second.parts.metadata.barrier()
         assert await first.refused(beat("a", 2)) is ErrorCode.not_coordinator
         assert first.groups.groups_count == 0
@@ -291,9 +291,9 @@ async def test_a_coordinator_that_lost_its_claim_unaware_changes_nothing() -> No
     """Safety rule S13: what the paused agent had in memory is refused, and its member is sent to the next one."""
     async with two_agents() as (paused, other):
         await paused.say(beat("a"))
-        await paused.parts.writer.submit(StartDrain(session=paused.parts.writer.session))
+        await paused.parts.writer.propose(StartDrain(session=paused.parts.writer.session))
         await other.parts.metadata.barrier()
-        await other.parts.writer.submit(ClaimGroups(group_ids=("g",)))
+        await other.parts.writer.propose(ClaimGroups(group_ids=("g",)))
         version = other.parts.metadata.state.groups["g"].version
         assert await paused.refused(beat("b")) is ErrorCode.not_coordinator
         await other.parts.metadata.barrier()
@@ -304,7 +304,7 @@ async def test_s4_who_is_unknown_to_a_coordinator_that_is_cut_off_looks_for_anot
     """It may have joined there."""
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.submit(create(partitions=2))
+        await parts.writer.propose(create(partitions=2))
         agent = Agent(parts)
         await agent.say(beat("a"))
         assert await agent.refused(beat("b", 3)) is ErrorCode.unknown_member_id
@@ -316,7 +316,7 @@ async def test_a_change_that_is_refused_ends_the_copy() -> None:
     async with one_agent() as agent:
         await agent.say(beat("a"))
         # Another claim of the same agent: entries under the former one are refused from here on.
-        agent.parts.writer.submit(ClaimGroups(group_ids=("g",)))
+        agent.parts.writer.propose(ClaimGroups(group_ids=("g",)))
         assert await agent.refused(beat("b")) is ErrorCode.not_coordinator
         assert agent.groups.groups_count == 0
         assert list(agent.group.members) == ["a"]
@@ -329,7 +329,7 @@ async def test_who_is_refused_for_a_change_that_never_was_is_told_to_look_for_th
     async with one_agent() as agent:
         await agent.say(beat("a", instance="i"))
         await agent.say(beat("a", -2, instance="i"))
-        agent.parts.writer.submit(ClaimGroups(group_ids=("g",)))
+        agent.parts.writer.propose(ClaimGroups(group_ids=("g",)))
         replaced, refused = await asyncio.gather(
             agent.refused(beat("b", instance="i")), agent.refused(beat("a", epoch, instance="i"))
         )
@@ -349,7 +349,7 @@ async def test_who_is_refused_for_what_was_changed_is_told_so_once_it_is_applied
 async def test_groups_that_fall_to_an_agent_are_taken_up_unasked_and_their_dead_members_fenced() -> None:
     async with two_agents() as (first, second):
         await first.say(beat("a"))
-        await first.parts.writer.submit(StartDrain(session=first.parts.writer.session))
+        await first.parts.writer.propose(StartDrain(session=first.parts.writer.session))
         await second.parts.metadata.barrier()
         await second.groups.look_after()
         assert second.groups.groups_count == 1
@@ -411,7 +411,7 @@ async def test_an_expression_is_looked_up_and_followed() -> None:
         answer = await agent.say(beat("a", 2))
         assert answer.assigned is not None
         assert without_epochs(answer.assigned) == ALL
-        await agent.parts.writer.submit(replace(create(), topic_id=OTHER, name="xyz"))
+        await agent.parts.writer.propose(replace(create(), topic_id=OTHER, name="xyz"))
         await agent.wait(11)
         await agent.groups.look_after()
         answer = await agent.say(beat("a", answer.epoch))

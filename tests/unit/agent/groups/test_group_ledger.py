@@ -32,7 +32,7 @@ def group_ledger(parts: Parts) -> GroupLedger:
 @asynccontextmanager
 async def one_agent() -> AsyncIterator[tuple[Parts, GroupLedger]]:
     async with running_parts() as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.submit(create(partitions=3))
+        await parts.writer.propose(create(partitions=3))
         yield parts, group_ledger(parts)
 
 
@@ -44,7 +44,7 @@ async def two_agents() -> AsyncIterator[tuple[Parts, Parts]]:
         running_parts(MemoryLedger(core), start("b", node=2)) as other,
         asyncio.timeout(SECONDS_MAX),
     ):
-        await one.writer.submit(create())
+        await one.writer.propose(create())
         for parts in (one, other):
             await parts.metadata.barrier()
         yield one, other
@@ -280,7 +280,7 @@ async def test_who_lives_is_looked_up_again_only_where_an_entry_was_applied() ->
         parts.metadata.state.sessions = {}
         assert groups.is_mine("g")
         parts.metadata.state.sessions = sessions
-        await parts.writer.submit(EndSession(session=parts.writer.session))
+        await parts.writer.propose(EndSession(session=parts.writer.session))
         assert groups.coordinator("g") is None
 
 
@@ -315,10 +315,10 @@ async def test_groups_that_are_gone_or_another_agents_are_forgotten_now_and_then
     async with one_agent() as (parts, groups):
         for group_id in ("a", "b"):
             await groups.claim(group_id)
-        await parts.writer.submit(
+        await parts.writer.propose(
             ExpireOffsets(now_ms=parts.clock.now_ms(), retention_ms=1, group_ids=("a",)),
         )
-        await parts.writer.submit(ClaimGroups(group_ids=("b",)))
+        await parts.writer.propose(ClaimGroups(group_ids=("b",)))
         assert list(groups._versions) == ["a", "b"]
         await groups.claim("c")
         assert list(groups._versions) == ["c"]
@@ -330,7 +330,7 @@ async def test_an_agent_that_drains_hands_its_groups_over_at_once() -> None:
         first, second = group_ledger(one), group_ledger(other)
         mine = next(group_id for group_id in GROUPS if first.coordinator(group_id) == one.writer.session)
         await first.claim(mine)
-        await one.writer.submit(StartDrain(session=one.writer.session))
+        await one.writer.propose(StartDrain(session=one.writer.session))
         assert not first.is_mine(mine)
         assert await refusal(first, mine) is ErrorCode.not_coordinator
         with pytest.raises(NotCoordinator):
@@ -341,7 +341,7 @@ async def test_an_agent_that_drains_hands_its_groups_over_at_once() -> None:
 
 async def test_an_agent_whose_session_is_over_is_no_coordinator() -> None:
     async with one_agent() as (parts, groups):
-        await parts.writer.submit(EndSession(session=parts.writer.session))
+        await parts.writer.propose(EndSession(session=parts.writer.session))
         assert groups.coordinator("g") is None
         assert await refusal(groups) is ErrorCode.coordinator_not_available
         with pytest.raises(NotCoordinator):

@@ -86,7 +86,7 @@ async def test_groups_that_are_taken_up_and_handed_over_are_told_in_one_line(cap
     async with two_agents() as (first, second):
         await first.say(beat("a"))
         first.groups.stop()
-        await first.parts.writer.submit(StartDrain(session=first.parts.writer.session))
+        await first.parts.writer.propose(StartDrain(session=first.parts.writer.session))
         await second.parts.metadata.barrier()
         for _ in range(3):
             await second.groups.look_after()

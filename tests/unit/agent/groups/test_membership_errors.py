@@ -122,7 +122,7 @@ class TestClassicGroups:
             beating = asyncio.ensure_future(groups.heartbeat("g", "nobody", None, 1))
             while len(begun) < 2:
                 await turn()
-            await parts.writer.submit(ClaimGroups(group_ids=("g",)))
+            await parts.writer.propose(ClaimGroups(group_ids=("g",)))
             for each in begun:
                 each.set_result(parts.metadata.state.position)
             assert (await joining).error_code is ErrorCode.not_coordinator
@@ -226,7 +226,7 @@ class TestConsumerGroups:
         """A consumer that is told so ends; members may have left elsewhere."""
         ledger = MemoryLedger()
         async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-            await parts.writer.submit(create(partitions=2))
+            await parts.writer.propose(create(partitions=2))
             agent = Agent(parts, **{"group.consumer.max.size": "1"})
             await agent.ledger.claim("g")
             kept = replace(member(), protocols=(("range", subscription("t")),), assignment=b"")
@@ -255,7 +255,7 @@ async def turn() -> None:
 async def test_s4_who_speaks_the_classic_protocol_is_not_unknown_to_a_consumer_group_that_is_cut_off() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.submit(create(partitions=2))
+        await parts.writer.propose(create(partitions=2))
         agent = Agent(parts)
         await agent.say(beat("a"))
         b = Leaver(member_id="b", group_instance_id=None)
@@ -286,7 +286,7 @@ async def test_s4_a_group_that_a_consumer_may_not_begin_is_looked_up_before_it_i
     """It may be one of consumers by now."""
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.submit(create(partitions=2))
+        await parts.writer.propose(create(partitions=2))
         agent = Agent(parts, **{"group.consumer.migration.policy": "disabled"})
         await agent.ledger.claim("g")
         await agent.ledger.write("g", GENERATION)
@@ -300,12 +300,12 @@ async def test_s4_who_is_unknown_under_a_claim_that_is_over_looks_for_another() 
         await first.say(beat("a"))
         claim_epoch = first.parts.metadata.state.groups["g"].claim_epoch
         await check_confirmed(first.ledger, "g", claim_epoch)
-        await first.parts.writer.submit(StartDrain(session=first.parts.writer.session))
+        await first.parts.writer.propose(StartDrain(session=first.parts.writer.session))
         await second.parts.metadata.barrier()
         with pytest.raises(NotCoordinator) as caught:  # nobody has claimed it yet
             await check_confirmed(first.ledger, "g", claim_epoch)
         assert caught.value.error_code is ErrorCode.not_coordinator
-        await second.parts.writer.submit(ClaimGroups(group_ids=("g",)))
+        await second.parts.writer.propose(ClaimGroups(group_ids=("g",)))
         with pytest.raises(NotCoordinator) as caught:
             await check_confirmed(first.ledger, "g", claim_epoch)
         assert caught.value.error_code is ErrorCode.not_coordinator

@@ -382,7 +382,7 @@ async def test_a_join_that_is_refused_for_a_change_that_never_was_is_told_to_loo
         await agent.say(beat("a"))
         joined = await (await agent.classic.join("g", ask("", instance="i", new_id="m", needs_known_id=False)))
         assert joined.error_code is ErrorCode.none
-        agent.parts.writer.submit(ClaimGroups(group_ids=("g",)))
+        agent.parts.writer.propose(ClaimGroups(group_ids=("g",)))
         replacing, refused = await asyncio.gather(
             agent.groups.join("g", ask("", instance="i")), agent.groups.join("g", ask("m", instance="i"))
         )

@@ -86,8 +86,8 @@ async def test_each_partition_is_answered_for_itself_and_the_last_of_two_offsets
 )
 async def test_what_is_kept_by_key_alone_is_not_deleted_by_offset(policy: str, error_code: int) -> None:
     async with data_paths() as paths:
-        await paths.parts.writer.submit(DeleteTopic(topic_id=TOPIC))
-        await paths.parts.writer.submit(create("k", cleanup_policy=policy))
+        await paths.parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await paths.parts.writer.propose(create("k", cleanup_policy=policy))
         assert (await deleted(paths, (0, 0), topic=b"k"))[0][1] == error_code
 
 

@@ -83,7 +83,7 @@ class TestDelete:
             await commit(services, {0: 5})
             gate = closed_gate(services)
             if not is_taken:
-                services.writer.submit(ClaimGroups(group_ids=("g",)))
+                services.writer.propose(ClaimGroups(group_ids=("g",)))
             services.group_ledger.write("g", generation(1, SUBSCRIBED))
             named = [{"name": "t", "partitions": [{"partition_index": 0}]}]
             asked = asyncio.ensure_future(ask(services, OFFSET_DELETE, 0, group_id="g", topics=named))
@@ -105,11 +105,11 @@ class TestDelete:
             await commit(services, {0: 5})
             gate = closed_gate(services)
             change = services.group_ledger.write("g", generation(1))
-            services.writer.submit(ClaimGroups(group_ids=("g",)))
+            services.writer.propose(ClaimGroups(group_ids=("g",)))
             if is_deleted:
                 claim_epoch = services.state.group_claims_count + 1
-                services.writer.submit(DeleteGroup(group_id="g", claim_epoch=claim_epoch))
-                services.writer.submit(ClaimGroups(group_ids=("g",)))
+                services.writer.propose(DeleteGroup(group_id="g", claim_epoch=claim_epoch))
+                services.writer.propose(ClaimGroups(group_ids=("g",)))
             named = [{"name": "t", "partitions": [{"partition_index": 1}]}]
             asked = asyncio.ensure_future(ask(services, OFFSET_DELETE, 0, group_id="g", topics=named))
             for _ in range(20):

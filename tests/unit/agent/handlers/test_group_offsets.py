@@ -186,7 +186,7 @@ class TestARefusalThatFollowsFromAChangeOnItsWay:
 
     async def test_it_is_not_told_where_that_never_was(self, kind: str) -> None:
         async with self.group_and_gate(kind) as (services, gate):
-            services.writer.submit(ClaimGroups(group_ids=("g",)))
+            services.writer.propose(ClaimGroups(group_ids=("g",)))
             await leaving(services, kind)
             refused = asyncio.ensure_future(commit(services, {0: 1}, generation=3, member="m1"))
             await asyncio.sleep(0)

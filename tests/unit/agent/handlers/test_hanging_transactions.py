@@ -31,9 +31,9 @@ async def serving() -> AsyncIterator[tuple[DataPaths, Services]]:
     """A topic `t` with two partitions, and two transactional ids: one with a transaction in partition 0, one idle."""
     async with data_paths(partitions=2) as paths, asyncio.TaskGroup() as tasks:
         writer = paths.parts.writer
-        await writer.submit(begin())
-        await writer.submit(begin(transactional_id="idle"))
-        await writer.submit(commit(0, Chunk(batches=[transactional(0), transactional(1)]), session=writer.session))
+        await writer.propose(begin())
+        await writer.propose(begin(transactional_id="idle"))
+        await writer.propose(commit(0, Chunk(batches=[transactional(0), transactional(1)]), session=writer.session))
         yield paths, services_of(paths, paths.parts.clock, tasks)
 
 
@@ -62,7 +62,7 @@ class TestDescribing:
 
     async def test_one_that_has_ended_or_never_began_has_neither(self) -> None:
         async with serving() as (paths, services):
-            await paths.parts.writer.submit(end())
+            await paths.parts.writer.propose(end())
             ended = await ask_for_bytes(services, DESCRIBE_TRANSACTIONS, 0, transactional_ids=[ID])
             idle = await ask_for_bytes(services, DESCRIBE_TRANSACTIONS, 0, transactional_ids=["idle"])
         # kio reads no time before 1970, which is how Kafka says that there is none.
@@ -73,7 +73,7 @@ class TestDescribing:
 
     async def test_offsets_of_a_group_stand_where_kafka_keeps_them(self) -> None:
         async with serving() as (paths, services):
-            await paths.parts.writer.submit(add(producer=1, transactional_id="idle", groups=("g", "h")))
+            await paths.parts.writer.propose(add(producer=1, transactional_id="idle", groups=("g", "h")))
             (told,) = await self.described(services, "idle")
         (topic,) = told.topics
         assert (topic.topic, topic.partitions) == ("__consumer_offsets", (3, 4))
@@ -150,7 +150,7 @@ class TestListing:
     async def test_each_id_is_listed_by_the_agent_that_clients_find_for_it(self) -> None:
         async with serving() as (paths, services), another_agent(paths) as other, asyncio.TaskGroup() as tasks:
             for number in range(20):
-                await paths.parts.writer.submit(begin(transactional_id=f"id-{number}"))
+                await paths.parts.writer.propose(begin(transactional_id=f"id-{number}"))
             mine = await self.listed(services)
             others = await self.listed(services_of(other, other.parts.clock, tasks))
         assert mine
@@ -178,7 +178,7 @@ class TestProducers:
 
     async def test_after_a_marker_that_brought_an_epoch_there_is_no_sequence(self) -> None:
         async with serving() as (paths, services):
-            await paths.parts.writer.submit(end())
+            await paths.parts.writer.propose(end())
             (told,) = await self.producers(services)
         assert (told.producer_epoch, told.last_sequence, told.current_txn_start_offset) == (1, -1, -1)
 
@@ -205,7 +205,7 @@ class TestAborting:
         async with serving() as (paths, services):
             writer = paths.parts.writer
             chunk = Chunk(partition=1, batches=[transactional(0)])
-            await writer.submit(commit(1, chunk, session=writer.session))
+            await writer.propose(commit(1, chunk, session=writer.session))
             assert await self.told(services, 0) == [ErrorCode.none]
             assert not is_open(services)
             assert services.state.transaction_counts.ended[Ended.TERMINATED] == 1
@@ -231,7 +231,7 @@ class TestAborting:
 
     async def test_where_nothing_is_open_nothing_is_written(self) -> None:
         async with serving() as (paths, services):
-            await paths.parts.writer.submit(end())
+            await paths.parts.writer.propose(end())
             position = services.state.position
             assert await self.told(services, 0, epoch=1) == [ErrorCode.none]
             assert services.state.position == position

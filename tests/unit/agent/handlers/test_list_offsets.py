@@ -170,7 +170,7 @@ async def test_deleted_records_are_found_by_no_time(
     async with data_paths() as paths:
         for times in ((90, 50, 60), (40, 60, 80, 60)):
             await paths.produce(make_batch([Record(offset=n, timestamp=time) for n, time in enumerate(times)]))
-        await paths.parts.writer.submit(delete_before(log_start))
+        await paths.parts.writer.propose(delete_before(log_start))
         metadata = paths.parts.metadata
         timestamps = TimestampSearch(
             metadata=metadata, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock
@@ -184,7 +184,7 @@ async def test_of_what_a_cut_chunk_still_shows_the_latest_counts() -> None:
     async with data_paths() as paths:
         for times in ((90, 50, 60, 60), (55,)):
             await paths.produce(make_batch([Record(offset=n, timestamp=time) for n, time in enumerate(times)]))
-        await paths.parts.writer.submit(delete_before(1))
+        await paths.parts.writer.propose(delete_before(1))
         assert await latest_in_time(paths) == (ErrorCode.none, (60, 2, LEADER_EPOCH))
 
 

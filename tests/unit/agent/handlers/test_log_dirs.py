@@ -79,7 +79,7 @@ async def test_each_partition_is_told_by_the_agent_that_leads_it() -> None:
         assert 0 < len(mine) < 50
         leaders = [assignment.leader for assignment in services.assignments(services.state.topics[TOPIC], None)]
         assert list(mine) == [("t", index) for index, leader in enumerate(leaders) if leader == services.node_id]
-        await paths.parts.writer.submit(StartDrain(session=paths.parts.writer.session))
+        await paths.parts.writer.propose(StartDrain(session=paths.parts.writer.session))
         assert sizes(await directory(services)) == {}
 
 

@@ -64,7 +64,7 @@ async def test_s4_while_the_ledger_is_away_what_is_known_is_told_and_the_rest_is
 
 async def test_s4_all_topics_are_told_with_those_that_another_agent_has_just_created() -> None:
     async with data_paths() as paths, another_agent(paths) as other, asyncio.TaskGroup() as tasks:
-        await paths.parts.writer.submit(create("u", topic_id=TopicId(bytes([1] * 16))))
+        await paths.parts.writer.propose(create("u", topic_id=TopicId(bytes([1] * 16))))
         services = services_of(other, ManualClock(), tasks)
         answer = read(MetadataResponse, await metadata.handle(services, request(3, 4, b"\xff\xff\xff\xff\0")))
     assert [topic.name for topic in answer.topics] == ["t", "u"]

@@ -116,7 +116,7 @@ class TestLeaders:
     async def test_who_drains_leads_nothing_and_is_no_broker(self) -> None:
         async with trio() as cluster:
             near = cluster.others[0].writer
-            await near.submit(StartDrain(session=near.session))
+            await near.propose(StartDrain(session=near.session))
             await cluster.services.metadata.barrier()
             answer = await described(cluster.services, "zone=near")
             assert [broker.node_id for broker in answer.brokers] == [NODE, FAR]

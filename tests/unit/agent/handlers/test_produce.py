@@ -95,7 +95,7 @@ async def test_s2_records_arrive_by_the_checked_clock_or_between_two_times_that_
         parts = paths.parts
         services = services_of(paths, parts.clock, tasks)
         parts.clock.seconds = 50.0
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         parts.clock.seconds = 70.0
         assert _arrival_now(services) == Arrival(BEGAN_MS + 70_000, BEGAN_MS + 70_000)
         parts.is_clock_checked = False
@@ -158,7 +158,7 @@ async def test_s4_a_ledger_that_is_away_costs_an_unknown_topic_alone(monkeypatch
 async def test_s4_a_partition_that_this_agent_has_not_seen_yet_takes_records() -> None:
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         services = services_of(paths, ManualClock(), tasks)
-        growth = services.writer.submit(CreatePartitions(topic_id=TOPIC, partition_count=2))
+        growth = services.writer.propose(CreatePartitions(topic_id=TOPIC, partition_count=2))
         answer = await told(await produce.handle(services, request(b"t", partition=1)))
         assert await growth == Done()
         assert [held.log_end for held in services.state.topics[TOPIC].partitions] == [0, 1]

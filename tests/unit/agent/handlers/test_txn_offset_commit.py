@@ -390,7 +390,7 @@ class TestTheLedger:
         async with serving() as services:
             producer = await begun(services)
             await services.group_ledger.claim("g")
-            services.writer.submit(ClaimGroups(group_ids=("g",)))
+            services.writer.propose(ClaimGroups(group_ids=("g",)))
             assert await pend(services, producer, {0: 5}) == [(0, ErrorCode.not_coordinator)]
             assert await pend(services, producer, {0: 5}) == [(0, NONE)]
 

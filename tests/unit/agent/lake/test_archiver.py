@@ -56,7 +56,7 @@ async def produce(
     made = Batch(records=records, size=len(batch), timestamp=1_000 + records - 1)
     command = commit(number, Chunk(topic_id=topic_id, batches=[made]), session=session)
     chunks = ChunkColumns(topic=[0], partition=[0], byte_first=encoded.byte_firsts, batch_count=[1])
-    outcome = await parts.writer.submit(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
+    outcome = await parts.writer.propose(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
     assert isinstance(outcome, ChunksCommitted)
     assert list(outcome.error_codes) == [0]
 
@@ -68,7 +68,7 @@ async def keys(store: ObjectStore, prefix: str) -> list[str]:
 async def test_everything_that_was_there_ends_in_one_file_and_the_intake_is_released() -> None:
     store = MemoryStore()
     async with running_parts() as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         for number in range(3):
             await produce(parts, store, number)
         report = await archiver(parts, store).archive_topic(TOPIC)
@@ -86,7 +86,7 @@ async def test_everything_that_was_there_ends_in_one_file_and_the_intake_is_rele
 async def test_a_topic_without_anything_new_makes_no_file() -> None:
     store = MemoryStore()
     async with running_parts() as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         archiving = archiver(parts, store)
         assert (await archiving.archive_topic(TOPIC)).object_keys == ()
         await produce(parts, store, 0)
@@ -109,7 +109,7 @@ class ForgetfulStore(MemoryStore):
 async def test_an_object_that_is_gone_in_each_pass_is_reported_and_not_searched_for_ever() -> None:
     store = ForgetfulStore()
     async with running_parts() as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, store, 0)
         with pytest.raises(ObjectMissing, match=r"t cannot be archived, tried 10 times: intake/.* does not exist"):
             await archiver(parts, store).archive_topic(TOPIC)
@@ -122,7 +122,7 @@ async def test_a_table_that_moved_on_before_each_pass_misses_no_object(monkeypat
     """Whoever asked may try again, and has no object to look for."""
     store = ForgetfulStore()
     async with running_parts() as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, store, 0)
         archiving = archiver(parts, store)
         failures = iter([ObjectMissing("intake/1 does not exist"), *[FilesNotInTable("it has other files")] * 9])
@@ -145,14 +145,14 @@ class DeletingStore(MemoryStore):
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
         await super().put(key, parts, if_absent=if_absent)
         if key.startswith(LAKE_PREFIX):
-            await self.parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+            await self.parts.writer.propose(DeleteTopic(topic_id=TOPIC))
 
 
 async def test_a_topic_that_is_deleted_during_its_pass_ends_the_archiving() -> None:
     store = DeletingStore()
     async with running_parts() as parts:
         store.parts = parts
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, store, 0)
         assert (await archiver(parts, store).archive_topic(TOPIC)).object_keys == ()
         assert not parts.metadata.state.objects
@@ -161,7 +161,7 @@ async def test_a_topic_that_is_deleted_during_its_pass_ends_the_archiving() -> N
 async def test_a_file_of_a_session_that_ended_is_made_again_under_the_next() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, store, 0)
         ended = parts.writer.session
         ledger.core.expire(ended)
@@ -178,7 +178,7 @@ async def test_in_the_background_a_topic_is_archived_by_the_agent_that_hashing_n
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as other,
         asyncio.timeout(10),
     ):
-        await one.writer.submit(create())
+        await one.writer.propose(create())
         await produce(one, store, 0)
         await other.metadata.barrier()
         owner = owner_of(TOPIC, one.metadata.state.sessions)
@@ -202,7 +202,7 @@ async def test_s6_of_two_passes_at_once_one_is_refused_and_nothing_is_there_twic
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as other,
         asyncio.timeout(10),
     ):
-        await one.writer.submit(create())
+        await one.writer.propose(create())
         await produce(one, store, 0)
         await other.metadata.barrier()
         reports = await asyncio.gather(*(archiver(each, store).archive_topic(TOPIC) for each in (one, other)))
@@ -218,8 +218,8 @@ async def test_a_table_that_cannot_be_read_has_nothing_put_and_other_topics_go_o
     """One bit in its metadata: the store must not grow, however long and however often it is tried."""
     core, store, other = MemoryLedgerCore(), MemoryStore(), TopicId(bytes([9] * 16))
     async with running_parts(MemoryLedger(core), store=store) as parts:
-        await parts.writer.submit(create())
-        await parts.writer.submit(create("other", topic_id=other))
+        await parts.writer.propose(create())
+        await parts.writer.propose(create("other", topic_id=other))
         await produce(parts, store, 0)
         await archiver(parts, store).archive_topic(TOPIC)
         table = parts.metadata.state.topics[TOPIC].table
@@ -246,7 +246,7 @@ async def test_s6_the_file_of_a_pass_that_others_were_faster_than_is_deleted_at_
     store = DeletingStore()
     async with running_parts() as parts:
         store.parts = parts
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, store, 0)
         await archiver(parts, store).archive_topic(TOPIC)
         assert await keys(store, LAKE_PREFIX) == []
@@ -256,7 +256,7 @@ async def test_s6_the_file_of_a_pass_that_others_were_faster_than_is_deleted_at_
 async def test_a_pass_that_waited_does_not_take_the_failure_of_the_one_before_for_its_own() -> None:
     store = MemoryStore()
     async with running_parts() as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, store, 0)
         archive = archiver(parts, store)
         async with asyncio.TaskGroup() as tasks, archive._one_at_a_time:

@@ -55,7 +55,7 @@ async def small_files(parts: Parts, store: MemoryStore, lake: Lake, *, count: in
 async def archived(store: MemoryStore, *, count: int = FILES) -> AsyncIterator[tuple[Parts, Lake]]:
     """A topic of so many small files."""
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         lake = lake_of(parts, store)
         await small_files(parts, store, lake, count=count)
         yield parts, lake
@@ -111,7 +111,7 @@ async def test_small_files_become_one_with_the_same_records_for_consumers_and_in
 async def test_nothing_is_merged_while_files_are_few_and_nothing_twice() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         lake = lake_of(parts, store)
         compacting = file_compactor(parts, store, lake)
         assert await compacting.level(TOPIC) is None, "no table yet"
@@ -125,7 +125,7 @@ async def test_nothing_is_merged_while_files_are_few_and_nothing_twice() -> None
 async def test_a_topic_may_want_its_files_as_they_are() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_file_bytes="0"))
+        await parts.writer.propose(create(penstock_table_file_bytes="0"))
         lake = lake_of(parts, store)
         await small_files(parts, store, lake)
         assert await file_compactor(parts, store, lake).level(TOPIC) is None
@@ -159,7 +159,7 @@ async def test_what_was_merged_goes_once_no_snapshot_that_stays_needs_it() -> No
 async def test_records_that_were_deleted_are_left_out() -> None:
     store = MemoryStore()
     async with archived(store, count=FILES + 1) as (parts, lake):
-        await parts.writer.submit(delete_before(4))
+        await parts.writer.propose(delete_before(4))
         merged = await file_compactor(parts, store, lake).level(TOPIC)
         assert merged is not None
         assert merged.file.bounds is not None
@@ -211,7 +211,7 @@ async def test_of_two_merges_of_the_same_files_one_is_given_up() -> None:
 async def test_deleted_records_during_a_merge_have_it_refused() -> None:
     store = DoingStore()
     async with archived(store) as (parts, lake):
-        store.meanwhile = lambda: parts.writer.submit(delete_before(3))
+        store.meanwhile = lambda: parts.writer.propose(delete_before(3))
         assert await file_compactor(parts, store, lake).level(TOPIC) is None
         assert outcomes(parts, "refused") == 1
         assert [record.offset for record in await served(parts, store)] == list(range(3, 3 * FILES))
@@ -220,7 +220,7 @@ async def test_deleted_records_during_a_merge_have_it_refused() -> None:
 async def test_a_topic_that_is_deleted_during_a_merge_ends_it() -> None:
     store = DoingStore()
     async with archived(store) as (parts, lake):
-        store.meanwhile = lambda: parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        store.meanwhile = lambda: parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         assert await file_compactor(parts, store, lake).level(TOPIC) is None
         assert not parts.metadata.state.objects
 
@@ -349,7 +349,7 @@ class DeletingStore(MemoryStore):
     async def get(self, key: str) -> bytes:
         if self.parts is not None and key == self.key:
             parts, self.parts = self.parts, None
-            await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+            await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
             await self.delete([key])
         return await super().get(key)
 

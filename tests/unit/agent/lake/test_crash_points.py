@@ -110,7 +110,7 @@ def copies(parts: Parts, store: MemoryStore) -> HadoopMetadata:
 async def first_files(core: MemoryLedgerCore, store: MemoryStore) -> None:
     """A topic whose table has one file less than is worth a merge, by an agent that ended."""
     async with running_parts(MemoryLedger(core), store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await small_files(parts, store, lake_of(parts, store), count=FILES - 1)
         core.expire(parts.writer.session)
 

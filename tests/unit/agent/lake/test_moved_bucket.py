@@ -85,12 +85,12 @@ async def test_a_moved_folder_has_tables_again_by_itself_and_old_and_new_rows(tm
     place = Place(tmp_path / "before")
     async with place.agent() as (parts, store, lake):
         await check_bucket(store, place.core.identity)
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await place.archive(parts, store, lake, 3)
         edit = await lake.prepare(TOPIC, Change(edit=setting({"comment": "mine"})), parts.writer.session)
         assert edit is not None
         entry = CommitTable(topic_id=TOPIC, object_session=parts.writer.session, table=edit)
-        assert await lake.submit(entry) == Done()
+        assert await lake.propose(entry) == Done()
         before = await metadata_of(parts, store)
         ended = parts.writer.session
     place.core.expire(ended)
@@ -122,7 +122,7 @@ async def test_two_agents_with_different_urls_of_one_bucket_do_not_move_its_tabl
         place.agent() as (parts, store, lake),
         running_parts(MemoryLedger(place.core), start("b", node=2), store=store) as other,
     ):
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await place.archive(parts, store, lake, 1)
         await other.metadata.barrier()
         elsewhere = lake_of(other, store, "s3://elsewhere")
@@ -135,7 +135,7 @@ async def test_two_agents_with_different_urls_of_one_bucket_do_not_move_its_tabl
 async def test_a_table_that_is_here_is_looked_at_once(tmp_path: Path) -> None:
     place = Place(tmp_path / "store")
     async with place.agent() as (parts, store, lake):
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await place.archive(parts, store, lake, 1)
         version = parts.metadata.state.topics[TOPIC].table
         fresh = lake_of(parts, store, place.root)
@@ -146,7 +146,7 @@ async def test_a_table_that_is_here_is_looked_at_once(tmp_path: Path) -> None:
 async def test_many_snapshots_move_by_one_entry(tmp_path: Path) -> None:
     place = Place(tmp_path / "before")
     async with place.agent() as (parts, store, lake):
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await place.archive(parts, store, lake, 25)
         position, ended = parts.metadata.state.position, parts.writer.session
     place.core.expire(ended)
@@ -164,7 +164,7 @@ async def test_many_snapshots_move_by_one_entry(tmp_path: Path) -> None:
 async def test_a_copy_of_a_bucket_under_another_prefix_names_its_own_objects(tmp_path: Path) -> None:
     place, bucket, copy = Place(tmp_path), MemoryStore(), MemoryStore()
     async with running_parts(MemoryLedger(place.core), start("a"), store=bucket) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await place.archive(parts, bucket, lake_of(parts, bucket, "s3://bucket"), 2)
         ended = parts.writer.session
     place.core.expire(ended)

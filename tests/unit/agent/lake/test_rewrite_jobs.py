@@ -241,7 +241,7 @@ async def test_files_that_are_to_stay_as_they_are_do_not_become_one() -> None:
 async def test_all_files_of_one_plan_get_the_columns_that_the_table_had_not() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         for number in range(FILES):
@@ -285,7 +285,7 @@ async def test_footers_are_read_several_at_a_time() -> None:
 async def test_columns_are_filled_in_only_where_some_are_wanted() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         with pytest.raises(NoRewrite, match=r"set penstock\.table\.columns"):
             await rewrites(parts, store, lake_of(parts, store)).plan(topic_of(parts), Purpose.BACKFILL)
         assert TopicId(TOPIC) in parts.metadata.state.topics

@@ -64,7 +64,7 @@ def files_of_log(parts: Parts) -> list[str]:
 
 
 async def drop_everything(parts: Parts) -> None:
-    await parts.writer.submit(
+    await parts.writer.propose(
         ApplyRetention(
             now_ms=parts.clock.now_ms(), topic_ids=(TOPIC,), retention_ms=-1, retention_bytes=0, is_deleting=True
         )
@@ -74,7 +74,7 @@ async def drop_everything(parts: Parts) -> None:
 async def test_each_pass_adds_its_file_with_the_rows_and_offsets_that_it_holds() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         lake = lake_of(parts, store)
         for number in range(3):
             await produce(parts, store, number)
@@ -90,7 +90,7 @@ async def test_each_pass_adds_its_file_with_the_rows_and_offsets_that_it_holds()
 async def test_a_topic_that_was_archived_before_it_had_a_table_gets_all_of_its_files() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, store, 0)
         before = lake_of(parts, store)
         await ArchiverOfBefore(archiver(parts, store, before)).archive_topic(TOPIC)
@@ -119,7 +119,7 @@ class ArchiverOfBefore(Archiver):
 async def test_files_leave_the_table_when_their_records_have_left_the_log() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         lake = lake_of(parts, store)
         for number in range(2):
             await produce(parts, store, number)
@@ -145,7 +145,7 @@ async def test_files_leave_the_table_when_their_records_have_left_the_log() -> N
 async def test_s2_no_snapshot_expires_and_none_is_made_later_by_a_clock_that_is_not_believed() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         lake = lake_of(parts, store)
         await produce(parts, store, 0)
         await archiver(parts, store, lake).archive_topic(TOPIC)
@@ -174,14 +174,14 @@ class Meddling(MemoryStore):
         await super().put(key, parts, if_absent=if_absent)
         if key.endswith(".metadata.json") and self.command is not None:
             command, self.command = self.command, None
-            assert await self.parts.writer.submit(command) == Done()
+            assert await self.parts.writer.propose(command) == Done()
 
 
 async def test_s6_a_pass_that_finds_another_commit_in_its_place_is_made_again() -> None:
     store = Meddling()
     async with running_parts(store=store) as parts:
         store.parts = parts
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, store, 0)
         await archiver(parts, store).archive_topic(TOPIC)
         await produce(parts, store, 1)
@@ -202,7 +202,7 @@ async def test_upkeep_of_a_topic_that_is_deleted_meanwhile_does_nothing() -> Non
     store = Meddling()
     async with running_parts(store=store) as parts:
         store.parts = parts
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, store, 0)
         await archiver(parts, store).archive_topic(TOPIC)
         await drop_everything(parts)
@@ -218,7 +218,7 @@ async def test_upkeep_of_a_topic_that_is_deleted_meanwhile_does_nothing() -> Non
 async def test_a_damaged_table_fails_the_pass_and_says_what_is_damaged() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, store, 0)
         await archiver(parts, store).archive_topic(TOPIC)
         table = parts.metadata.state.topics[TOPIC].table

@@ -30,7 +30,7 @@ async def archived(
 ) -> AsyncIterator[tuple[Parts, Lake, TableRebuild]]:
     """A topic of so many files, and who begins its table anew, as an agent would that has just started."""
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         before = lake_of(parts, store)
         await small_files(parts, store, before, count=count)
         lake = lake_of(parts, store, root)
@@ -231,10 +231,10 @@ async def test_a_file_of_the_log_that_is_gone_or_damaged_changes_nothing() -> No
 async def test_where_there_is_no_table_nothing_is_begun() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         rebuild = TableRebuild(metadata=parts.metadata, writer=parts.writer, lake=lake_of(parts, store))
         with pytest.raises(NothingToRebuild, match="has no table yet"):
             await rebuild.rebuild(TOPIC)
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         with pytest.raises(NothingToRebuild, match="gone"):
             await rebuild.rebuild(TOPIC)

@@ -50,7 +50,7 @@ def tagging(snapshot_id: int) -> TableEdit:
 async def test_a_topic_without_an_archive_has_properties_and_keeps_them() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         lake = lake_of(parts, store)
         editing = TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=parts.clock)
         await editing.make(TOPIC, setting({"comment": "c"}))
@@ -65,7 +65,7 @@ async def test_a_topic_without_an_archive_has_properties_and_keeps_them() -> Non
 async def test_a_tag_keeps_what_the_log_let_go_of_until_it_goes() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         lake = lake_of(parts, store)
         editing = TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=parts.clock)
         await produce(parts, store, 0)
@@ -105,7 +105,7 @@ class Committing(MemoryStore):
             prepared = await lake.prepare(TOPIC, Change(edit=setting({"other": str(left)})), session)
             assert prepared is not None
             entry = CommitTable(topic_id=TOPIC, object_session=session, table=prepared)
-            assert await self.parts.writer.submit(entry) == Done()
+            assert await self.parts.writer.propose(entry) == Done()
             self.times = left
 
 
@@ -113,7 +113,7 @@ async def test_an_edit_that_another_commit_overtook_is_made_of_the_newer_table()
     store = Committing()
     async with running_parts(store=store) as parts:
         store.parts = parts
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         editing = edits(parts, store)
         await editing.make(TOPIC, setting({"comment": "c"}))
         store.times = TABLE_EDIT_TRIES_MAX - 1
@@ -129,7 +129,7 @@ async def test_an_edit_that_another_commit_overtook_is_made_of_the_newer_table()
 async def test_what_is_refused_leaves_the_table_as_it_was() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         editing = edits(parts, store)
         await editing.make(TOPIC, setting({"comment": "c"}))
         table = parts.metadata.state.topics[TOPIC].table
@@ -139,7 +139,7 @@ async def test_what_is_refused_leaves_the_table_as_it_was() -> None:
         with pytest.raises(RequirementFailed, match="the snapshot of 'main' is None, and not 5"):
             await editing.make(TOPIC, TableEdit(requirements=wanted, updates=setting({"a": "b"}).updates))
         assert parts.metadata.state.topics[TOPIC].table == table
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         with pytest.raises(TopicGone):
             await editing.make(TOPIC, setting({"comment": "d"}))
 
@@ -154,7 +154,7 @@ class Hasty(ManualClock):
 async def test_what_waits_too_long_for_its_turn_is_never_made() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         lake = lake_of(parts, store)
         editing = TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=Hasty())
         async with lake.turn(TOPIC):
@@ -167,7 +167,7 @@ async def test_what_waits_too_long_for_its_turn_is_never_made() -> None:
 async def test_a_ledger_that_has_too_much_to_do_is_no_table_that_others_change(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         monkeypatch.setattr(ledger_writer, "LEDGER_COMMANDS_QUEUED_MAX", 0)
         with pytest.raises(StoreUnavailable, match="commands wait for the ledger: try again later"):
             await edits(parts, store).make(TOPIC, setting({"comment": "c"}))

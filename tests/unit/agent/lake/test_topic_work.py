@@ -20,7 +20,7 @@ from tests.support.commands.commands import TOPIC, create
 @pytest.fixture
 async def parts() -> AsyncIterator[Parts]:
     async with running_parts() as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         yield parts
 
 

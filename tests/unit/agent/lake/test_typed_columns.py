@@ -50,7 +50,7 @@ async def register(
         checked_as=registry.compatibility(subject),
     )
     assert registry.compatibility(subject) is Compatibility.BACKWARD
-    await parts.writer.submit(command)
+    await parts.writer.propose(command)
     return registry.ids_by_digest[content.digest]
 
 
@@ -81,7 +81,7 @@ async def rows_of(parts: Parts, store: MemoryStore) -> list[dict[str, Any]]:
 async def test_a_topic_has_the_columns_of_the_schemas_of_its_records() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         money = await register(parts, json.dumps(record("Money", ("cents", "long"))), subject="money")
         avro = await register(
             parts,
@@ -134,7 +134,7 @@ async def test_a_topic_has_the_columns_of_the_schemas_of_its_records() -> None:
 async def test_keys_are_columns_where_the_config_says_so_and_values_are_not_then() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="key"))
+        await parts.writer.propose(create(penstock_table_columns="key"))
         await produce(parts, store, 0, values=[b"plain"])
         await archiver(parts, store).archive_topic(TOPIC)
         assert await rows_of(parts, store) == [{"error": f"key: {NO_FRAME}"}]
@@ -145,7 +145,7 @@ async def test_keys_are_columns_where_the_config_says_so_and_values_are_not_then
 async def test_a_topic_whose_config_says_nothing_else_has_raw_columns_alone(command: CreateTopic) -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(command)
+        await parts.writer.propose(command)
         schema_id = await register(parts, json.dumps(ORDER))
         await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": 1}))])
         await archiver(parts, store).archive_topic(TOPIC)
@@ -157,7 +157,7 @@ async def test_a_topic_whose_config_says_nothing_else_has_raw_columns_alone(comm
 async def test_a_table_is_made_anew_of_files_with_the_columns_that_they_have() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         schema_id = await register(parts, json.dumps(ORDER))
         await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": 1}))])
         before = lake_of(parts, store)
@@ -180,7 +180,7 @@ async def test_a_table_is_made_anew_of_files_with_the_columns_that_they_have() -
 async def test_a_table_that_is_begun_anew_has_the_columns_of_its_newest_file() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         schema_id = await register(parts, json.dumps(ORDER))
         lake = lake_of(parts, store)
         await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": 1}))])
@@ -204,7 +204,7 @@ async def test_a_table_that_is_begun_anew_has_the_columns_of_its_newest_file() -
 async def test_who_reads_raw_columns_reads_none_of_the_others() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         schema_id = await register(parts, json.dumps(ORDER))
         await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": n})) for n in range(50)])
         await archiver(parts, store).archive_topic(TOPIC)
@@ -223,7 +223,7 @@ async def test_who_reads_raw_columns_reads_none_of_the_others() -> None:
 async def test_a_file_whose_columns_were_overtaken_is_made_again(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         schema_id = await register(parts, json.dumps(ORDER))
         wider = record("Order", ("id", "int"), ("n", "int"))
         wide = await register(parts, json.dumps(wider))
@@ -250,7 +250,7 @@ async def test_a_file_whose_columns_were_overtaken_is_made_again(caplog: pytest.
 async def test_a_merge_of_files_keeps_their_columns_and_gives_them_to_older_records() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         lake = lake_of(parts, store)
         narrow = await register(parts, json.dumps(ORDER))
         wider = record("Order", ("id", "long"), ("n", "int"))
@@ -279,14 +279,14 @@ async def test_a_merge_of_files_keeps_their_columns_and_gives_them_to_older_reco
 async def test_files_whose_schema_is_gone_are_not_merged_and_keep_their_values() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         for number in range(FILES):
             await produce(parts, store, number, values=[framed(schema_id, avro_bytes(ORDER, {"id": number}))])
             await archiver(parts, store, lake).archive_topic(TOPIC)
         for is_permanent in (False, True):
-            await parts.writer.submit(DeleteVersions(subject="s", version=1, is_permanent=is_permanent))
+            await parts.writer.propose(DeleteVersions(subject="s", version=1, is_permanent=is_permanent))
         assert schema_id not in parts.metadata.state.registry.schemas
         compacting = file_compactor(parts, store, lake)
         assert await compacting.level(TOPIC) is None
@@ -304,7 +304,7 @@ def avro_of(*fields: tuple[str, str | None]) -> dict[str, Any]:
 async def test_no_schemas_stop_a_pass_whatever_they_rename() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         schemas = [
             avro_of(("a", None)),
             avro_of(("b", "a")),
@@ -330,7 +330,7 @@ async def test_a_value_that_its_library_cannot_show_stops_no_pass() -> None:
         data = b"\x0a" + bytes([len(data)]) + data
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         schema_id = await register(parts, text, SchemaType.PROTOBUF)
         await produce(parts, store, 0, values=[framed(schema_id, b"\0" + data), framed(schema_id, b"\0")])
         await archiver(parts, store).archive_topic(TOPIC)
@@ -342,7 +342,7 @@ async def test_a_value_that_its_library_cannot_show_stops_no_pass() -> None:
 async def test_a_schema_that_its_library_cannot_read_stops_no_pass() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         schema = record("R", ("a", {"type": "fixed", "name": "F", "size": 2**70}))
         schema_id = await register(parts, json.dumps(schema))
         await produce(parts, store, 0, values=[framed(schema_id, b"x")])
@@ -355,7 +355,7 @@ async def test_rows_of_many_typed_columns_are_divided_into_row_groups(monkeypatc
     monkeypatch.setattr(archive_file, "TYPED_CELLS_MAX", 20)
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         wide = record("R", ("a", "int"), ("b", "int"))
         schema_id = await register(parts, json.dumps(wide))
         rows = [framed(schema_id, avro_bytes(wide, {"a": number, "b": 1})) for number in range(25)]

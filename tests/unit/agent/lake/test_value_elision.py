@@ -50,7 +50,7 @@ async def consumed(parts: Parts, store: MemoryStore) -> list[bytes | None]:
 async def test_values_are_left_out_once_the_topic_asks_for_it() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="value"))
+        await parts.writer.propose(create(penstock_table_columns="value"))
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         values = [order(schema_id, 1), None, b"plain", order(schema_id, 2) + b"\0"]
@@ -71,7 +71,7 @@ async def test_values_are_left_out_once_the_topic_asks_for_it() -> None:
 async def test_a_topic_whose_values_are_no_columns_keeps_them() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create(penstock_table_columns="key", penstock_table_raw_values=IRREPRODUCIBLE))
+        await parts.writer.propose(create(penstock_table_columns="key", penstock_table_raw_values=IRREPRODUCIBLE))
         schema_id = await register(parts, json.dumps(ORDER))
         await produce(parts, store, 0, values=[order(schema_id, 1)])
         await archiver(parts, store).archive_topic(TOPIC)
@@ -81,7 +81,7 @@ async def test_a_topic_whose_values_are_no_columns_keeps_them() -> None:
 async def test_merges_decide_anew_by_the_config_of_their_time() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(LEFT_OUT)
+        await parts.writer.propose(LEFT_OUT)
         lake = lake_of(parts, store)
         narrow = await register(parts, json.dumps(ORDER))
         wide = await register(parts, json.dumps(WIDER), subject="wider")
@@ -118,7 +118,7 @@ async def test_merges_decide_anew_by_the_config_of_their_time() -> None:
 async def test_a_merge_without_typed_columns_to_make_keeps_what_the_table_has() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(LEFT_OUT)
+        await parts.writer.propose(LEFT_OUT)
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         sent = [order(schema_id, number) for number in range(FILES)]
@@ -136,7 +136,7 @@ async def test_a_merge_without_typed_columns_to_make_keeps_what_the_table_has() 
 async def test_consumers_get_values_of_schemas_that_were_deleted() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(LEFT_OUT)
+        await parts.writer.propose(LEFT_OUT)
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         sent = [order(schema_id, number) for number in range(FILES)]
@@ -144,7 +144,7 @@ async def test_consumers_get_values_of_schemas_that_were_deleted() -> None:
             await produce(parts, store, number, values=[value])
             await archiver(parts, store, lake).archive_topic(TOPIC)
         for is_permanent in (False, True):
-            await parts.writer.submit(DeleteVersions(subject="s", version=1, is_permanent=is_permanent))
+            await parts.writer.propose(DeleteVersions(subject="s", version=1, is_permanent=is_permanent))
         assert schema_id not in parts.metadata.state.registry.schemas
         assert {row["kept_value"] for row in await file_rows(parts, store)} == {None}
         assert await consumed(parts, store) == sent

@@ -82,13 +82,13 @@ async def rounds(count: int = 20) -> None:
 
 
 async def produce(parts: Parts, number: int) -> None:
-    await parts.writer.submit(commit(number, Chunk(batches=[Batch()]), session=parts.writer.session))
+    await parts.writer.propose(commit(number, Chunk(batches=[Batch()]), session=parts.writer.session))
 
 
 async def test_a_barrier_returns_when_what_was_there_is_applied() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, running_parts(ledger, start("b", node=2)) as others:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await others.metadata.barrier()
         assert others.metadata.state.position >= parts.metadata.state.position
 
@@ -123,10 +123,10 @@ async def test_a_barrier_fails_where_the_ledger_is_away_and_the_next_one_works_a
 
 async def test_whoever_watches_a_partition_is_woken_when_it_grows() -> None:
     async with running_parts() as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         growth = parts.metadata.watch([PARTITION, (TOPIC, PartitionIndex(1))])
         waiting = asyncio.ensure_future(growth.wait())
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         await rounds()
         assert not waiting.done()
         await produce(parts, 0)
@@ -138,9 +138,9 @@ async def test_whoever_watches_a_partition_is_woken_when_it_grows() -> None:
 
 async def test_whoever_watches_a_partition_is_woken_when_its_topic_goes() -> None:
     async with running_parts() as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         growth = parts.metadata.watch([PARTITION])
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         async with asyncio.timeout(SECONDS_MAX):
             await growth.wait()
         parts.metadata.unwatch(growth)
@@ -151,10 +151,10 @@ async def test_a_position_is_waited_for() -> None:
         position = parts.metadata.state.position
         await parts.metadata.reach(position)
         waiting = asyncio.ensure_future(parts.metadata.reach(Position(position + 2)))
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         await rounds()
         assert not waiting.done()
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         async with asyncio.timeout(SECONDS_MAX):
             await waiting
 
@@ -162,9 +162,9 @@ async def test_a_position_is_waited_for() -> None:
 async def test_a_ledger_that_was_away_is_followed_again_from_where_it_stopped() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         ledger.is_reachable = False
-        outcome = parts.writer.submit(commit(0, Chunk(batches=[Batch()]), session=parts.writer.session))
+        outcome = parts.writer.propose(commit(0, Chunk(batches=[Batch()]), session=parts.writer.session))
         await rounds()
         assert not outcome.done()
         ledger.is_reachable = True
@@ -198,7 +198,7 @@ class TestALedgerThatWasTrimmedPastAReader:
             running_parts(fast, start("b", node=2), store=store) as others,
             running_parts(slow, store=store) as parts,
         ):
-            await parts.writer.submit(create())
+            await parts.writer.propose(create())
             growth = parts.metadata.watch([PARTITION])
             reaching = asyncio.ensure_future(parts.metadata.reach(Position(parts.metadata.state.position + 2)))
             slow.hears.clear()
@@ -223,12 +223,12 @@ class TestALedgerThatWasTrimmedPastAReader:
             running_parts(fast, start("b", node=2), store=store) as others,
             running_parts(slow, store=store) as parts,
         ):
-            await parts.writer.submit(create())
+            await parts.writer.propose(create())
             slow.hears.clear()
-            covered = parts.writer.submit(commit(0, Chunk(batches=[Batch()]), session=parts.writer.session))
+            covered = parts.writer.propose(commit(0, Chunk(batches=[Batch()]), session=parts.writer.session))
             await rounds()
             await self.trimmed_past(fast, store, others)
-            later = parts.writer.submit(commit(1, Chunk(batches=[Batch()]), session=parts.writer.session))
+            later = parts.writer.propose(commit(1, Chunk(batches=[Batch()]), session=parts.writer.session))
             await rounds()
             slow.hears.set()
             slow.core.wake()
@@ -284,7 +284,7 @@ class TestALedgerThatWasTrimmedPastAReader:
             running_parts(fast, start("b", node=2), store=store) as others,
             running_parts(slow, store=store) as parts,
         ):
-            await parts.writer.submit(create())
+            await parts.writer.propose(create())
             slow.hears.clear()
             await produce(others, 0)
             await self.trimmed_past(fast, store, others)
@@ -311,7 +311,7 @@ class TestALedgerThatWasTrimmedPastAReader:
                 running_parts(fast, start("b", node=2), store=store) as others,
                 running_parts(slow, store=store) as parts,
             ):
-                await parts.writer.submit(create())
+                await parts.writer.propose(create())
                 slow.hears.clear()
                 await produce(others, 0)
                 await self.trimmed_past(fast, store, others)

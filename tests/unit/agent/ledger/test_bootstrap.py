@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import LedgerCorrupt
 from storage.memory_store import MemoryStore
@@ -15,13 +15,13 @@ from tests.support.commands.commands import create
 async def test_a_damaged_snapshot_is_named_with_what_can_be_done() -> None:
     store, ledger = MemoryStore(), MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await snapshot(parts)
     (key,) = [meta.key async for meta in store.list(SNAPSHOT_PREFIX)]
     whole = await store.get(key)
     for damaged in (whole[:-9], b"\x05" + whole[1:], whole[:20] + bytes([whole[20] ^ 1]) + whole[21:]):
         await store.put(key, (damaged,))
         with pytest.raises(LedgerCorrupt, match=f"{key}.*penstock recover"):
-            await load(ledger, store)
+            await load_state(ledger, store)
     await store.put(key, (whole,))
-    assert (await load(ledger, store)).follower.state.topic_ids.keys() == {"t"}
+    assert (await load_state(ledger, store)).follower.state.topic_ids.keys() == {"t"}

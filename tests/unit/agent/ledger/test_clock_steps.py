@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.ledger.clock_check import ClockCheck
 from agent.ledger.clock_trust import ClockTrust
 from agent.maintenance.retention import Retention
@@ -82,7 +82,7 @@ async def lives(
     ledger: MemoryLedger, store: MemoryStore, *, at_s: float, is_accepted: bool = False
 ) -> AsyncIterator[CheckedParts]:
     """One life of a broker, from `at_s` on; on the way out it is killed."""
-    follower = (await load(ledger, store)).follower
+    follower = (await load_state(ledger, store)).follower
     parts = CheckedParts(ledger, store, follower, start(), is_accepted=is_accepted)
     parts.clock.seconds = at_s
     await parts.check.check_or_report()
@@ -102,14 +102,14 @@ async def lives(
 async def begun(ledger: MemoryLedger, store: MemoryStore) -> None:
     """A first life: a topic that keeps records for a day has one, and an object was just released."""
     async with lives(ledger, store, at_s=0) as parts:
-        await parts.writer.submit(create(retention_ms=str(DAY_MS)))
-        await parts.writer.submit(create("gone", topic_id=OTHER))
+        await parts.writer.propose(create(retention_ms=str(DAY_MS)))
+        await parts.writer.propose(create("gone", topic_id=OTHER))
         for number, topic_id in enumerate((TOPIC, OTHER)):
             await store.put(intake_key(parts.writer.session, ObjectNumber(number)), [b"x" * 100])
             chunk = Chunk(topic_id=topic_id, batches=[Batch(timestamp=BEGAN_MS)])
-            await parts.writer.submit(commit(number, chunk, session=parts.writer.session))
-        await parts.writer.submit(DeleteTopic(topic_id=OTHER))
-        await parts.writer.submit(ReportTime())
+            await parts.writer.propose(commit(number, chunk, session=parts.writer.session))
+        await parts.writer.propose(DeleteTopic(topic_id=OTHER))
+        await parts.writer.propose(ReportTime())
         assert parts.log_start == 0
 
 
@@ -151,8 +151,8 @@ async def test_s21_a_clock_that_is_set_ahead_while_the_broker_runs_destroys_noth
 ) -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with lives(ledger, store, at_s=0) as parts:
-        await parts.writer.submit(create(retention_ms=str(DAY_MS)))
-        await parts.writer.submit(commit(0, Chunk(batches=[Batch(timestamp=BEGAN_MS)]), session=parts.writer.session))
+        await parts.writer.propose(create(retention_ms=str(DAY_MS)))
+        await parts.writer.propose(commit(0, Chunk(batches=[Batch(timestamp=BEGAN_MS)]), session=parts.writer.session))
         await parts.run(600)
         parts.stepping.ahead_ms = step_days * DAY_MS
         await parts.run(3 * HOUR_S)
@@ -161,7 +161,7 @@ async def test_s21_a_clock_that_is_set_ahead_while_the_broker_runs_destroys_noth
         parts.stepping.ahead_ms = 0
         await parts.run(HOUR_S)
         assert parts.log_start == 0
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         assert parts.metadata.state.time_ms > BEGAN_MS + 4 * HOUR_S * 1000, "time goes on"
         parts.clock.seconds += DAY_S
         await parts.run(HOUR_S)

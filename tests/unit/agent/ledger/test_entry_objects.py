@@ -44,14 +44,14 @@ class Made:
 async def made() -> AsyncIterator[Made]:
     store, ledger = MemoryStore(), MemoryLedger()
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         yield Made(parts, store)
 
 
 async def test_s6_an_object_whose_entry_came_stays(made: Made) -> None:
     async with uncommitted_of(made.parts, made.store).of_entry(made.session) as objects:
         await objects.store.put(made.key, [b"{}"])
-        assert await objects.submit(made.entry()) == Done()
+        assert await objects.propose(made.entry()) == Done()
     assert await made.keys() == [made.key]
     assert made.count("deleted") == made.count("left") == 0
 
@@ -59,7 +59,7 @@ async def test_s6_an_object_whose_entry_came_stays(made: Made) -> None:
 async def test_s6_an_object_whose_entry_was_seen_rejected_is_deleted(made: Made) -> None:
     async with uncommitted_of(made.parts, made.store).of_entry(made.session) as objects:
         await objects.store.put(made.key, [b"{}"])
-        assert isinstance(await objects.submit(made.entry(replaces="another")), Refused)
+        assert isinstance(await objects.propose(made.entry(replaces="another")), Refused)
     assert await made.keys() == []
     assert made.count("deleted") == 1
 
@@ -84,7 +84,7 @@ async def test_s6_an_append_of_unknown_outcome_keeps_its_object(made: Made) -> N
         async with uncommitted_of(made.parts, made.store).of_entry(made.session) as objects:
             await objects.store.put(made.key, [b"{}"])
             ledger.core.expire(made.session)
-            await objects.submit(made.entry())
+            await objects.propose(made.entry())
 
     with pytest.raises(OutcomeUnknown):
         await lose_session()
@@ -113,9 +113,9 @@ async def test_what_the_state_knows_is_the_states(made: Made) -> None:
     """An entry may be rejected because an earlier one brought its object in."""
     uncommitted = uncommitted_of(made.parts, made.store)
     await made.store.put(made.key, [b"{}"])
-    await made.parts.writer.submit(made.entry())
+    await made.parts.writer.propose(made.entry())
     await uncommitted.settle(made.session, Fate.REJECTED, [made.key])
-    await made.parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+    await made.parts.writer.propose(DeleteTopic(topic_id=TOPIC))
     assert made.key in made.parts.metadata.state.released
     await uncommitted.settle(made.session, Fate.REJECTED, [made.key])
     assert await made.keys() == [made.key]
@@ -175,7 +175,7 @@ async def test_s9_a_session_that_is_replaced_while_the_bucket_is_asked_deletes_n
     async def is_ours() -> bool:
         ledger.core.expire(made.session)
         with suppress(OutcomeUnknown):
-            await made.parts.writer.submit(create(name="another"))
+            await made.parts.writer.propose(create(name="another"))
         await made.parts.writer.until_live()
         assert made.parts.writer.session != made.session
         assert made.parts.writer.is_confirmed
@@ -189,7 +189,7 @@ async def test_s9_a_session_that_is_replaced_while_the_bucket_is_asked_deletes_n
 
 async def test_what_comes_into_the_state_while_the_bucket_is_asked_is_the_states(made: Made) -> None:
     async def is_ours() -> bool:
-        await made.parts.writer.submit(made.entry())
+        await made.parts.writer.propose(made.entry())
         return True
 
     await made.store.put(made.key, [b"{}"])

@@ -73,7 +73,7 @@ async def test_s4_a_session_is_confirmed_as_of_when_what_was_there_is_applied() 
             await parts.clock.sleep(0)
         trusted = [parts.writer.is_confirmed]
         ledger.is_told.clear()
-        told = parts.writer.submit(ReportTime())
+        told = parts.writer.propose(ReportTime())
         silent_from_s = parts.clock.seconds
         while parts.clock.seconds < silent_from_s + 2 * LEDGER_SESSION_SECONDS:
             await parts.clock.sleep(0)

@@ -37,7 +37,7 @@ class Fates:
 
 async def first_id(parts: Parts) -> int:
     async with asyncio.timeout(SECONDS_MAX):
-        outcome = await parts.writer.submit(AllocateProducerIds(count=10))
+        outcome = await parts.writer.propose(AllocateProducerIds(count=10))
     assert isinstance(outcome, ProducerIdsAllocated)
     return outcome.producer_id_first
 
@@ -63,10 +63,10 @@ async def test_an_append_without_an_answer_is_repeated_under_its_numbers_and_hap
 async def test_what_is_submitted_together_is_one_append_in_order() -> None:
     fates = Fates()
     async with running_parts(MemoryLedger(fate_of_append=fates)) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         fates.seen.clear()
         session = parts.writer.session
-        futures = [parts.writer.submit(commit(n, Chunk(batches=[Batch()]), session=session)) for n in range(5)]
+        futures = [parts.writer.propose(commit(n, Chunk(batches=[Batch()]), session=session)) for n in range(5)]
         outcomes = await asyncio.gather(*futures)
         assert len(fates.seen) == 1
         assert [list(o.base_offsets) for o in outcomes if isinstance(o, ChunksCommitted)] == [[n] for n in range(5)]
@@ -77,7 +77,7 @@ async def test_an_ended_session_is_replaced_and_what_it_left_is_told_as_unknown(
     async with running_parts(ledger) as parts:
         ended = parts.writer.session
         ledger.core.expire(ended)
-        futures = [parts.writer.submit(AllocateProducerIds(count=10)) for _ in range(3)]
+        futures = [parts.writer.propose(AllocateProducerIds(count=10)) for _ in range(3)]
         for told in await asyncio.gather(*futures, return_exceptions=True):
             assert isinstance(told, OutcomeUnknown)
         assert parts.writer.session > ended
@@ -93,7 +93,7 @@ async def test_an_append_that_happened_before_its_session_ended_is_told_as_it_is
         ended = parts.writer.session
         fates.is_asked.clear()
         fates.next = [Fate.ANSWER_LOST]
-        future = parts.writer.submit(AllocateProducerIds(count=10))
+        future = parts.writer.propose(AllocateProducerIds(count=10))
         await fates.is_asked.wait()
         ledger.core.expire(ended)
         async with asyncio.timeout(SECONDS_MAX):
@@ -109,7 +109,7 @@ async def test_a_delayed_append_of_an_ended_session_never_arrives() -> None:
         ended = parts.writer.session
         fates.is_asked.clear()
         fates.next = [Fate.DELAYED]
-        future = parts.writer.submit(AllocateProducerIds(count=10))
+        future = parts.writer.propose(AllocateProducerIds(count=10))
         await fates.is_asked.wait()
         ledger.core.expire(ended)
         with pytest.raises(OutcomeUnknown):
@@ -166,7 +166,7 @@ async def test_s9_a_session_is_live_once_its_start_is_applied() -> None:
         assert await parts.writer.until_live() == ended
         slow.is_open.clear()
         ledger.core.expire(ended)
-        undecided = [parts.writer.submit(ReportTime())]
+        undecided = [parts.writer.propose(ReportTime())]
         await slow.waits.wait()  # the append that will be fenced
         slow.waits.clear()
         slow.is_open.set()
@@ -204,7 +204,7 @@ async def test_a_lost_session_that_another_agent_has_ended_leaves_none_behind() 
         asyncio.timeout(SECONDS_MAX),
     ):
         ledger.core.expire(parts.writer.session)
-        await other.writer.submit(EndSession(session=parts.writer.session))
+        await other.writer.propose(EndSession(session=parts.writer.session))
         await parts.metadata.barrier()
         await parts.writer.close()
         assert ledger.core.live_names() == ["b"]
@@ -219,7 +219,7 @@ async def test_a_session_that_is_replaced_while_its_agent_drains_is_draining() -
         assert parts.metadata.state.sessions[first].is_draining
         ledger.core.expire(first)
         with pytest.raises(OutcomeUnknown):
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
         second = await parts.writer.until_live()
         assert second != first
         assert parts.metadata.state.sessions[second].is_draining

@@ -41,7 +41,7 @@ async def test_what_is_left_of_a_block_is_never_used_again() -> None:
 async def test_nobody_gets_an_id_while_too_many_commands_wait_and_everybody_does_afterwards() -> None:
     async with running_parts() as parts:
         block = ProducerIdBlock(writer=parts.writer)
-        queued = [parts.writer.submit(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
+        queued = [parts.writer.propose(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
         with pytest.raises(AllocationRefused):
             await block.take()
         await asyncio.gather(*queued)

@@ -222,17 +222,17 @@ async def test_s3_those_whose_sessions_ended_meanwhile_are_asked_anew() -> None:
     """Of three the two that are right lose their sessions: the third one's word is not that of most."""
     async with agents(3) as (one, two, three):
         three.diverge()
-        await three.parts.writer.submit(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
+        await three.parts.writer.propose(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
         for agent in (one, two):
             await agent.parts.metadata.barrier()
             three.parts.ledger.core.expire(agent.parts.writer.session)  # type: ignore[attr-defined]
-            await three.parts.writer.submit(EndSession(session=agent.parts.writer.session))
+            await three.parts.writer.propose(EndSession(session=agent.parts.writer.session))
         assert await three.checks._wait() is None
         assert three.count(Verdict.INCOMPLETE) == 1
         for agent in (one, two):
             with contextlib.suppress(OutcomeUnknown):
-                await agent.parts.writer.submit(ReportTime())  # finds its session ended, and opens another
-            await agent.parts.writer.submit(ReportTime())
+                await agent.parts.writer.propose(ReportTime())  # finds its session ended, and opens another
+            await agent.parts.writer.propose(ReportTime())
             await agent.look()
         answer = answering([one, two])
         one.clock.meanwhile = answering([two])
@@ -258,7 +258,7 @@ async def test_s3_those_that_start_again_after_nobody_knew_come_up_with_one_stat
                 await agent.look()
             for gone in (one, two):
                 core.expire(gone.parts.writer.session)
-                await third.writer.submit(EndSession(session=gone.parts.writer.session))
+                await third.writer.propose(EndSession(session=gone.parts.writer.session))
             again[0].clock.meanwhile = answering(again[1:])
             assert await snapshots(again[0]).take()
             assert again[0].count(Verdict.AGREED) == 1
@@ -311,7 +311,7 @@ async def test_s3_who_was_left_alone_a_moment_ago_publishes_nothing() -> None:
     async with agents(2) as (one, two):
         await one.look()
         two.parts.ledger.core.expire(two.parts.writer.session)  # type: ignore[attr-defined]
-        await one.parts.writer.submit(EndSession(session=two.parts.writer.session))
+        await one.parts.writer.propose(EndSession(session=two.parts.writer.session))
         assert len(one.state.sessions) == 1
         assert await one.checks.agreed() is None
         one.clock.seconds += DIGEST_ALONE_SECONDS_MIN
@@ -324,7 +324,7 @@ async def test_s3_of_two_of_which_one_ends_without_a_word_the_other_s_is_enough(
         async def ends() -> None:
             one.clock.meanwhile = None
             two.parts.ledger.core.expire(two.parts.writer.session)  # type: ignore[attr-defined]
-            await one.parts.writer.submit(EndSession(session=two.parts.writer.session))
+            await one.parts.writer.propose(EndSession(session=two.parts.writer.session))
 
         one.clock.meanwhile = ends
         assert await one.checks.agreed() is not None
@@ -334,7 +334,7 @@ async def test_s3_of_two_of_which_one_ends_without_a_word_the_other_s_is_enough(
 
 async def test_s3_versions_that_write_other_bytes_are_not_compared() -> None:
     async with agents(2) as (one, two):
-        await one.parts.writer.submit(CompareDigest(shape=b"another!"))
+        await one.parts.writer.propose(CompareDigest(shape=b"another!"))
         await two.look()
         await one.look()
         assert one.comparison.digests == {}
@@ -356,13 +356,13 @@ async def test_s3_an_agent_that_comes_later_says_nothing_and_is_not_judged() -> 
 
 async def test_s3_what_was_asked_before_the_newest_question_is_not_answered() -> None:
     async with agents(2) as (one, two):
-        await one.parts.writer.submit(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
+        await one.parts.writer.propose(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
         await two.parts.metadata.barrier()
         await two.parts.metadata.freeze()
         late = two.parts.metadata._follower.frozen
         assert late is not None
-        await one.parts.writer.submit(ReportTime())
-        await one.parts.writer.submit(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
+        await one.parts.writer.propose(ReportTime())
+        await one.parts.writer.propose(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
         await two.parts.metadata.barrier()
         await two.parts.metadata.freeze()
         two.parts.metadata._follower.frozen = late
@@ -380,7 +380,7 @@ async def test_s3_while_entries_come_it_is_compared_now_and_then() -> None:
             await answer()
             counts[one.clock.seconds] = one.count(Verdict.AGREED)
             if one.clock.seconds == 2.5 * DIGEST_COMPARISON_INTERVAL_S:
-                await one.parts.writer.submit(create())
+                await one.parts.writer.propose(create())
             if one.clock.seconds >= 4 * DIGEST_COMPARISON_INTERVAL_S:
                 running.cancel()
 

@@ -70,10 +70,10 @@ class CountingStore(MemoryStore):
 
 async def produced(parts: Parts, store: ObjectStore, *numbers: int) -> None:
     """The topic, and an object of one chunk for each number."""
-    await parts.writer.submit(create())
+    await parts.writer.propose(create())
     for number in numbers:
         await store.put(intake_key(parts.writer.session, ObjectNumber(number)), [b"x" * 100])
-        outcome = await parts.writer.submit(commit(number, Chunk(batches=[Batch()]), session=parts.writer.session))
+        outcome = await parts.writer.propose(commit(number, Chunk(batches=[Batch()]), session=parts.writer.session))
         assert isinstance(outcome, ChunksCommitted)
 
 
@@ -95,7 +95,7 @@ async def test_a_released_object_goes_when_its_grace_is_over() -> None:
     store = MemoryStore()
     async with running_parts() as parts:
         await produced(parts, store, 0)
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000 - 1
@@ -114,7 +114,7 @@ async def test_s9_nothing_is_deleted_from_a_bucket_that_does_not_say_whose_it_is
 
     async with running_parts() as parts:
         await produced(parts, store, 0)
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store, is_bucket_ours=asked)
         parts.clock.seconds += GRACE_MS / 1000 + 1
@@ -130,7 +130,7 @@ async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> Non
     store = FailingStore(MemoryStore())
     async with running_parts() as parts:
         await produced(parts, store, 0)
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
@@ -155,7 +155,7 @@ async def test_an_object_that_cannot_be_deleted_holds_up_no_other_and_is_tried_a
         await produced(parts, store, 0, 1, 2)
         stuck = intake_key(parts.writer.session, ObjectNumber(0))
         store.undeletable.add(stuck)
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
@@ -183,7 +183,7 @@ async def test_the_pause_before_another_attempt_grows_up_to_its_bound() -> None:
     async with running_parts(store=store) as parts:
         await produced(parts, store, 0)
         store.undeletable.add(intake_key(parts.writer.session, ObjectNumber(0)))
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
@@ -226,7 +226,7 @@ async def test_an_agent_that_lost_the_role_remembers_no_failed_deletions() -> No
     async with running_parts(MemoryLedger(core), store=store) as parts:
         await produced(parts, store, 0)
         store.undeletable.add(intake_key(parts.writer.session, ObjectNumber(0)))
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
@@ -323,7 +323,7 @@ async def test_s9_an_object_that_the_newest_snapshot_refers_to_stays_until_there
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         await cleaning._snapshots.take()
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT, key_prefix=SNAPSHOT_PREFIX))
         with pytest.raises(StoreUnavailable):
@@ -339,9 +339,9 @@ async def test_snapshots_for_the_cleaner_s_sake_are_bounded_in_how_often() -> No
         await produced(parts, store, 0)
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 - 1
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         await cleaning._snapshots.take()  # not for the garbage collector, and it counts
         cleaning._snapshots.covered_ms = NO_TIME
         parts.clock.seconds += 1
@@ -357,7 +357,7 @@ async def test_only_the_maintenance_leader_cleans() -> None:
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as others,
     ):
         await produced(parts, store, 0)
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         await others.metadata.barrier()
         assert await parts.maintenance_leader.claim()
         parts.clock.seconds += GRACE_MS / 1000 + 1
@@ -379,10 +379,10 @@ async def test_s6_a_session_that_ended_later_keeps_its_leftovers_for_its_own_gra
         async with running_parts(MemoryLedger(core), start("c", node=3)) as late:
             kept = intake_key(late.writer.session, ObjectNumber(0))
             await store.put(kept, [b"never committed"])
-        await parts.writer.submit(EndSession(session=early.writer.session))
+        await parts.writer.propose(EndSession(session=early.writer.session))
         parts.clock.seconds += GRACE_MS / 1000
-        await parts.writer.submit(ReportTime())
-        await parts.writer.submit(EndSession(session=late.writer.session))
+        await parts.writer.propose(ReportTime())
+        await parts.writer.propose(EndSession(session=late.writer.session))
         assert await parts.maintenance_leader.claim()
         assert await garbage_collector(parts, store).clean() == 1
         assert await keys(store) == [kept]
@@ -445,12 +445,12 @@ async def test_s21_after_a_step_of_the_time_leftovers_of_sessions_stay_for_anoth
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
         dead = parts.writer.session
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         await store.put(intake_key(dead, ObjectNumber(0)), [b"never committed"])
         ledger.core.expire(dead)
     async with running_parts(ledger, start("b", node=2)) as parts:
         parts.is_clock_checked = False
-        await parts.writer.submit(EndSession(session=dead))
+        await parts.writer.propose(EndSession(session=dead))
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         assert await cleaning.clean() == 0
@@ -471,19 +471,19 @@ async def test_s21_a_step_of_the_time_while_the_bucket_is_listed_ends_no_grace(m
     for node in (1, 2):
         async with running_parts(ledger, start(f"n{node}", node=node)) as parts:
             dead.append(parts.writer.session)
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
             await store.put(intake_key(dead[-1], ObjectNumber(0)), [b"never committed"])
             ledger.core.expire(dead[-1])
     async with running_parts(ledger, start("b", node=3)) as parts:
         assert await parts.maintenance_leader.claim()
-        await parts.writer.submit(EndSession(session=dead[0]))
+        await parts.writer.propose(EndSession(session=dead[0]))
         parts.clock.seconds += GRACE_MS / 1000
-        await parts.writer.submit(ReportTime())
-        await parts.writer.submit(EndSession(session=dead[1]))
+        await parts.writer.propose(ReportTime())
+        await parts.writer.propose(EndSession(session=dead[1]))
 
         async def step() -> None:
             monkeypatch.setattr(ledger_parts, "BEGAN_MS", ledger_parts.BEGAN_MS + 3 * DAY_MS)
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
 
         assert await garbage_collector(parts, SlowListing(store, step)).clean() == 1
         assert await keys(store) == [intake_key(dead[1], ObjectNumber(0))]

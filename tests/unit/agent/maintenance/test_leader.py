@@ -52,7 +52,7 @@ async def test_when_the_holder_s_session_ends_another_agent_takes_over_by_itself
             await other.metadata.barrier()
             assert not is_leader(other)
             one.ledger.core.expire(one.writer.session)  # type: ignore[attr-defined]
-            await other.writer.submit(EndSession(session=one.writer.session))
+            await other.writer.propose(EndSession(session=one.writer.session))
             while not is_leader(other):
                 await other.clock.sleep(0)
             run.cancel()
@@ -62,7 +62,7 @@ async def test_when_the_holder_s_session_ends_another_agent_takes_over_by_itself
 async def test_who_stops_hands_it_over_while_its_session_lives() -> None:
     async with two_agents() as (one, other):
         assert await one.maintenance_leader.claim()
-        await one.writer.submit(StartDrain(session=one.writer.session))
+        await one.writer.propose(StartDrain(session=one.writer.session))
         assert not is_leader(one)
         assert not await one.maintenance_leader.claim()
         await other.metadata.barrier()
@@ -88,7 +88,7 @@ async def test_an_agent_that_is_cut_off_believes_that_it_has_the_role_until_it_h
         assert isinstance(one.ledger, MemoryLedger)
         one.ledger.is_reachable = False
         one.ledger.core.expire(one.writer.session)
-        await other.writer.submit(EndSession(session=one.writer.session))
+        await other.writer.propose(EndSession(session=one.writer.session))
         assert await other.maintenance_leader.claim()
         assert is_leader(one)
         one.ledger.is_reachable = True

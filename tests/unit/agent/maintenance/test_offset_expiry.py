@@ -43,13 +43,13 @@ def expiry(parts: Parts, more: Mapping[str, str] | None = None) -> OffsetExpiry:
 async def cluster(partitions: int = 1) -> AsyncIterator[Parts]:
     """With the topic `t`."""
     async with running_parts() as parts:
-        await parts.writer.submit(create(partitions=partitions))
+        await parts.writer.propose(create(partitions=partitions))
         yield parts
 
 
 async def claim(parts: Parts, *group_ids: str) -> dict[str, int]:
     """The epochs of the groups' claims."""
-    claimed = await parts.writer.submit(ClaimGroups(group_ids=group_ids))
+    claimed = await parts.writer.propose(ClaimGroups(group_ids=group_ids))
     assert isinstance(claimed, GroupsClaimed)
     return dict(zip(group_ids, claimed.claim_epochs, strict=True))
 
@@ -60,7 +60,7 @@ async def commit(
     """Offsets of the topic's first partitions, by groups that are claimed for it."""
     epochs = await claim(parts, *group_ids)
     count = len(group_ids) * partitions
-    await parts.writer.submit(
+    await parts.writer.propose(
         CommitOffsets(
             groups=tuple(epochs.items()),
             topic_ids=(TOPIC,),
@@ -78,7 +78,7 @@ async def commit(
 async def write(parts: Parts, group: ClassicGroup) -> None:
     epochs = await claim(parts, "g")
     version = parts.metadata.state.groups["g"].version
-    await parts.writer.submit(WriteClassicGroup(group_id="g", claim_epoch=epochs["g"], version=version, group=group))
+    await parts.writer.propose(WriteClassicGroup(group_id="g", claim_epoch=epochs["g"], version=version, group=group))
 
 
 async def test_offsets_that_were_kept_for_long_enough_go_and_so_does_their_group() -> None:
@@ -208,8 +208,8 @@ async def test_nothing_is_written_while_nothing_is_due() -> None:
 async def test_nothing_is_written_for_a_group_whose_offsets_wait_for_a_transaction() -> None:
     async with cluster() as parts:
         epochs = await claim(parts, "g")
-        await parts.writer.submit(begin())
-        outcome = await parts.writer.submit(pending(5, claim_epoch=epochs["g"]))
+        await parts.writer.propose(begin())
+        outcome = await parts.writer.propose(pending(5, claim_epoch=epochs["g"]))
         assert isinstance(outcome, TransactionalOffsetsPending)
         assert list(outcome.error_codes) == [0]
         look = expiry(parts)

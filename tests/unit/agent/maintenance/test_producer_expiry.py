@@ -20,8 +20,8 @@ def expiry(parts: Parts) -> ProducerExpiry:
 
 async def produced(parts: Parts) -> None:
     """One batch of an idempotent producer, now."""
-    await parts.writer.submit(create())
-    await parts.writer.submit(commit(0, Chunk(batches=[idempotent(0)]), session=parts.writer.session))
+    await parts.writer.propose(create())
+    await parts.writer.propose(commit(0, Chunk(batches=[idempotent(0)]), session=parts.writer.session))
     assert producers(parts) == 1
 
 
@@ -61,9 +61,9 @@ async def test_s2_an_unchecked_clock_expires_nobody() -> None:
 async def test_nothing_is_written_for_a_producer_whose_transaction_is_open() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts:
-        await parts.writer.submit(create())
-        await parts.writer.submit(begin())
-        await parts.writer.submit(commit(0, Chunk(batches=[transactional(0)]), session=parts.writer.session))
+        await parts.writer.propose(create())
+        await parts.writer.propose(begin())
+        await parts.writer.propose(commit(0, Chunk(batches=[transactional(0)]), session=parts.writer.session))
         head = await ledger.head()
         parts.clock.seconds += 2 * DAY_MS / 1000
         assert not await expiry(parts).expire()

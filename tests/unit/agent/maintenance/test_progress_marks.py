@@ -30,7 +30,7 @@ async def test_there_is_one_mark_and_it_says_where_the_ledger_is() -> None:
         await store.put(reached_key(Position(0)), [b"of an earlier life"])
         marking = marks(parts, store)
         for _ in range(3):
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
             await marking.mark()
             assert await keys(store) == [reached_key(parts.metadata.state.position)]
         await marking.mark()
@@ -43,7 +43,7 @@ async def test_a_mark_of_another_agent_that_is_further_stays() -> None:
         running_parts(MemoryLedger(core), store=store) as parts,
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as others,
     ):
-        await others.writer.submit(ReportTime())
+        await others.writer.propose(ReportTime())
         await marks(others, store).mark()
         further = reached_key(others.metadata.state.position)
         parts.metadata.state.position = Position(others.metadata.state.position - 1)
@@ -58,7 +58,7 @@ async def test_a_mark_that_cannot_be_deleted_holds_up_no_newer_one(caplog: pytes
         store.undeletable.add(reached_key(parts.metadata.state.position))
         for _ in range(3):
             await marking.mark()
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
         await marking.mark()
         assert len(await keys(store)) == 2
         assert reached_key(parts.metadata.state.position) in await keys(store)

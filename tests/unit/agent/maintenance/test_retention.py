@@ -30,10 +30,10 @@ def retention(parts: Parts, **broker_configs: str) -> Retention:
 
 async def produced(parts: Parts) -> None:
     """A record of now in the first partitions of two topics, of which one keeps everything."""
-    await parts.writer.submit(create())
-    await parts.writer.submit(create("u", topic_id=OTHER, retention_ms="-1"))
+    await parts.writer.propose(create())
+    await parts.writer.propose(create("u", topic_id=OTHER, retention_ms="-1"))
     chunks = [Chunk(topic_id=topic_id, batches=[Batch(timestamp=BEGAN_MS)]) for topic_id in (TOPIC, OTHER)]
-    await parts.writer.submit(commit(0, *chunks, session=parts.writer.session))
+    await parts.writer.propose(commit(0, *chunks, session=parts.writer.session))
     assert log_starts(parts) == [0, 0]
 
 
@@ -97,10 +97,10 @@ async def test_chunks_that_one_entry_must_not_drop_all_go_by_several(monkeypatch
     for module in (entry_batches, retention_module):
         monkeypatch.setattr(module, "DROPPED_CHUNKS_PER_ENTRY_MAX", 2)
     async with running_parts() as parts:
-        await parts.writer.submit(create(partitions=4))
+        await parts.writer.propose(create(partitions=4))
         for number, partition in enumerate([0, 0, 0, 0, 0, 1, 3]):
             chunk = Chunk(partition=partition, batches=[Batch(timestamp=BEGAN_MS)])
-            await parts.writer.submit(commit(number, chunk, session=parts.writer.session))
+            await parts.writer.propose(commit(number, chunk, session=parts.writer.session))
         head = await parts.ledger.head()
         assert await retention(parts, log_retention_bytes="0").retain() == 3
         assert (await parts.ledger.head()).appends_count == head.appends_count + 4

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.maintenance.rules_version import RulesVersionUpgrade
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
@@ -59,7 +59,7 @@ async def test_s3_a_new_cluster_begins_with_the_newest_rules_of_its_first_agent(
 async def test_s3_an_older_agent_that_came_first_keeps_a_new_cluster_at_its_own() -> None:
     """Both have seen an empty ledger."""
     core = MemoryLedgerCore()
-    follower = (await load(MemoryLedger(core), MemoryStore())).follower
+    follower = (await load_state(MemoryLedger(core), MemoryStore())).follower
     async with running_parts(MemoryLedger(core), start("a", node=1, rules=RULES_FIRST)):
         newer = Parts(MemoryLedger(core), MemoryStore(), follower, start("b", node=2, rules=RULES_NEWEST))
         reading = asyncio.create_task(newer.metadata.run())

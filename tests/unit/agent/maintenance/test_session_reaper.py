@@ -89,7 +89,7 @@ async def test_an_agent_that_is_gone_is_told_once_and_loudly_unless_it_was_stopp
     ):
         async with running_parts(MemoryLedger(core), start("dead", node=3)) as dead:
             if is_draining:
-                await dead.writer.submit(StartDrain(session=dead.writer.session))
+                await dead.writer.propose(StartDrain(session=dead.writer.session))
             core.expire(dead.writer.session)
         await first.metadata.barrier()
         await second.metadata.barrier()

@@ -63,11 +63,11 @@ async def pointer_of(ledger: MemoryLedger) -> SnapshotPointer:
 async def test_a_snapshot_replaces_the_entries_before_it() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         assert await snapshots(parts, store).take()
         assert (await pointer_of(ledger)).object_key == snapshot_key(parts.metadata.state.position)
         assert list((await ledger.load()).records) == []
-        await parts.writer.submit(create("later", topic_id=bytes(16)))  # type: ignore[arg-type]
+        await parts.writer.propose(create("later", topic_id=bytes(16)))  # type: ignore[arg-type]
         assert digest(await reloaded(ledger, store)) == digest(parts.metadata.state)
 
 
@@ -80,7 +80,7 @@ async def test_the_one_before_the_newest_is_kept() -> None:
             assert await taking.take()
             taken.append((await pointer_of(ledger)).object_key)
             assert await keys(store) == taken[-2:]
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
 
 
 async def test_where_nothing_happened_the_newest_is_good_enough() -> None:
@@ -114,13 +114,13 @@ async def test_a_pointer_that_another_agent_moved_is_left_alone() -> None:
     async with running_parts(ledger, store=store) as parts:
         slow = snapshots(parts, store)
         assert await slow.take()
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         assert await snapshots(parts, store).take()
         other = await pointer_of(ledger)
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         assert not await slow.take()
         assert await pointer_of(ledger) == other
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         assert await slow.take()
         assert await pointer_of(ledger) != other
 
@@ -145,7 +145,7 @@ async def test_what_a_crash_left_before_the_pointer_moved_goes_with_the_next_sna
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:
         await store.put(snapshot_key(parts.metadata.state.position), [b"nobody refers to this"])
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         assert await snapshots(parts, store).take()
         assert await keys(store) == [(await pointer_of(ledger)).object_key]
 
@@ -159,7 +159,7 @@ async def test_an_old_one_that_cannot_be_deleted_is_reported_once_and_holds_up_n
         store.undeletable.add(snapshot_key(parts.metadata.state.position))
         for _ in range(5):
             assert await taking.take()
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
         assert len(await keys(store)) == 3, "the protected one, the one before the newest, and the newest"
         assert len([record for record in caplog.records if "could not be deleted" in record.message]) == 1
         store.undeletable.clear()
@@ -180,7 +180,7 @@ async def test_entries_of_earlier_lives_count_too() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     for _ in range(5):
         async with running_parts(ledger, store=store) as parts:
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
             ledger.core.expire(parts.writer.session)
     async with running_parts(ledger, store=store) as parts:
         assert await parts.maintenance_leader.claim()
@@ -202,18 +202,18 @@ async def test_only_the_maintenance_leader_takes_them_and_its_successor_goes_on_
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(idle.run()), tasks.create_task(busy.run())]
             for _ in range(10):
-                await others.writer.submit(ReportTime())
+                await others.writer.propose(ReportTime())
             while not busy.covered_ms:
                 await others.clock.sleep(0)
             await parts.metadata.barrier()
             assert idle.covered_ms == 0
             count = parts.metrics.snapshots._value.get() + others.metrics.snapshots._value.get()
             assert count == others.metrics.snapshots._value.get() == 1
-            await others.writer.submit(StartDrain(session=others.writer.session))
+            await others.writer.propose(StartDrain(session=others.writer.session))
             await parts.metadata.barrier()
             assert await parts.maintenance_leader.claim()
             while not parts.metrics.snapshots._value.get():
-                await parts.writer.submit(ReportTime())
+                await parts.writer.propose(ReportTime())
             for loop in loops:
                 loop.cancel()
         assert others.metrics.snapshots._value.get() == 1
@@ -225,11 +225,11 @@ async def test_what_is_covered_is_known_by_the_state_s_time() -> None:
         assert await parts.maintenance_leader.claim()
         taking = snapshots(parts, store)
         parts.clock.seconds = 5
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         assert await taking.cover(interval_s=60)
         assert taking.covered_ms == parts.metadata.state.time_ms == Milliseconds(BEGAN_MS + 5_000)
         parts.clock.seconds = 64
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         assert not await taking.cover(interval_s=60)
         assert taking.covered_ms == Milliseconds(BEGAN_MS + 5_000)
         parts.clock.seconds = 65
@@ -261,9 +261,9 @@ class TestEarlySnapshots:
             assert await parts.maintenance_leader.claim()
             taking = snapshots(parts, store)
             assert await self.one(parts, taking, 0) == 0
-            await parts.writer.submit(create())
+            await parts.writer.propose(create())
             assert await self.one(parts, taking, 0) == 1
-            await parts.writer.submit(create("other", topic_id=TopicId(bytes([9] * 16))))
+            await parts.writer.propose(create("other", topic_id=TopicId(bytes([9] * 16))))
             assert await self.one(parts, taking, 1) == 1
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
@@ -285,23 +285,23 @@ class TestEarlySnapshots:
         store = MemoryStore()
         async with running_parts(store=store) as parts:
             assert await parts.maintenance_leader.claim()
-            await parts.writer.submit(create())
+            await parts.writer.propose(create())
             taking = snapshots(parts, store)
             assert await self.one(parts, taking, 0) == 1
-            assert await parts.writer.submit(command) == Done()
+            assert await parts.writer.propose(command) == Done()
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
 
     async def test_a_successor_knows_whether_a_topic_is_newer_than_the_last_snapshot(self) -> None:
         store = MemoryStore()
         async with running_parts(store=store) as parts:
             assert await parts.maintenance_leader.claim()
-            await parts.writer.submit(create())
+            await parts.writer.propose(create())
             assert await snapshots(parts, store).take()
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
             assert await self.one(parts, snapshots(parts, store), 0) == 1
-            await parts.writer.submit(create("other", topic_id=TopicId(bytes([9] * 16))))
+            await parts.writer.propose(create("other", topic_id=TopicId(bytes([9] * 16))))
             assert await self.one(parts, snapshots(parts, store), 0) == 2
 
     async def test_s10_a_ledger_that_runs_out_of_room_is_trimmed_early(self) -> None:
@@ -315,7 +315,7 @@ class TestEarlySnapshots:
             taking = snapshots(parts, store)
             assert await self.one(parts, taking, 0) == 1
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 1
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
             assert await self.one(parts, taking, 0) == 2
 
 
@@ -328,7 +328,7 @@ async def test_a_snapshot_that_another_version_wrote_in_other_bytes_is_not_repla
         assert not await taking.take()
         assert await store.get(key) == b"by another version"
         assert (await ledger.load()).pointer is None
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         assert await taking.take()
 
 
@@ -376,7 +376,7 @@ async def test_s10_the_newest_entries_stay_for_people_to_look_at_unless_room_is_
         )
         for _ in range(3):
             for _ in range(5):
-                await parts.writer.submit(ReportTime())
+                await parts.writer.propose(ReportTime())
             assert await taking.take()
             kept = await ledger.kept()
             assert [record.position for record in kept] == [

@@ -65,7 +65,7 @@ async def keeping_house() -> AsyncIterator[tuple[Parts, Watched]]:
     store = Watched()
     async with running_parts(store=store) as parts:
         assert await parts.maintenance_leader.claim()
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         yield parts, store
 
 
@@ -84,7 +84,7 @@ async def found(store: Watched) -> TailManifest:
 
 async def produce(parts: Parts, number: int) -> None:
     made = replace(commit(number, Chunk(batches=[Batch()])), object_session=parts.writer.session)
-    await parts.writer.submit(replace(made, object_number=ObjectNumber(number)))
+    await parts.writer.propose(replace(made, object_number=ObjectNumber(number)))
 
 
 async def test_what_is_new_is_written_and_nothing_else() -> None:
@@ -100,7 +100,7 @@ async def test_what_is_new_is_written_and_nothing_else() -> None:
         assert second.is_newer_than(first)
         partition = second.topics[0].partitions[0]
         assert (partition.readable_end, len(partition.chunks)) == (1, 1)
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         assert not await writing.look()
         assert not await writing.look()
         assert await found(store) == second
@@ -120,14 +120,14 @@ async def test_partitions_with_more_chunks_than_it_names_are_counted_by_who_keep
             assert cut() == expected
         partition = (await found(store)).topics[0].partitions[0]
         assert (partition.readable_end, partition.last_stable) == (2, 3)
-        await parts.writer.submit(delete_before(3))
+        await parts.writer.propose(delete_before(3))
         await writing.look()
         assert cut() == 0, "nothing waits any more"
         for number in range(3, 6):
             await produce(parts, number)
         await writing.look()
         assert cut() == 1
-        await parts.writer.submit(StartDrain(session=parts.writer.session))
+        await parts.writer.propose(StartDrain(session=parts.writer.session))
         await writing.look()
         assert cut() == 0, "another agent's business"
 
@@ -143,7 +143,7 @@ async def test_only_who_keeps_house_writes_and_who_takes_over_writes_at_once() -
         assert await one.maintenance_leader.claim()
         await other.metadata.barrier()
         assert [await writing.look() for writing in writings] == [True, False]
-        await one.writer.submit(StartDrain(session=one.writer.session))
+        await one.writer.propose(StartDrain(session=one.writer.session))
         await other.metadata.barrier()
         assert await other.maintenance_leader.claim()
         await one.metadata.barrier()

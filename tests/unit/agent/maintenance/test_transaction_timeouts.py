@@ -40,14 +40,14 @@ async def with_open_transaction(ledger: MemoryLedger | None = None) -> AsyncIter
     next."""
     async with running_parts(ledger) as parts:
         await parts.maintenance_leader.claim()
-        await parts.writer.submit(create())
-        await parts.writer.submit(begin())
+        await parts.writer.propose(create())
+        await parts.writer.propose(begin())
         await open_one(parts)
         yield parts
 
 
 async def open_one(parts: Parts) -> None:
-    outcome = await parts.writer.submit(add(0))
+    outcome = await parts.writer.propose(add(0))
     assert isinstance(outcome, TransactionDecided)
     assert outcome.error_code is ErrorCode.none
 
@@ -91,7 +91,7 @@ async def test_the_next_transaction_of_the_same_epoch_has_all_of_its_time() -> N
         sees = transaction_timeouts(parts)
         await sees.look()
         parts.clock.seconds += TIMEOUT_S + 1
-        await parts.writer.submit(end(version=V1))
+        await parts.writer.propose(end(version=V1))
         await open_one(parts)
         assert await sees.expire() == 0
         await sees.look()
@@ -107,7 +107,7 @@ async def test_an_agent_that_does_not_keep_house_aborts_nothing_and_forgets_what
         parts.clock.seconds += TIMEOUT_S + 1
         core.expire(parts.writer.session)
         with pytest.raises(OutcomeUnknown):
-            await parts.writer.submit(create())
+            await parts.writer.propose(create())
         assert not parts.maintenance_leader.is_leader
         await sees.look()
         assert await sees.expire() == 0
@@ -121,8 +121,8 @@ async def test_many_are_aborted_a_share_after_the_other(monkeypatch: pytest.Monk
     monkeypatch.setattr(timeouts_module, "TRANSACTIONS_EXPIRED_TOGETHER_MAX", 2)
     async with with_open_transaction() as parts:
         for producer in range(1, 5):
-            await parts.writer.submit(begin(transactional_id=f"id-{producer}"))
-            await parts.writer.submit(add(0, producer=producer, transactional_id=f"id-{producer}"))
+            await parts.writer.propose(begin(transactional_id=f"id-{producer}"))
+            await parts.writer.propose(add(0, producer=producer, transactional_id=f"id-{producer}"))
         sees = transaction_timeouts(parts)
         await sees.look()
         parts.clock.seconds += TIMEOUT_S + 1
@@ -154,7 +154,7 @@ async def test_one_that_cannot_be_proposed_now_is_left_for_later(caplog: pytest.
         sees = transaction_timeouts(parts)
         await sees.look()
         parts.clock.seconds += TIMEOUT_S + 1
-        queued = [parts.writer.submit(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
+        queued = [parts.writer.propose(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
         with caplog.at_level(logging.WARNING):
             assert await sees.expire() == 0
         assert "stays until the next time" in caplog.text

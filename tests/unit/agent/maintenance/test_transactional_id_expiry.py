@@ -27,7 +27,7 @@ def expiry(parts: Parts) -> TransactionalIdExpiry:
 
 async def test_an_id_is_forgotten_once_it_was_unused_for_longer_than_the_time() -> None:
     async with running_parts() as parts:
-        await parts.writer.submit(begin())
+        await parts.writer.propose(begin())
         parts.clock.seconds += EXPIRATION_S
         assert await expiry(parts).expire() == 0
         parts.clock.seconds += 1
@@ -38,9 +38,9 @@ async def test_an_id_is_forgotten_once_it_was_unused_for_longer_than_the_time() 
 async def test_one_whose_transaction_is_open_stays_and_nothing_is_written() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts:
-        await parts.writer.submit(create())
-        await parts.writer.submit(begin())
-        await parts.writer.submit(add(0))
+        await parts.writer.propose(create())
+        await parts.writer.propose(begin())
+        await parts.writer.propose(add(0))
         head = await ledger.head()
         parts.clock.seconds += 2 * EXPIRATION_S
         assert await expiry(parts).expire() == 0
@@ -49,7 +49,7 @@ async def test_one_whose_transaction_is_open_stays_and_nothing_is_written() -> N
 
 async def test_s2_an_unchecked_clock_expires_no_transactional_id() -> None:
     async with running_parts() as parts:
-        await parts.writer.submit(begin())
+        await parts.writer.propose(begin())
         parts.clock.seconds += 2 * EXPIRATION_S
         parts.is_clock_checked = False
         assert await expiry(parts).expire() == 0
@@ -58,7 +58,7 @@ async def test_s2_an_unchecked_clock_expires_no_transactional_id() -> None:
 
 async def test_the_agent_that_keeps_house_looks_once_an_hour() -> None:
     async with running_parts() as parts:
-        await parts.writer.submit(begin())
+        await parts.writer.propose(begin())
         loop = asyncio.ensure_future(expiry(parts).run())
         await until(lambda: bool(parts.clock.slept))
         assert parts.clock.slept[0] == 3_600
@@ -70,9 +70,9 @@ async def test_the_agent_that_keeps_house_looks_once_an_hour() -> None:
 
 async def test_what_cannot_be_proposed_now_is_left_for_later(caplog: pytest.LogCaptureFixture) -> None:
     async with running_parts() as parts:
-        await parts.writer.submit(begin())
+        await parts.writer.propose(begin())
         parts.clock.seconds += 2 * EXPIRATION_S
-        queued = [parts.writer.submit(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
+        queued = [parts.writer.propose(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
         assert await expiry(parts).expire() == 0
         assert "stay until the next time" in caplog.text
         await asyncio.gather(*queued)

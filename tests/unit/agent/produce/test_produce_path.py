@@ -107,7 +107,7 @@ async def test_append_time_is_told_and_a_duplicate_is_told_the_first_ones() -> N
 async def test_append_time_is_told_of_what_waits_for_its_commit_and_a_repeat_is_told_the_first_ones() -> None:
     async with data_paths(timestamp_type="LogAppendTime") as paths:
         at_commit = ConfigOperation(kind=OperationKind.SET, name=PLACEMENT, value=AT_COMMIT)
-        await paths.parts.writer.submit(
+        await paths.parts.writer.propose(
             AlterConfigs(resource_type=ResourceType.TOPIC, resource_name="t", is_whole=False, operations=(at_commit,))
         )
         producer = Producer(paths, "x")
@@ -220,7 +220,7 @@ async def test_s9_an_intake_waits_for_a_session_that_the_ledger_names() -> None:
         ended = writer.session
         ledger.core.expire(ended)
         is_open.clear()
-        lost = writer.submit(ReportTime())
+        lost = writer.propose(ReportTime())
         await waits.wait()
         waits.clear()
         is_open.set()
@@ -369,11 +369,11 @@ async def test_a_commit_that_is_refused_after_the_end_of_the_agents_tasks_is_ans
         submitted = asyncio.Event()
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
-        def submit(_command: object) -> asyncio.Future[Outcome]:
+        def propose(_command: object) -> asyncio.Future[Outcome]:
             submitted.set()
             return outcome
 
-        monkeypatch.setattr(paths.parts.writer, "submit", submit)
+        monkeypatch.setattr(paths.parts.writer, "propose", propose)
         async with tasks_that_fail() as tasks:
             path = on_costly_store(paths, tasks, flush_interval_ms=1)
             ticket = add(path, 10)

@@ -31,17 +31,17 @@ async def lived() -> AsyncIterator[tuple[Parts, MemoryStore]]:
         await store.put(intake_key(dead, ObjectNumber(0)), [b"never committed"])
         ledger.core.expire(dead)
     async with running_parts(ledger, start("b", node=2), store=store) as parts:
-        await parts.writer.submit(create("gone"))
+        await parts.writer.propose(create("gone"))
         await produced(parts, 0)
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
-        await parts.writer.submit(create())
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(create())
         await produced(parts, 1)
         yield parts, store
 
 
 async def produced(parts: Parts, number: int) -> None:
     await parts.store.put(intake_key(parts.writer.session, ObjectNumber(number)), [b"x" * 100])
-    outcome = await parts.writer.submit(commit(number, Chunk(batches=[Batch()]), session=parts.writer.session))
+    outcome = await parts.writer.propose(commit(number, Chunk(batches=[Batch()]), session=parts.writer.session))
     assert isinstance(outcome, ChunksCommitted)
 
 
@@ -135,7 +135,7 @@ async def test_a_repair_deletes_what_ended_sessions_left_once_the_grace_has_pass
         report = await audited(parts, is_repairing=True)
         assert (report.leftovers, report.deleted, faults(report)) == (1, 0, [])
         parts.clock.seconds += GRACE_MS / 1000
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         live = intake_key(parts.writer.session, ObjectNumber(0))
         await store.put(live, [b"on its way"])
         assert (await audited(parts)).deleted == 0
@@ -155,9 +155,9 @@ async def test_what_the_store_does_not_delete_is_named() -> None:
         await store.put(key, [b"never committed"])
     store.undeletable.add(left[1])
     async with running_parts(ledger, start("b", node=2), store=store) as parts:
-        await parts.writer.submit(EndSession(session=dead))
+        await parts.writer.propose(EndSession(session=dead))
         parts.clock.seconds += GRACE_MS / 1000
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         report = await audited(parts, is_repairing=True)
         assert (report.leftovers, report.deleted) == (3, 2)
         assert faults(report) == [("undeletable", left[1])]

@@ -154,7 +154,7 @@ async def test_objects_that_were_swapped_are_named_and_so_is_an_index_that_means
 async def test_what_waits_for_its_commit_is_compared_with_what_the_ledger_says_of_it() -> None:
     """Safety rule S20. The object is as it might have been written: header, footer and batches are right."""
     async with data_paths(partitions=2, cache_bytes=0) as paths:
-        await paths.parts.writer.submit(
+        await paths.parts.writer.propose(
             AlterConfigs(
                 resource_type=ResourceType.TOPIC,
                 resource_name="t",

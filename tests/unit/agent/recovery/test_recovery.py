@@ -75,7 +75,7 @@ async def test_no_producer_id_is_given_twice_and_producers_from_before_go_on() -
     ledger = await lived(store)
     await recover(ledger, store)
     async with running_parts(ledger, store=store) as parts:
-        given = await parts.writer.submit(AllocateProducerIds(count=10))
+        given = await parts.writer.propose(AllocateProducerIds(count=10))
         assert given == ProducerIdsAllocated(producer_id_first=ProducerId(1 << PRODUCER_ID_BITS), count=10)
         await produce(parts, 0, (8, 30))  # an old producer of which nothing was found
 
@@ -85,7 +85,7 @@ async def test_s9_a_ledger_restored_from_a_backup_is_refused_and_recovered_alike
     await lived(store)
     older = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     async with running_parts(older) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         older.core.expire(parts.writer.session)
     with pytest.raises(LedgerCorrupt, match="older copy"):
         await check_reached(store, older)
@@ -213,7 +213,7 @@ async def test_objects_come_in_the_order_in_which_producers_wrote_whatever_sessi
         running_parts(ledger, store=store) as one,
         running_parts(MemoryLedger(ledger.core), start("b", node=2), store=store) as two,
     ):
-        await one.writer.submit(create())
+        await one.writer.propose(create())
         await snapshot(one)
         await two.metadata.barrier()
         await produce(one, 0, (7, 0))
@@ -278,10 +278,10 @@ async def test_what_the_snapshot_calls_released_stays_released() -> None:
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await produce(parts, 0, (7, 0))
-        await parts.writer.submit(DeleteTopic(topic_id=TOPIC))
-        await parts.writer.submit(CreateTopic(name="t", topic_id=OTHER, partition_count=1, configs=()))
+        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.writer.propose(CreateTopic(name="t", topic_id=OTHER, partition_count=1, configs=()))
         await snapshot(parts)
         ledger.core.expire(parts.writer.session)
     again = wiped()
@@ -331,7 +331,7 @@ async def test_a_ledger_that_is_whole_needs_no_recovery_and_where_it_is_forced_i
     store = TimedStore()
     ledger = await lived_whole(store)
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(CreateTopic(name="young", topic_id=OTHER, partition_count=3, configs=()))
+        await parts.writer.propose(CreateTopic(name="young", topic_id=OTHER, partition_count=3, configs=()))
         ledger.core.expire(parts.writer.session)
     with pytest.raises(RecoveryNeedless, match="start the agents"):
         await recover(ledger, store)
@@ -349,7 +349,7 @@ async def test_the_ledger_of_another_cluster_in_use_is_left_alone() -> None:
     await lived(store)
     other = MemoryLedger(MemoryLedgerCore(cluster_id="healthy"))
     async with running_parts(other) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         other.core.expire(parts.writer.session)
     before = await other.head()
     for permissions in (Permissions(), FORCED, ACCEPTING):
@@ -363,7 +363,7 @@ async def test_what_a_session_that_had_ended_left_behind_stays_garbage() -> None
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         await put_intake(store, parts.writer.session, 5, (-1, -1))  # never committed
         ledger.core.expire(parts.writer.session)
     async with running_parts(ledger, store=store) as parts:

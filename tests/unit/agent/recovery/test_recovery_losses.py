@@ -139,7 +139,7 @@ async def test_s5_gaps_of_objects_that_are_lost_are_bridged_and_offsets_stay(rul
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, start(rules=rules), store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         for number in range(5):
             await produce(parts, number, (7, 3 * number))
         await snapshot(parts)
@@ -194,8 +194,8 @@ async def test_a_topic_gets_a_further_name_where_both_are_taken() -> None:
     await check_bucket(store, await ledger.identity())
     taken = f"recovered-{OTHER.hex()}"
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(create())
-        await parts.writer.submit(
+        await parts.writer.propose(create())
+        await parts.writer.propose(
             CreateTopic(name=taken, topic_id=TopicId(bytes([3] * 16)), partition_count=1, configs=())
         )
         await snapshot(parts)

@@ -9,7 +9,7 @@ import pytest
 from pyarrow import fs
 
 from agent.bucket.cluster_identity import CLUSTER_KEY, read_cluster_file
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.recovery.recovery import Permissions, RecoveryReport
 from coordinator.ledger.memory import MemoryLedger
 from coordinator.ledger.port import LedgerCorrupt
@@ -163,7 +163,7 @@ async def test_a_damaged_snapshot_is_reported_and_everything_comes_from_the_inta
         (key,) = [meta.key async for meta in store.list(SNAPSHOT_PREFIX)]
         flip(tmp_path, key, 30)
         with pytest.raises(LedgerCorrupt, match=f"{key}.*penstock recover"):
-            await load(ledger, store)
+            await load_state(ledger, store)
         refused = await recover(ledger, store)
         assert (refused.is_carried_out, [name for name, _ in refused.damaged]) == (False, [key])
         report = await recover(ledger, store, Permissions(is_forced=True, is_loss_accepted=True))

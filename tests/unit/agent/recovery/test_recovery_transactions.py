@@ -23,7 +23,7 @@ from tests.support.commands.transaction_commands import transactional as transac
 
 
 async def decided(parts: Parts, command: Command) -> None:
-    outcome = await parts.writer.submit(command)
+    outcome = await parts.writer.propose(command)
     assert isinstance(outcome, TransactionDecided)
     assert outcome.error_code is ErrorCode.none
 
@@ -39,7 +39,7 @@ async def write(parts: Parts, number: int, *, sequence: int) -> None:
     row = replace(transactional_row(sequence, version=V1), size=len(batch))
     command = commit(number, Chunk(batches=[row]), session=session)
     chunks = ChunkColumns(topic=[0], partition=[0], byte_first=encoded.byte_firsts, batch_count=[1])
-    outcome = await parts.writer.submit(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
+    outcome = await parts.writer.propose(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
     assert isinstance(outcome, ChunksCommitted)
     assert list(outcome.error_codes) == [0]
 
@@ -56,7 +56,7 @@ async def lived(store: ObjectStore, *, is_open: bool, placement: str = "produce"
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(create(penstock_transaction_placement=placement))
+        await parts.writer.propose(create(penstock_transaction_placement=placement))
         await decided(parts, begin())
         await transact(parts, 0, sequence=0)
         if is_open:
@@ -107,10 +107,10 @@ async def test_producers_begin_anew_with_ids_that_nobody_had() -> None:
     ledger = await lived(store, is_open=True)
     await recover(ledger, store, ACCEPTING)
     async with running_parts(ledger, store=store) as parts:
-        late = await parts.writer.submit(end(version=V1))
+        late = await parts.writer.propose(end(version=V1))
         assert isinstance(late, TransactionDecided)
         assert late.error_code is ErrorCode.invalid_producer_id_mapping
-        given = await parts.writer.submit(begin())
+        given = await parts.writer.propose(begin())
         assert isinstance(given, TransactionDecided)
         assert (given.producer_id, given.epoch) == (1 << PRODUCER_ID_BITS, 0)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from agent.bucket.cluster_identity import check_bucket
-from agent.ledger.bootstrap import load
+from agent.ledger.bootstrap import load_state
 from agent.recovery.deep_audit import DeepAudit
 from coordinator.codec.snapshot_frame import unframed
 from coordinator.invariants import check
@@ -57,7 +57,7 @@ async def lived() -> Lived:
     store, ledger = TimedStore(), MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         for number in range(2):
             await produce(parts, number, (7, 3 * number))
             await snapshot(parts)
@@ -97,7 +97,7 @@ async def test_s20_a_snapshot_with_a_flipped_bit_that_the_start_refuses_is_not_r
     cluster = await lived()
     await cluster.change(cluster.newest, *changes)
     with pytest.raises(LedgerCorrupt, match=r"penstock recover.*newest snapshot that can be read"):
-        await load(cluster.ledger, cluster.store)
+        await load_state(cluster.ledger, cluster.store)
     for permissions in (DRY_RUN, None):
         report = await recover(cluster.ledger, cluster.store, permissions)
         assert not report.is_carried_out

@@ -57,7 +57,7 @@ async def test_s7_a_stamp_is_as_new_as_its_connection_and_serials_rise() -> None
         before = parts.metadata.state.position
         known = [await first.known(parts.clock), await second.known(parts.clock)]
         assert known == [Stamp(position=before, serial=0), Stamp(position=before, serial=1)]
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         later = await stamps.accepted().known(parts.clock)
         assert later == Stamp(position=parts.metadata.state.position, serial=2)
         assert later is not None
@@ -71,7 +71,7 @@ async def test_one_barrier_serves_all_that_were_accepted_before_it_began(monkeyp
         early = [stamps.accepted() for _ in range(5)]
         await until(lambda: asked.count == 1)
         late = [stamps.accepted() for _ in range(5)]
-        await parts.writer.submit(ReportTime())
+        await parts.writer.propose(ReportTime())
         asked.goes_on.set()
         told = [await stamp.known(parts.clock) for stamp in (*early, *late)]
         assert asked.count == 2

@@ -16,7 +16,7 @@ ASKED_AGAIN = ErrorCode.coordinator_not_available
 def answer_by(services: Services, monkeypatch: pytest.MonkeyPatch, outcome: Outcome | Exception) -> None:
     """The ledger says this of everything from now on."""
 
-    def submit(_command: object) -> asyncio.Future[Outcome]:
+    def propose(_command: object) -> asyncio.Future[Outcome]:
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         if isinstance(outcome, Exception):
             future.set_exception(outcome)
@@ -24,7 +24,7 @@ def answer_by(services: Services, monkeypatch: pytest.MonkeyPatch, outcome: Outc
             future.set_result(outcome)
         return future
 
-    monkeypatch.setattr(services.writer, "submit", submit)
+    monkeypatch.setattr(services.writer, "propose", propose)
 
 
 @pytest.mark.parametrize(

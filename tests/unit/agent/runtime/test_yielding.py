@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from agent.runtime.yielding import Turns, rows_at_most, work
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from agent.server.connection import Connection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
@@ -173,20 +173,20 @@ class TestOrder:
         assert large == NAMED_T + struct.pack(">i", count) + small[11:33] * count + small[33:]
 
 
-class TestTurns:
+class TestCooperativeYield:
     async def test_others_run_after_so_many_rows_and_not_before(self) -> None:
         clock = ManualClock()
-        turns = Turns(clock, 3)
+        pacer = CooperativeYield(clock, 3)
         slept = []
         for _ in range(7):
-            await turns.row()
+            await pacer.step()
             slept.append(len(clock.slept))
         assert slept == [0, 0, 1, 1, 1, 2, 2]
         assert set(clock.slept) == {0}
 
     async def test_few_rows_are_worked_out_on_the_loop_and_many_in_a_thread(self) -> None:
-        assert await work(INLINE_ROWS_MAX, threading.current_thread) is threading.current_thread()
-        assert (await work(INLINE_ROWS_MAX + 1, threading.current_thread)).name.startswith("cpu")
+        assert await inline_or_in_thread(INLINE_ROWS_MAX, threading.current_thread) is threading.current_thread()
+        assert (await inline_or_in_thread(INLINE_ROWS_MAX + 1, threading.current_thread)).name.startswith("cpu")
 
     def test_the_rows_of_a_body_are_bounded_by_its_bytes(self) -> None:
         assert rows_at_most(memoryview(bytes(100))) == 8

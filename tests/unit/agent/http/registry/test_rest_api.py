@@ -355,7 +355,7 @@ class Racing(SmallAgent):
         super().__init__()
         self._others = list(others)
 
-    async def submit(self, command: Command) -> Outcome:
+    async def propose(self, command: Command) -> Outcome:
         if isinstance(command, RegisterSchema) and self._others:
             other, self._others = self._others[0], self._others[1:]
             rival = RegisterSchema(
@@ -364,8 +364,8 @@ class Racing(SmallAgent):
                 checked_at=self.state.registry.changed_at(command.subject),
                 checked_as=command.checked_as,
             )
-            await super().submit(rival)
-        return await super().submit(command)
+            await super().propose(rival)
+        return await super().propose(command)
 
 
 async def test_a_schema_is_judged_again_against_what_came_before_it() -> None:
@@ -390,12 +390,12 @@ async def test_one_that_never_comes_first_is_told() -> None:
 async def test_an_outcome_that_is_not_known_is_an_error_that_clients_try_again_after(
     agent: SmallAgent, asked: Asked, monkeypatch: pytest.MonkeyPatch, outcome: Exception | Outcome
 ) -> None:
-    async def submit(_: Command) -> Outcome:
+    async def propose(_: Command) -> Outcome:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
-    monkeypatch.setattr(agent, "submit", submit)
+    monkeypatch.setattr(agent, "propose", propose)
     assert await asked.code("POST", "/subjects/s/versions", {"schema": INT}) == 50002
 
 
