@@ -7,10 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from coordinator.apply.tables import unneeded_files
-from coordinator.codec.admin_wire import quota_entity
+from coordinator.commands.admin import check_quota_entity
 from coordinator.commands.group_values import ClassicGroup, GroupState, vacant_of
 from coordinator.configs.topic_names import shape
-from coordinator.ledger.port import LedgerCorrupt
 from coordinator.state.chunk_index import NO_OBJECT, OFFSET_FIRST
 from coordinator.state.registry import registry_faults
 from coordinator.state.state import ClusterState, PartitionState, TopicState
@@ -222,8 +221,8 @@ def _configs(state: ClusterState) -> Iterator[str]:
                 yield f"the {what} {name!r} has the configs {list(values)}"
     for entity, quotas in state.client_quotas.items():
         try:
-            quota_entity(list(entity))
-        except LedgerCorrupt as error:
+            check_quota_entity(entity)
+        except ValueError as error:
             yield str(error)
         if not quotas or not all(value > 0 for value in quotas.values()):
             yield f"the entity {entity} has the quotas {quotas}"

@@ -10,6 +10,8 @@ from enum import Enum
 from io import BytesIO
 from itertools import islice
 
+from msgspec import Struct
+
 from coordinator.codec.codec import decode
 from coordinator.ledger.port import LedgerCorrupt, LedgerRecord
 from iceberg_export.rows.checksums import check_whole
@@ -75,7 +77,7 @@ def ledger_row(record: LedgerRecord) -> View:
 
 
 def plain(value: object) -> object:
-    """A value of ours as JSON knows it: dataclasses as dicts, bytes as hex, long columns shortened."""
+    """A value of ours as JSON knows it: structs and dataclasses as dicts, bytes as hex, long columns shortened."""
     match value:
         case Enum():
             return value.name
@@ -85,6 +87,8 @@ def plain(value: object) -> object:
             return value.hex()
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Struct):
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Sequence) or hasattr(value, "__array__"):

@@ -18,7 +18,7 @@ import struct
 import cramjam
 import msgspec
 
-from coordinator.codec.command_wire import WireProposal, to_wire
+from coordinator.codec.command_wire import WireProposal, from_wire, to_wire
 from coordinator.commands.commands import Proposal
 from coordinator.commands.forms import form_needed, in_form
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_FIRST
@@ -116,8 +116,8 @@ def _read_body(body: bytes | memoryview, form: int = RULES_FIRST) -> Proposal:
     try:
         wire = _decoder.decode(body)
         time_ms = None if wire.time_ms is None else Milliseconds(wire.time_ms)
-        command = wire.command
-        return Proposal(time_ms=time_ms, command=command.command(), form=max(form, form_needed(command)))
+        needed = form_needed(wire.command)
+        return Proposal(time_ms=time_ms, command=from_wire(wire.command), form=max(form, needed))
     except DAMAGE as error:  # S20: of the decoder, and of what makes a command of its values
         raise LedgerCorrupt(f"an entry cannot be read: {error}") from error
 

@@ -7,7 +7,6 @@ types here carry the ranges that `coordinator.codec.codec` promises to check. Co
 
 from typing import Annotated, assert_never
 
-from coordinator.codec.admin_wire import WireAdminCommand, WireReplicas, admin_command_to_wire
 from coordinator.codec.command_columns import (
     check_crcs,
     commit_columns,
@@ -19,7 +18,7 @@ from coordinator.codec.command_columns import (
 from coordinator.codec.group_wire import WireGroupCommand, group_command_to_wire
 from coordinator.codec.registry_wire import WireRegistryCommand, registry_command_to_wire
 from coordinator.codec.transaction_wire import WireTransactionCommand, transaction_command_to_wire
-from coordinator.commands.admin import AdminCommand
+from coordinator.commands.admin import AdminCommand, Replicas
 from coordinator.commands.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
@@ -95,7 +94,7 @@ class WireCreateTopic(WireStruct, frozen=True, tag=4):
     topic_id: Uuid
     partition_count: Signed32
     configs: list[tuple[str, str]]
-    replicas: WireReplicas = []
+    replicas: tuple[Replicas, ...] = ()
 
     def command(self) -> CreateTopic:
         return CreateTopic(
@@ -103,7 +102,7 @@ class WireCreateTopic(WireStruct, frozen=True, tag=4):
             topic_id=TopicId(self.topic_id),
             partition_count=self.partition_count,
             configs=tuple(self.configs),
-            replicas=tuple(map(tuple, self.replicas)),
+            replicas=self.replicas,
         )
 
 
@@ -361,7 +360,7 @@ WireCommand = (
     | WireCompareDigest
     | WireReportDigest
     | WireGroupCommand
-    | WireAdminCommand
+    | AdminCommand
     | WireTransactionCommand
     | WireRegistryCommand
 )
@@ -376,8 +375,8 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
     """The command in its ledger shape. Ranges are not checked here: `command_codec.encode` reads what it wrote."""
     if isinstance(command, GroupCommand):
         return group_command_to_wire(command)
-    if isinstance(command, AdminCommand):
-        return admin_command_to_wire(command)
+    if isinstance(command, WireStruct):
+        return command
     if isinstance(command, TransactionCommand):
         return transaction_command_to_wire(command)
     if isinstance(command, RegistryCommand):
@@ -443,6 +442,11 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
             assert_never(command)
 
 
+def from_wire(wire: WireCommand) -> Command:
+    """The command. Raises `LedgerCorrupt` for columns that contradict each other."""
+    return wire if isinstance(wire, AdminCommand) else wire.command()
+
+
 def _replace_to_wire(command: ReplaceChunks) -> WireReplaceChunks:
     return WireReplaceChunks(
         command.topic_id,
@@ -470,7 +474,7 @@ def _topic_to_wire(command: CreateTopic) -> WireCreateTopic:
         command.topic_id,
         command.partition_count,
         list(command.configs),
-        list(map(list, command.replicas)),
+        command.replicas,
     )
 
 

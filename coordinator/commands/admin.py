@@ -6,12 +6,16 @@ name or a value may be was judged by the agent that proposed it; applying an ent
 versions of this program may know in different lengths (safety rule S3).
 """
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import Annotated
 
-from protocol.types import PartitionIndex, TopicId
+from msgspec import Meta
 
-Replicas = tuple[int, ...]
+from coordinator.commands.field_types import INT64_MAX, Signed32, TopicIdField
+from coordinator.commands.forms import WireStruct
+from protocol.types import PartitionIndex
+
+Replicas = tuple[Signed32, ...]
 """Node ids that a partition was given by hand, each once, the preferred leader first. Nothing is stored by them: they
 say whom clients ask, as long as one of them lives."""
 
@@ -35,26 +39,23 @@ class OperationKind(IntEnum):
     SUBTRACT = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreatePartitions:
+class CreatePartitions(WireStruct, frozen=True, kw_only=True, tag=27):
     """Add partitions to a topic, so that it has `partition_count`."""
 
-    topic_id: TopicId
-    partition_count: int
+    topic_id: TopicIdField
+    partition_count: Signed32
     replicas: tuple[Replicas, ...] = ()
     """By hand, of each partition that is added; or of none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignReplicas:
+class AssignReplicas(WireStruct, frozen=True, kw_only=True, tag=30):
     """Give partitions of a topic other replicas by hand, all of them or none."""
 
-    topic_id: TopicId
-    replicas: tuple[tuple[PartitionIndex, Replicas], ...]
+    topic_id: TopicIdField
+    replicas: tuple[tuple[Annotated[PartitionIndex, Meta(ge=0, le=INT64_MAX)], Replicas], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigOperation:
+class ConfigOperation(WireStruct, frozen=True, kw_only=True):
     """What is done to one config. `value` is empty for DELETE, and elements between commas for APPEND and SUBTRACT."""
 
     kind: OperationKind
@@ -64,8 +65,7 @@ class ConfigOperation:
     """What a list holds where nothing was set, for APPEND and SUBTRACT."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterConfigs:
+class AlterConfigs(WireStruct, frozen=True, kw_only=True, tag=28):
     """Change the configs of a topic by its name, a node id or every broker (""), a group, or a telemetry subscription.
 
     All of the operations, in their order, or none.
@@ -80,14 +80,27 @@ class AlterConfigs:
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
 """Whom a quota is for: types of entities with their names, None for the default, in order of types."""
+Quota = Annotated[float, Meta(gt=0)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlterClientQuotas:
-    """Set the quotas of an entity by their names, or remove those whose value is None."""
+class AlterClientQuotas(WireStruct, frozen=True, kw_only=True, tag=29):
+    """Set the quotas of an entity by their names, or remove those whose value is None.
+
+    Raises `ValueError` for what is no entity, as `check_quota_entity` does.
+    """
 
     entity: QuotaEntity
-    quotas: tuple[tuple[str, float | None], ...]
+    quotas: tuple[tuple[str, Quota | None], ...]
+
+    def __post_init__(self) -> None:
+        check_quota_entity(self.entity)
 
 
 AdminCommand = CreatePartitions | AssignReplicas | AlterConfigs | AlterClientQuotas
+
+
+def check_quota_entity(entity: QuotaEntity) -> None:
+    """Raises `ValueError` for an entity without a type, or with types that are out of order or there twice."""
+    types = [entity_type for entity_type, _ in entity]
+    if not types or types != sorted(set(types)):
+        raise ValueError(f"quotas of an entity of the types {types}")

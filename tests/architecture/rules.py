@@ -51,10 +51,10 @@ def current() -> dict[str, str]:
 def forms() -> dict[str, str]:
     """Of every wire struct, in the form of every version that has it."""
     found: dict[str, str] = {}
-    for kind in sorted(wire_structs(WireStruct), key=lambda kind: kind.__name__):
+    for name, kind in sorted((kind.__name__.removeprefix("Wire"), kind) for kind in wire_structs(WireStruct)):
         for rules_version in range(max(RULES_FIRST, kind.SINCE), RULES_NEWEST + 1):
             layout = repr((kind.__struct_config__.tag, layout_in_form(kind, rules_version)))
-            found[f"form {rules_version} {kind.__name__.removeprefix('Wire')}"] = _hash(layout)
+            found[f"form {rules_version} {name}"] = _hash(layout)
     return found
 
 

@@ -19,6 +19,7 @@ from coordinator.commands.admin import (
     ConfigOperation,
     CreatePartitions,
     OperationKind,
+    QuotaEntity,
     ResourceType,
 )
 from coordinator.commands.commands import (
@@ -417,14 +418,11 @@ class TestUnwritableCommands:
             (replace(COMMIT, partition=[0, 1 << 31, 1]), "a partition index of 2147483648"),
             (replace(COMMIT, metadata=("",)), "1 texts for 3 committed"),
             (CreatePartitions(topic_id=TOPIC, partition_count=1 << 31), "cannot be read"),
-            (AlterClientQuotas(entity=(), quotas=()), "an entity of the types"),
-            (AlterClientQuotas(entity=(("user", "a"), ("ip", "b")), quotas=()), "an entity of the types"),
-            (AlterClientQuotas(entity=(("user", "a"), ("user", "b")), quotas=()), "an entity of the types"),
             (AlterClientQuotas(entity=(("user", "a"),), quotas=(("x", 0.0),)), "cannot be read"),
             (AlterClientQuotas(entity=(("user", "a"),), quotas=(("x", nan),)), "cannot be read"),
             (
                 AlterConfigs(resource_type=cast("ResourceType", 3), resource_name="", is_whole=False, operations=()),
-                "an alteration of configs cannot be read: 3 is not",
+                "AlterConfigs cannot be written: .*Invalid enum value 3",
             ),
             (create(retention_ms="1" * LEDGER_ENTRY_UNPACKED_BYTES_MAX), "would unpack to"),
         ],
@@ -432,6 +430,13 @@ class TestUnwritableCommands:
     def test_are_refused_at_the_proposer(self, command: Command, message: str) -> None:
         with pytest.raises(Unwritable, match=message):
             encode(Proposal(time_ms=None, command=command))
+
+    @pytest.mark.parametrize("entity", [(), (("user", "a"), ("ip", "b")), (("user", "a"), ("user", "b"))])
+    def test_quotas_of_what_is_no_entity_cannot_be_made_or_read(self, entity: QuotaEntity) -> None:
+        with pytest.raises(ValueError, match="an entity of the types"):
+            AlterClientQuotas(entity=entity, quotas=())
+        with pytest.raises(LedgerCorrupt, match="an entity of the types"):
+            decode(plain([None, [29, entity, []]]))
 
     def test_what_is_too_large_is_refused_before_it_is_read_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         read: list[int] = []
