@@ -188,6 +188,8 @@ LEDGER_WAL_PAGES_MAX = 1_000
 """SQLite pages of 4 KiB in the write-ahead log before they are moved into the file."""
 LEDGER_WAL_BYTES_KEPT = 8 * MIB
 """A write-ahead log that a burst made longer is cut to this."""
+LEDGER_COPIES_MAX = 5
+"""How often a ledger that a broker writes meanwhile is copied aside, until a copy is of one moment."""
 
 # Fetch.
 FETCH_RESPONSE_BYTES_MAX = 55 * MIB

@@ -8,13 +8,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Final
 
 from agent.cli.failure import CommandFailed
 from agent.runtime.ids import SystemIds
 from coordinator.follower import Follower
-from coordinator.ledger.port import LedgerError, LedgerRecord, LedgerStart
+from coordinator.ledger.port import LedgerCorrupt, LedgerError, LedgerRecord, LedgerStart
 from coordinator.ledger.sqlite import SqliteLedger
+from coordinator.ledger.sqlite_log import log_of
+from coordinator.ledger.sqlite_schema import check_log
 from coordinator.state.state import ClusterState
+from protocol.limits import LEDGER_COPIES_MAX
 from storage.embedded.local_files import Files
 from storage.embedded.local_store import PACKS_FOLDER
 from storage.embedded.packs import PackFolder
@@ -23,6 +27,8 @@ from storage.object_store import StoreError
 LEDGER_FILE = "ledger.sqlite"
 UNUSED_CLUSTER_ID = "-"
 """The copy has an identity already."""
+LOG_HEADER_BYTES: Final = 32
+"""Of the write-ahead log: another one from when it begins from its start again."""
 
 
 async def read_state(data_dir: Path) -> ClusterState:
@@ -61,10 +67,13 @@ def read_object(data_dir: Path, key: str) -> bytes | None:
 
 
 @asynccontextmanager
-async def copied_ledger(file: Path) -> AsyncIterator[SqliteLedger]:
-    """A copy of the embedded ledger, whether a broker has it open or not. Raises `CommandFailed`, `LedgerError`s."""
+async def copied_ledger(file: Path, *, is_durable: bool = True) -> AsyncIterator[SqliteLedger]:
+    """A copy of the embedded ledger, whether a broker has it open or not. `is_durable`: what the broker's setting is.
+
+    Raises `CommandFailed`, `LedgerError`s: `LedgerCorrupt` where its write-ahead log is damaged.
+    """
     with TemporaryDirectory(prefix="penstock-inspect-") as folder:
-        _copy(file, folder)
+        _copy(file, Path(folder), is_durable=is_durable)
         ledger = await SqliteLedger.open(Path(folder) / file.name, new_cluster_id=UNUSED_CLUSTER_ID, is_durable=False)
         try:
             yield ledger
@@ -72,15 +81,44 @@ async def copied_ledger(file: Path) -> AsyncIterator[SqliteLedger]:
             await ledger.close()
 
 
-def _copy(file: Path, folder: str) -> None:
+def _copy(file: Path, folder: Path, *, is_durable: bool) -> None:
+    """A copy that is of one moment: while it was made, the log did not begin from its start again, and no commit that
+    was written meanwhile came into it without the one before, which would look like damage. Else it is made again.
+    """
     if not file.is_file():
         raise CommandFailed(f"there is no {file}: --data-dir names the folder of penstock run")
+    copies = 0
+    while True:
+        copies += 1
+        try:
+            header = _log_header(file)
+            for old in folder.iterdir():
+                old.unlink()
+            for part in sorted(file.parent.glob(file.name + "*")):  # the file, then its log, whose pages come into it
+                if not part.name.endswith((".lock", "-shm")):
+                    shutil.copy2(part, folder)
+            is_of_one_moment = header == _log_header(file)
+        except FileNotFoundError:  # the log went between two looks: its broker ended
+            is_of_one_moment = False
+        except OSError as error:
+            raise CommandFailed(f"{file} cannot be copied aside: {error}") from error
+        try:
+            check_log(folder / file.name, is_each_commit_synced=is_durable)
+        except LedgerCorrupt:
+            if copies == LEDGER_COPIES_MAX:
+                check_log(file, is_each_commit_synced=is_durable)  # in the words of the file itself
+        else:
+            if is_of_one_moment or copies == LEDGER_COPIES_MAX:
+                return
+
+
+def _log_header(file: Path) -> bytes:
+    """Empty where there is no log."""
     try:
-        for part in file.parent.glob(file.name + "*"):
-            if not part.name.endswith((".lock", "-shm")):
-                shutil.copy2(part, folder)
-    except OSError as error:
-        raise CommandFailed(f"{file} cannot be copied aside: {error}") from error
+        with log_of(file).open("rb") as log:
+            return log.read(LOG_HEADER_BYTES)
+    except FileNotFoundError:
+        return b""
 
 
 def _snapshot(data_dir: Path, start: LedgerStart) -> bytes | None:

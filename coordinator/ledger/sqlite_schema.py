@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from coordinator.ledger.port import LedgerCorrupt, LedgerIdentity, LedgerUnavailable, SessionHeld
+from coordinator.ledger.sqlite_log import find_damage, log_of
 from protocol.limits import LEDGER_WAL_BYTES_KEPT, LEDGER_WAL_PAGES_MAX
 from protocol.records.crc import crc32c
 
@@ -26,7 +27,7 @@ NO_CHECKSUM: Final = -1
 INCARNATION_FIRST: Final = 1
 REMEDY: Final = (
     "move the file away and recover the cluster from its bucket with `penstock recover` "
-    '(docs/RUNBOOK.md, "etcd was wiped or restored from a backup")'
+    '(docs/RUNBOOK.md, "The embedded ledger is damaged")'
 )
 
 _TABLES: Final = (
@@ -62,7 +63,12 @@ def connect(path: Path, *, is_durable: bool, connection_type: type[sqlite3.Conne
     """Open `path`, creating it where it is missing. Every commit is durable, or in the write-ahead log's file at least.
 
     Locking is exclusive, which also keeps the log's index in this process's memory: no other file beside the log.
+    Raises `LedgerCorrupt` where the log is damaged: opening it would end it there.
     """
+    check_log(path, is_each_commit_synced=is_durable)
+    if is_durable:
+        with _as_unavailable(path):
+            _sync_log(path)
     connection = sqlite3.connect(path, timeout=0.0, isolation_level=None, factory=connection_type)
     try:
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -79,6 +85,25 @@ def connect(path: Path, *, is_durable: bool, connection_type: type[sqlite3.Conne
         connection.close()
         raise
     return connection
+
+
+def check_log(path: Path, *, is_each_commit_synced: bool) -> None:
+    """Raise `LedgerCorrupt` where the write-ahead log of the file `path` is damaged, `LedgerUnavailable` where it
+    cannot be read. Nothing is changed, and nothing is wrong where there is no log.
+    """
+    log = log_of(path)
+    with _as_unavailable(log):
+        try:
+            content = log.read_bytes()
+        except FileNotFoundError:
+            return
+    damage = find_damage(content, is_each_commit_synced=is_each_commit_synced)
+    if damage is not None:
+        raise LedgerCorrupt(
+            f"{log} is damaged ({damage}): SQLite would drop what was acknowledged from there on. Move {path.name} and "
+            f"{log.name} away, together, and recover the cluster from its bucket with `penstock recover` "
+            '(docs/RUNBOOK.md, "The embedded ledger is damaged")'
+        )
 
 
 def create_if_empty(connection: sqlite3.Connection, path: Path, new_cluster_id: str) -> None:
@@ -165,6 +190,14 @@ def mapped_errors(path: Path) -> Generator[None, None, None]:
         ) from error
 
 
+@contextlib.contextmanager
+def _as_unavailable(path: Path) -> Generator[None, None, None]:
+    try:
+        yield
+    except OSError as error:
+        raise LedgerUnavailable(f"{path} could not be read or synced ({error}): check the disk") from error
+
+
 def _formats(connection: sqlite3.Connection) -> list[tuple[int]]:
     return connection.execute("SELECT format_version FROM meta").fetchall()
 
@@ -185,6 +218,22 @@ def _create(connection: sqlite3.Connection, cluster_id: str) -> None:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _sync_log(path: Path) -> None:
+    """Sync the log of the file `path`, if there is one. Raises OSError.
+
+    The last commit of a process that was killed may be in the page cache alone. SQLite takes it for durable, and the
+    next one would be the second that a loss of power can tear: damage, for `find_damage`.
+    """
+    try:
+        descriptor = os.open(log_of(path), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _sync_directory(path: Path) -> None:

@@ -59,7 +59,7 @@ async def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger:
     if isinstance(url, SqliteUrl):
         from agent.cli.offline import copied_ledger
 
-        return await stack.enter_async_context(copied_ledger(_existing_file(url.path)))
+        return await stack.enter_async_context(copied_ledger(_existing_file(url.path), is_durable=settings.is_durable))
     assert isinstance(url, EtcdUrl), f"{url} is in memory"
     from coordinator.ledger.etcd.ledger import EtcdLedger
 

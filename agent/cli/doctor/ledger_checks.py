@@ -1,17 +1,19 @@
-"""What `penstock doctor` asks of a ledger in etcd: every endpoint, version, access, room, whether its entries can be
-read, and how long a write takes.
+"""What `penstock doctor` asks of a ledger. In etcd: every endpoint, version, access, room, whether its entries can be
+read, and how long a write takes. A file: whether it is damaged.
 
 Rule: no ledger is made and nothing is left behind; what is wrong is said in the words in which an agent logs it.
 """
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from agent.cli.doctor.machine_checks import Finding, Verdict
+from agent.cli.failure import CommandFailed
 from agent.cli.output import bytes_text
 from agent.components import etcd_client
-from agent.config.addresses import EtcdUrl, HostPort, read_ledger_url
+from agent.config.addresses import EtcdUrl, HostPort, SqliteUrl, read_ledger_url
 from agent.config.settings import Settings
 from agent.runtime.clock import SystemClock
 from coordinator.ledger.port import UNREADABLE, LedgerCorrupt, LedgerError
@@ -27,8 +29,10 @@ PRESSURE_HIGH = 0.8
 
 
 async def check_ledger(settings: Settings) -> AsyncIterator[Finding]:
-    """Nothing for a ledger that is a file or memory: `machine_checks` looks at those."""
+    """Of a ledger that is a file, whether it is damaged (`machine_checks` looks at its folder); nothing of memory."""
     url = read_ledger_url(settings.ledger_url)
+    if isinstance(url, SqliteUrl) and _is_file(url.path):
+        yield await _file(Path(url.path), is_durable=settings.is_durable)
     if not isinstance(url, EtcdUrl):
         return
     from coordinator.ledger.etcd.keys import EtcdKeys
@@ -57,6 +61,22 @@ async def check_ledger(settings: Settings) -> AsyncIterator[Finding]:
         yield _finding(Verdict.FAILED, str(error), "an agent would not start, or wait until it is mended")
     finally:
         await client.close()
+
+
+def _is_file(path: str) -> bool:
+    return Path(path).is_file()
+
+
+async def _file(file: Path, *, is_durable: bool) -> Finding:
+    """From a copy, as a broker may have it open: every entry is read, and its checksum compared."""
+    from agent.cli.offline import copied_ledger
+
+    try:
+        async with copied_ledger(file, is_durable=is_durable) as ledger:
+            count = len(await ledger.kept())
+    except (LedgerError, CommandFailed) as error:
+        return _finding(Verdict.FAILED, str(error), 'docs/RUNBOOK.md, "The embedded ledger is damaged"')
+    return _finding(Verdict.FINE, f"{file} and its write-ahead log, {count} entries, are whole")
 
 
 async def _endpoint(client: "EtcdClient", quota_bytes: int | None) -> Finding:
