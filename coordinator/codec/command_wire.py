@@ -16,7 +16,6 @@ from coordinator.codec.command_columns import (
     read_log_starts,
 )
 from coordinator.codec.group_wire import WireGroupCommand, group_command_to_wire
-from coordinator.codec.registry_wire import WireRegistryCommand, registry_command_to_wire
 from coordinator.codec.transaction_wire import WireTransactionCommand, transaction_command_to_wire
 from coordinator.commands.admin import AdminCommand, Replicas
 from coordinator.commands.commands import (
@@ -362,7 +361,7 @@ WireCommand = (
     | WireGroupCommand
     | AdminCommand
     | WireTransactionCommand
-    | WireRegistryCommand
+    | RegistryCommand
 )
 
 
@@ -379,8 +378,6 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
         return command
     if isinstance(command, TransactionCommand):
         return transaction_command_to_wire(command)
-    if isinstance(command, RegistryCommand):
-        return registry_command_to_wire(command)
     match command:
         case CommitChunks():
             chunks, batches = commit_columns(command)
@@ -444,7 +441,7 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
 
 def from_wire(wire: WireCommand) -> Command:
     """The command. Raises `LedgerCorrupt` for columns that contradict each other."""
-    return wire if isinstance(wire, AdminCommand) else wire.command()
+    return wire if isinstance(wire, AdminCommand | RegistryCommand) else wire.command()
 
 
 def _replace_to_wire(command: ReplaceChunks) -> WireReplaceChunks:

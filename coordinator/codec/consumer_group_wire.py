@@ -129,10 +129,6 @@ class WireConsumerGroup(WireStruct, frozen=True):
         )
 
 
-CONSUMER_WIRE_SHAPES = (WireConsumerGroup, WireConsumerMember, WireMemberAssignment)
-"""What a consumer group's canonical bytes are made of."""
-
-
 def change_to_wire(change: ConsumerGroupChange) -> WireConsumerGroupChange:
     """The rows in their ledger shape."""
     return WireConsumerGroupChange(

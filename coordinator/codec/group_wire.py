@@ -10,7 +10,6 @@ from typing import assert_never
 
 from coordinator.codec.command_columns import offset_columns, read_offsets
 from coordinator.codec.consumer_group_wire import (
-    CONSUMER_WIRE_SHAPES,
     WireConsumerGroup,
     WireConsumerGroupChange,
     change_to_wire,
@@ -272,10 +271,6 @@ class WireGroup(WireStruct, frozen=True):
             empty_since_ms=None if self.empty_since_ms is None else Milliseconds(self.empty_since_ms),
             commits_count=self.commits_count,
         )
-
-
-WIRE_SHAPES = (WireGroup, WireOffset, WireClassicGroup, WireClassicMember, *CONSUMER_WIRE_SHAPES)
-"""What a group's canonical bytes are made of."""
 
 
 def group_to_wire(group: GroupState) -> WireGroup:

@@ -9,10 +9,18 @@ Source of the words and codes: Confluent Schema Registry API 8, `io.confluent.ka
 import hashlib
 from dataclasses import dataclass
 from enum import Enum, IntEnum
+from typing import Annotated
+
+from msgspec import Meta
+
+from coordinator.commands.field_types import Natural
+from coordinator.commands.forms import WireStruct
 
 EVERY_SUBJECT = ""
 """Under this name stands what holds for subjects that have no setting of their own."""
 CONTENT_DIGEST_BYTES = 16
+RegistryId = Annotated[int, Meta(ge=1, le=(1 << 31) - 1)]
+"""The id of a schema, or the number of a subject's version."""
 
 
 class SchemaType(IntEnum):
@@ -59,17 +67,15 @@ class RegistryError(Enum):
     """No client is told: the agent that proposed the command judges again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaReference:
+class SchemaReference(WireStruct, frozen=True, kw_only=True):
     """Another schema that one needs to be read: how its text calls it, and where it is registered."""
 
     name: str
     subject: str
-    version: int
+    version: RegistryId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchemaContent:
+class SchemaContent(WireStruct, frozen=True, kw_only=True):
     """A schema as it was registered. Equal contents have one id, under however many subjects."""
 
     schema_type: SchemaType
@@ -90,42 +96,38 @@ class SchemaContent:
         return known.digest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisterSchema:
+class RegisterSchema(WireStruct, frozen=True, kw_only=True, tag=60):
     """Give a schema its id, and a subject its next version."""
 
     subject: str
     content: SchemaContent
-    checked_at: int
+    checked_at: Natural
     """`Registry.changed_at` of the subject whose versions the schema was compared with."""
     checked_as: Compatibility
     """The compatibility that it was checked for."""
-    schema_id: int | None = None
+    schema_id: RegistryId | None = None
     """In IMPORT mode: the id that it had elsewhere."""
-    version: int | None = None
+    version: RegistryId | None = None
     """In IMPORT mode: the version that it was elsewhere."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteVersions:
+class DeleteVersions(WireStruct, frozen=True, kw_only=True, tag=61):
     """Delete one version of a subject, or all (None). What is deleted at first may still be read by those who know it;
     what was deleted before is forgotten when it is deleted permanently."""
 
     subject: str
-    version: int | None
+    version: RegistryId | None
     is_permanent: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetCompatibility:
+class SetCompatibility(WireStruct, frozen=True, kw_only=True, tag=62):
     """Set what new versions of a subject have to go with, or remove the subject's own setting (None)."""
 
     subject: str
     compatibility: Compatibility | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetMode:
+class SetMode(WireStruct, frozen=True, kw_only=True, tag=63):
     """Set what may be done to a subject, or remove the subject's own setting (None)."""
 
     subject: str
