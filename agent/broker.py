@@ -185,7 +185,7 @@ class Broker:
             "rules": self._rules.run,
             **self._expiry.loops(),
             "group timers": self._groups.run_timers,
-            "groups": self._groups.run_upkeep,
+            "groups": self._groups.run_maintenance,
             "consumer groups": self._consumer_groups.run,
             "stamps": self._stamps.run,
         }

@@ -17,7 +17,7 @@ class InvalidBatch(Exception):
     """A record batch that must be refused.
 
     `error_code` is what the producer is told; the message says which value was wrong, and `rows` which records, counted
-    from 0 in their batch, where it is some of them (KIP-467): at most `RECORD_ERRORS_TOLD_MAX`.
+    from 0 in their batch, where it is some of them (KIP-467): at most `RECORD_ERRORS_LISTED_MAX`.
     """
 
     def __init__(self, error_code: ErrorCode, message: str, rows: tuple[int, ...] = ()) -> None:

@@ -59,7 +59,7 @@ GROUPS_PER_TURN = 100
 """The same for groups: whose they are is worked out, in about 0.1 ms each."""
 GROUPS_ASKED_MAX = 10_000
 """Groups whose coordinator one request may ask for."""
-GROUP_MEMBERS_TOLD_MAX = 20_000
+GROUP_MEMBERS_LISTED_MAX = 20_000
 """Members in one answer that describes groups, those of the group that comes to it included: clients ask again for the
 rest."""
 INLINE_ROWS_MAX = 2_000
@@ -83,7 +83,7 @@ MESSAGE_BYTES_MAX_DEFAULT = MIB + 12
 DECOMPRESSED_BYTES_MAX = 256 * MIB
 """What one record batch may unpack to."""
 RECORDS_PER_BATCH_MAX = 10_000_000
-RECORD_ERRORS_TOLD_MAX = 1_000
+RECORD_ERRORS_LISTED_MAX = 1_000
 """Records of a refused batch that an answer names; each is an object until it is sent."""
 TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 """Beyond it a timestamp does not fit the table's microseconds."""
@@ -219,7 +219,7 @@ FETCH_READ_SECONDS_MAX = 10.0
 What could not be read by then is an error that they may ask again after; what is in memory is answered."""
 READ_PLANS_MAX = 3
 """How often a read is planned again, its object being gone, before the client is told to ask again itself."""
-LOST_OBJECT_TOLD_INTERVAL_S = 10.0
+MISSING_OBJECT_LOG_INTERVAL_S = 10.0
 """How often the log names an object that is gone from the bucket; its consumers ask for it many times a second."""
 DAMAGED_CHUNK_REREAD_INTERVAL_S = 10.0
 """A damaged chunk is not read again for so long; its consumers ask for it many times a second."""
@@ -329,7 +329,7 @@ TRANSACTIONAL_IDS_MAX = 200_000
 TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX = 5_000
 """Forgetting so many takes some 10 ms of everybody's loop."""
 TRANSACTIONAL_ID_CHARS_MAX = 1_000
-TRANSACTION_MEMBERS_TOLD_MAX = 100_000
+TRANSACTION_MEMBERS_LISTED_MAX = 100_000
 """Partitions in one answer that describes transactions, not counting the one that comes to it: clients ask again for
 the rest."""
 TRANSACTIONS_EXPIRED_TOGETHER_MAX = 100
@@ -364,7 +364,7 @@ TRANSACTIONAL_METADATA_BYTES_MAX = 256 * KIB
 entry, which keeps all of them or none."""
 OFFSET_METADATA_BYTES_MAX = (1 << 15) - 1
 """Of one committed offset, whatever offset.metadata.max.bytes says: old versions' answers hold no longer text."""
-OFFSETS_TOLD_MAX = ARRAY_LENGTH_MAX
+OFFSETS_LISTED_MAX = ARRAY_LENGTH_MAX
 """Committed offsets in one answer: a request that names groups, and no partitions, is short however many they have."""
 EXPIRING_GROUPS_PER_ENTRY_MAX = 500
 """Groups that one entry looks through for offsets that are kept for long enough."""
@@ -468,7 +468,7 @@ TOPIC_PAUSE_OUTAGE_SECONDS_MAX = 30.0
 TOPIC_PAUSE_SECONDS_MAX = 600.0
 """How long background work leaves a topic alone after its step failed: at first, at most where the failure passes by
 itself, and at most where people must look. A step may put a file, so what fails without end must not be tried often."""
-ARCHIVE_PASSES_IN_VAIN_MAX = 10
+ARCHIVE_PASS_ATTEMPTS_MAX = 10
 """How many passes in a row may be planned again before whoever asked for them is told."""
 LAKE_DETAILS_ATTEMPTS_MAX = 3
 """How often a table's metadata is looked for anew before whoever asked is told that it is gone."""
@@ -519,7 +519,7 @@ REWRITE_CHUNKS_MAX = 32_768
 """Rows of the index that a plan for a Spark job names, unless one file has more: what is left comes with the next."""
 REWRITE_BODY_BYTES_MAX = 8 * MIB
 """Of a request that tells of a file that a job has written: it names `LEVEL_CHUNKS_MAX` rows and as many new ones."""
-REWRITE_PLANS_IN_VAIN_MAX = 5
+REWRITE_PLAN_ATTEMPTS_MAX = 5
 """Of a job's one after the other, of which nothing came true."""
 LEVEL_SPAN_SHARE = 8
 """A merge brings together what is no further apart than that part of the topic's retention."""
@@ -788,9 +788,9 @@ CLIENT_SAID_CHARS_MAX = 200
 """So much is kept of a client's id, and of the name and the version of its software."""
 METRIC_PARTITIONS_MAX = 5_000
 """Beyond it the log ends are not reported one by one: a scrape must stay small."""
-RETENTION_TOPICS_TOLD_MAX = 10
+RETENTION_TOPICS_LISTED_MAX = 10
 """Names in the log line of a pass that dropped records."""
-GROUP_NAMES_TOLD_MAX = 3
+GROUP_NAMES_LISTED_MAX = 3
 """Groups, or members of one, that a log line names; it counts all."""
 
 # Spark's source.
@@ -806,7 +806,7 @@ SPARK_MANIFEST_READS_MAX = 3
 """Of a manifest whose checksum does not fit: a store may show one that is half overwritten."""
 SPARK_LOOKS_APART_SECONDS = 0.1
 """Of a stream at the manifest, at least: each is a request. Agents write one a second by default."""
-SPARK_PLANS_IN_VAIN_MAX = 5
+SPARK_PLAN_ATTEMPTS_MAX = 5
 """How often a plan is made again because the table's metadata was replaced meanwhile."""
 SPARK_PAUSES_MAX = 5
 """Of a second each, in which a manifest is waited for that knows as much as one before it."""
@@ -828,13 +828,13 @@ VERIFY_TASK_BYTES_TARGET = 64 << 20
 """Of the files that one task reads, one after another; a larger file is a task by itself."""
 VERIFY_TASK_FILES_MAX = 64
 """Of one task: progress is told as tasks end."""
-VERIFY_LOOKS_MAX = 5
+VERIFY_ATTEMPTS_MAX = 5
 """At a topic whose table and log are not of one moment: each time it was changed meanwhile."""
 JOB_AGENT_SECONDS_MAX = 60.0
 """For an answer of the agent that a Spark job asks."""
 
 # The command line.
-AUDIT_DISAGREEMENTS_TOLD_MAX = 1_000
+AUDIT_DISAGREEMENTS_LISTED_MAX = 1_000
 """Disagreements that an audit names; it counts all."""
 AUDIT_AFFECTED_LISTED_MAX = 20
 """Partitions that are named of one damaged object."""

@@ -1,7 +1,7 @@
 """Counts and logs fetches that meet records whose object is gone from the bucket, is damaged, or is refused.
 
 Rule: consumers ask for such records many times a second, so the log is written once for a damaged object, every
-`LOST_OBJECT_TOLD_INTERVAL_S` where objects are gone, and as `RefusedReads` does where the store refuses them.
+`MISSING_OBJECT_LOG_INTERVAL_S` where objects are gone, and as `RefusedReads` does where the store refuses them.
 """
 
 import logging
@@ -13,7 +13,7 @@ from agent.fetch.refused_reads import RefusedReads
 from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
-from protocol.limits import LOST_OBJECT_TOLD_INTERVAL_S
+from protocol.limits import MISSING_OBJECT_LOG_INTERVAL_S
 from storage.object_store import ObjectDamaged, StoreError
 
 log = logging.getLogger(__name__)
@@ -29,13 +29,13 @@ class UnreadableRecords:
         self._fetches_lost = metrics.fetch_missing_objects
         self._fetches_damaged = metrics.fetch_damaged_objects
         self._refused = RefusedReads(clock=clock)
-        self._lost_logged_s = -LOST_OBJECT_TOLD_INTERVAL_S
+        self._lost_logged_s = -MISSING_OBJECT_LOG_INTERVAL_S
 
     def lost(self, found: Found | None, offset: int) -> None:
         """Each time that it was planned, from a barrier on, an object that a fetch needs was not in the bucket."""
         self._fetches_lost.inc()
         now_s = self._clock.monotonic_s()
-        if found is None or now_s < self._lost_logged_s + LOST_OBJECT_TOLD_INTERVAL_S:
+        if found is None or now_s < self._lost_logged_s + MISSING_OBJECT_LOG_INTERVAL_S:
             return
         self._lost_logged_s = now_s
         log.error(

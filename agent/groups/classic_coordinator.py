@@ -19,7 +19,7 @@ from typing import TypeVar
 from agent.groups.classic_group import HostedClassicGroup
 from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
-from agent.groups.logging import tell_given_up, tell_taken_up
+from agent.groups.logging import log_handed_over, log_loaded
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
@@ -38,7 +38,7 @@ from coordinator.groups.classic_messages import (
     Leaver,
     Sync,
     SyncAnswer,
-    is_of_nobody,
+    is_without_member,
 )
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -58,7 +58,7 @@ GROUP_ID_NOT_FOUND_SINCE = 9
 """The version of OffsetCommit that can be told that its group does not exist (KIP-848)."""
 
 
-def _told(answer: AnswerT) -> asyncio.Future[AnswerT]:
+def _resolved(answer: AnswerT) -> asyncio.Future[AnswerT]:
     """An answer that need not be waited for."""
     future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
     future.set_result(answer)
@@ -96,9 +96,9 @@ class ClassicGroupCoordinator:
         """By name: a group that was lost is not kept until its time has come."""
         self._earlier = asyncio.Event()
         self._is_stopped = False
-        self._is_take_up_due = False
+        self._is_load_due = False
         """A group with members was lost: this agent may still be the one to go on with it."""
-        self._taken_up: list[str] = []
+        self._loaded: list[str] = []
         """Groups that were held since that was told last, and had members before."""
         self._generations_of_lost_count = 0
 
@@ -119,9 +119,9 @@ class ClassicGroupCoordinator:
                     return answer
                 consumers = self._consumers_of(group_id)
                 if consumers is not None:
-                    return _told(await consumers.join(group_id, join))
+                    return _resolved(await consumers.join(group_id, join))
                 error = ErrorCode.unknown_member_id
-        return _told(JoinAnswer(error_code=error, member_id=join.member_id))
+        return _resolved(JoinAnswer(error_code=error, member_id=join.member_id))
 
     def _check_join(self, group_id: str, join: Join) -> ErrorCode:
         if not group_id:
@@ -147,8 +147,8 @@ class ClassicGroupCoordinator:
             return answer
         consumers = self._consumers_of(group_id)
         if consumers is not None:
-            return _told(await consumers.sync(group_id, sync))
-        return _told(SyncAnswer(error_code=error))
+            return _resolved(await consumers.sync(group_id, sync))
+        return _resolved(SyncAnswer(error_code=error))
 
     async def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation: int
@@ -159,9 +159,9 @@ class ClassicGroupCoordinator:
             consumers = self._consumers_of(group_id)
             if consumers is None:
                 return error
-            return await consumers.beat(group_id, member_id, group_instance_id, generation)
+            return await consumers.classic_heartbeat(group_id, member_id, group_instance_id, generation)
         answer = live.machine.heartbeat(member_id, group_instance_id, generation, self._clock.monotonic_s())
-        error = await live.settled(answer)
+        error = await live.until_applied(answer)
         return answer if error is ErrorCode.none else error
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[ErrorCode, tuple[ErrorCode, ...]]:
@@ -175,7 +175,7 @@ class ClassicGroupCoordinator:
             return (ErrorCode.none, (error,) * len(leavers)) if is_unknown else (error, ())
         answers = live.leave(leavers, self._clock.monotonic_s())
         self._changed(live)
-        error = await live.settled(*answers)
+        error = await live.until_applied(*answers)
         return (ErrorCode.none, answers) if error is ErrorCode.none else (error, ())
 
     def check_commit(
@@ -196,18 +196,18 @@ class ClassicGroupCoordinator:
         .validateOffsetCommit.
         """
         group = self._metadata.state.groups.get(group_id)
-        if group is None or self._is_stopped or not self._ledger.is_mine(group_id):
+        if group is None or self._is_stopped or not self._ledger.owns(group_id):
             return ErrorCode.not_coordinator
         if generation >= 0 and group.is_vacant and not self._is_joined(group_id):
-            is_told = api_version >= GROUP_ID_NOT_FOUND_SINCE
-            return ErrorCode.group_id_not_found if is_told else ErrorCode.illegal_generation
+            is_code_known = api_version >= GROUP_ID_NOT_FOUND_SINCE
+            return ErrorCode.group_id_not_found if is_code_known else ErrorCode.illegal_generation
         try:
-            live = self._hold(group)
+            live = self._load(group)
         except NotCoordinator as not_yet:
             return not_yet.error_code
         if live is None:
             return ErrorCode.unknown_member_id
-        if is_transactional and is_of_nobody(member_id, group_instance_id, generation):
+        if is_transactional and is_without_member(member_id, group_instance_id, generation):
             return ErrorCode.none
         now_s = self._clock.monotonic_s()
         return live.machine.check_commit(member_id, group_instance_id, generation, now_s, is_pending=is_transactional)
@@ -219,7 +219,7 @@ class ClassicGroupCoordinator:
         """
         live = self._current(group_id)
         if live is not None:
-            error = await live.settled()
+            error = await live.until_applied()
             if error is not ErrorCode.none:
                 raise NotCoordinator(error)
         group = self._metadata.state.groups.get(group_id)
@@ -240,7 +240,7 @@ class ClassicGroupCoordinator:
         """The group was deleted, or is of the other kind now: whoever waits is told so, and joins anew."""
         live = self._live.get(group_id)
         if live is not None:
-            self._lose(live, error_code)
+            self._unload(live, error_code)
 
     def is_there(self, group_id: str) -> bool:
         """Whether there is such a group to clients, behind a barrier (S4): in the ledger, or joined just now.
@@ -268,12 +268,12 @@ class ClassicGroupCoordinator:
     def take_over(self, group_id: str, reason: str, *, is_rebalanced: bool) -> None:
         """The group was of the other kind until now, and is in the ledger as a classic one."""
         group = self._metadata.state.groups.get(group_id)
-        if group is None or self._is_stopped or not self._ledger.is_mine(group_id):
+        if group is None or self._is_stopped or not self._ledger.owns(group_id):
             return
         try:
-            live = self._hold(group)
+            live = self._load(group)
         except NotCoordinator:
-            self._is_take_up_due = True
+            self._is_load_due = True
             return
         if live is not None and is_rebalanced:
             live.rebalance(reason, self._clock.monotonic_s())
@@ -282,9 +282,9 @@ class ClassicGroupCoordinator:
     def stop(self) -> None:
         """Coordinate nothing any more: whoever waits finds the next coordinator."""
         self._is_stopped = True
-        tell_given_up(self._live, protocol=PROTOCOL)
+        log_handed_over(self._live, protocol=PROTOCOL)
         for live in tuple(self._live.values()):
-            self._lose(live, ErrorCode.not_coordinator)
+            self._unload(live, ErrorCode.not_coordinator)
 
     # Figures
 
@@ -330,7 +330,7 @@ class ClassicGroupCoordinator:
         group = await self._ledger.claim(group_id)
         if self._is_stopped:
             raise NotCoordinator(ErrorCode.not_coordinator)
-        return self._hold(group)
+        return self._load(group)
 
     def _current(self, group_id: str) -> HostedClassicGroup | None:
         """The group, where it is held here under a claim that is not over."""
@@ -338,12 +338,12 @@ class ClassicGroupCoordinator:
         if live is None:
             return None
         group = self._metadata.state.groups.get(group_id)
-        if live.is_lost or group is None or group.claim_epoch != live.claim_epoch or not self._ledger.is_mine(group_id):
-            self._lose(live, ErrorCode.not_coordinator)
+        if live.is_over or group is None or group.claim_epoch != live.claim_epoch or not self._ledger.owns(group_id):
+            self._unload(live, ErrorCode.not_coordinator)
             return None
         return live
 
-    def _hold(self, group: GroupState) -> HostedClassicGroup | None:
+    def _load(self, group: GroupState) -> HostedClassicGroup | None:
         """Go on with a group that is claimed; None where it has members of the consumer protocol.
 
         Raises `NotCoordinator` where what was decided of it before is not applied yet.
@@ -354,7 +354,7 @@ class ClassicGroupCoordinator:
         value = _classic_value(group)
         if value is None or self._consumers_of(group.group_id) is not None:
             return None
-        if self._ledger.is_ahead(group.group_id):
+        if self._ledger.has_unapplied_changes(group.group_id):
             raise NotCoordinator(ErrorCode.coordinator_load_in_progress)
         if self.consumer_groups is not None:
             # An empty one: the next consumer finds that others are joining.
@@ -362,7 +362,7 @@ class ClassicGroupCoordinator:
         machine = LiveClassicGroup(value, self._limits, heard_until_s(self._clock.monotonic_s()))
         live = self._live[group.group_id] = HostedClassicGroup(group.group_id, group.claim_epoch, machine, self._ledger)
         if group.has_members:
-            self._taken_up.append(group.group_id)
+            self._loaded.append(group.group_id)
         self._changed(live)
         return live
 
@@ -371,12 +371,12 @@ class ClassicGroupCoordinator:
         others = self.consumer_groups
         return others if others is not None and others.has_members(group_id) else None
 
-    def _lose(self, live: HostedClassicGroup, error_code: ErrorCode) -> None:
+    def _unload(self, live: HostedClassicGroup, error_code: ErrorCode) -> None:
         if self._live.get(live.group_id) is live:
             del self._live[live.group_id]
-            self._is_take_up_due = self._is_take_up_due or not live.is_idle
+            self._is_load_due = self._is_load_due or not live.is_idle
             self._generations_of_lost_count += live.generations_count
-        live.lose(error_code)
+        live.unload(error_code)
 
     # Time
 
@@ -418,17 +418,17 @@ class ClassicGroupCoordinator:
 
     # Groups that come and go with agents
 
-    async def run_upkeep(self) -> None:
+    async def run_maintenance(self) -> None:
         """Take up groups that fell to this agent, and give up those that did not stay, for ever."""
         seen: list[tuple[SessionId, bool]] = []
         while True:
             await self._give_up_lost()
             sessions = self._metadata.state.sessions
             live = [(session_id, session.is_draining) for session_id, session in sessions.items()]
-            if (live != seen or self._is_take_up_due) and not self._is_stopped:
-                self._is_take_up_due = not await self._take_up()
+            if (live != seen or self._is_load_due) and not self._is_stopped:
+                self._is_load_due = not await self._load_owned()
                 seen = live
-            tell_taken_up(self._taken_up, protocol=PROTOCOL)
+            log_loaded(self._loaded, protocol=PROTOCOL)
             await self._clock.sleep(GROUP_CHECK_INTERVAL_S)
 
     async def _give_up_lost(self) -> None:
@@ -437,32 +437,32 @@ class ClassicGroupCoordinator:
         for group_id in tuple(self._live):
             live = self._current(group_id)
             if live is not None and live.is_idle and not live.is_awaited:
-                self._lose(live, ErrorCode.not_coordinator)
+                self._unload(live, ErrorCode.not_coordinator)
             await pacer.step()
 
-    async def _take_up(self) -> bool:
+    async def _load_owned(self) -> bool:
         """Claim the groups with members that are this agent's now; False where that has to be tried again."""
         pacer = CooperativeYield(self._clock, GROUPS_PER_TURN)
         wanted: list[str] = []
         for group_id in tuple(self._metadata.state.groups):
             await pacer.step()
             group = self._metadata.state.groups.get(group_id)
-            if group is not None and self._is_to_be_held(group):
+            if group is not None and self._is_to_be_loaded(group):
                 wanted.append(group_id)
         is_done = True
         for first in range(0, len(wanted), GROUP_IDS_PER_CLAIM_MAX):
-            claims = (self._take_up_one(group_id) for group_id in wanted[first : first + GROUP_IDS_PER_CLAIM_MAX])
+            claims = (self._load_one(group_id) for group_id in wanted[first : first + GROUP_IDS_PER_CLAIM_MAX])
             is_done = all(await asyncio.gather(*claims)) and is_done
         return is_done
 
-    def _is_to_be_held(self, group: GroupState) -> bool:
+    def _is_to_be_loaded(self, group: GroupState) -> bool:
         if group.group_id in self._live or not isinstance(group.value, ClassicGroup) or not group.value.members:
             return False
         return self._ledger.coordinator(group.group_id) == self._writer.session
 
-    async def _take_up_one(self, group_id: str) -> bool:
+    async def _load_one(self, group_id: str) -> bool:
         try:
-            self._hold(await self._ledger.claim(group_id))
+            self._load(await self._ledger.claim(group_id))
         except NotCoordinator:
             # Also told where it is this agent's, which is not confirmed just now.
             return self._ledger.coordinator(group_id) != self._writer.session

@@ -16,7 +16,7 @@ from functools import partial
 from typing import NamedTuple
 
 from agent.groups.group_ledger import GroupLedger
-from agent.groups.membership_errors import costs_place
+from agent.groups.membership_errors import is_fatal_to_member
 from coordinator.commands.commands import Done, Outcome, Refused
 from coordinator.groups.classic_group import LiveClassicGroup
 from coordinator.groups.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer, Ticket
@@ -32,12 +32,12 @@ def next_ticket() -> Ticket:
     return Ticket(next(_tickets))
 
 
-class _Held(NamedTuple):
+class _PendingAnswer(NamedTuple):
     """An answer that does not leave before so many entries are applied."""
 
     entries: int
-    costs_place: bool
-    tell: Callable[[ErrorCode], None]
+    is_fatal_to_member: bool
+    deliver: Callable[[ErrorCode], None]
     """Takes NONE, or why this agent may not tell it."""
 
 
@@ -55,28 +55,28 @@ class HostedClassicGroup:
         self._syncs: dict[Ticket, asyncio.Future[SyncAnswer]] = {}
         self._written_count = 0
         self._applied_count = 0
-        self._held: deque[_Held] = deque()
-        self._settling: dict[asyncio.Future[ErrorCode], None] = {}
-        self._lost_with: ErrorCode | None = None
+        self._pending_answers: deque[_PendingAnswer] = deque()
+        self._waiting_calls: dict[asyncio.Future[ErrorCode], None] = {}
+        self._unload_error: ErrorCode | None = None
         self.generations_count = 0
         """How many were begun here."""
 
     @property
-    def is_lost(self) -> bool:
-        return self._lost_with is not None
+    def is_over(self) -> bool:
+        return self._unload_error is not None
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is lost when this object is: the ledger has all of it."""
-        return self.machine.is_idle and not self._joins and not self._syncs and not self._is_ahead
+        return self.machine.is_idle and not self._joins and not self._syncs and not self._has_unapplied_changes
 
     @property
     def is_awaited(self) -> bool:
         """Whether an answer waits for the ledger."""
-        return bool(self._settling)
+        return bool(self._waiting_calls)
 
     @property
-    def _is_ahead(self) -> bool:
+    def _has_unapplied_changes(self) -> bool:
         return self._applied_count < self._written_count
 
     def join(self, join: Join, now_s: float) -> asyncio.Future[JoinAnswer]:
@@ -96,7 +96,7 @@ class HostedClassicGroup:
         return future
 
     def leave(self, leavers: Sequence[Leaver], now_s: float) -> tuple[ErrorCode, ...]:
-        """Not to be told before `settled`."""
+        """Not to be told before `until_applied`."""
         answers = self.machine.leave(leavers, now_s)
         self._carry_out()
         return answers
@@ -111,32 +111,33 @@ class HostedClassicGroup:
         self.machine.expire(now_s)
         self._carry_out()
 
-    async def settled(self, *told: ErrorCode) -> ErrorCode:
-        """NONE once all that was written by now is applied, and behind a barrier where any of `told` costs a place.
+    async def until_applied(self, *error_codes: ErrorCode) -> ErrorCode:
+        """NONE once all that was written by now is applied, and behind a barrier where any of `error_codes` is fatal to
+        a member.
 
         Else why this agent does not speak for the group.
         """
-        is_costly = any(map(costs_place, told))
-        if self._lost_with is not None or not (self._is_ahead or is_costly):
-            return self._lost_with or ErrorCode.none
+        is_fatal = any(map(is_fatal_to_member, error_codes))
+        if self._unload_error is not None or not (self._has_unapplied_changes or is_fatal):
+            return self._unload_error or ErrorCode.none
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self._settling[future] = None
-        self._held.append(_Held(self._written_count, is_costly, partial(self._settle, future)))
+        self._waiting_calls[future] = None
+        self._pending_answers.append(_PendingAnswer(self._written_count, is_fatal, partial(self._resolve, future)))
         self._release()
         return await future
 
-    def lose(self, error_code: ErrorCode) -> None:
+    def unload(self, error_code: ErrorCode) -> None:
         """Tell whoever waits that this agent does not speak for the group (any more)."""
-        if self._lost_with is not None:
+        if self._unload_error is not None:
             return
-        self._lost_with = error_code
-        self._held.clear()
+        self._unload_error = error_code
+        self._pending_answers.clear()
         for ticket in tuple(self._joins):
-            self._tell_join(ticket, JoinAnswer(error_code=error_code, member_id=self._joins[ticket][0]))
+            self._answer_join(ticket, JoinAnswer(error_code=error_code, member_id=self._joins[ticket][0]))
         for ticket in tuple(self._syncs):
-            self._tell_sync(ticket, SyncAnswer(error_code=error_code))
-        for future in tuple(self._settling):
-            self._settle(future, error_code)
+            self._answer_sync(ticket, SyncAnswer(error_code=error_code))
+        for future in tuple(self._waiting_calls):
+            self._resolve(future, error_code)
 
     def _carry_out(self) -> None:
         work = self.machine.take_work()
@@ -144,33 +145,35 @@ class HostedClassicGroup:
             self.generations_count += not work.write.is_synced
             self._written_count += 1
             self._ledger.write(self.group_id, work.write).add_done_callback(self._written)
-        for ticket, told in work.answers:
-            is_costly = costs_place(told.error_code)
-            self._held.append(_Held(self._written_count, is_costly, partial(self._tell, ticket, told)))
-        for what in work.told:
+        for ticket, answer in work.answers:
+            is_fatal = is_fatal_to_member(answer.error_code)
+            self._pending_answers.append(
+                _PendingAnswer(self._written_count, is_fatal, partial(self._deliver, ticket, answer))
+            )
+        for what in work.log_messages:
             log.info("a group changes", extra={"group": self.group_id, "what": what})
         self._release()
 
-    def _tell(self, ticket: Ticket, told: JoinAnswer | SyncAnswer, error_code: ErrorCode) -> None:
+    def _deliver(self, ticket: Ticket, answer: JoinAnswer | SyncAnswer, error_code: ErrorCode) -> None:
         if error_code is not ErrorCode.none:
-            told = replace(told, error_code=error_code)
-        if isinstance(told, JoinAnswer):
-            self._tell_join(ticket, told)
+            answer = replace(answer, error_code=error_code)
+        if isinstance(answer, JoinAnswer):
+            self._answer_join(ticket, answer)
         else:
-            self._tell_sync(ticket, told)
+            self._answer_sync(ticket, answer)
 
-    def _tell_join(self, ticket: Ticket, told: JoinAnswer) -> None:
+    def _answer_join(self, ticket: Ticket, answer: JoinAnswer) -> None:
         _, future = self._joins.pop(ticket)
         if not future.done():
-            future.set_result(told)
+            future.set_result(answer)
 
-    def _tell_sync(self, ticket: Ticket, told: SyncAnswer) -> None:
+    def _answer_sync(self, ticket: Ticket, answer: SyncAnswer) -> None:
         future = self._syncs.pop(ticket)
         if not future.done():
-            future.set_result(told)
+            future.set_result(answer)
 
-    def _settle(self, future: asyncio.Future[ErrorCode], error_code: ErrorCode) -> None:
-        del self._settling[future]
+    def _resolve(self, future: asyncio.Future[ErrorCode], error_code: ErrorCode) -> None:
+        del self._waiting_calls[future]
         if not future.done():
             future.set_result(error_code)
 
@@ -183,27 +186,27 @@ class HostedClassicGroup:
                 "what was decided of a group could not be kept; its members are asked to join again",
                 extra={"group": self.group_id, "reason": outcome.reason},
             )
-            self.lose(_told_of(outcome))
+            self.unload(_error_code_of(outcome))
             return
         assert isinstance(outcome, Done), f"unexpected outcome of a group's entry: {outcome}"
         self._applied_count += 1
         self._release()
 
     def _release(self) -> None:
-        while self._held and self._held[0].entries <= self._applied_count:
-            held = self._held.popleft()
-            if held.costs_place:
+        while self._pending_answers and self._pending_answers[0].entries <= self._applied_count:
+            pending = self._pending_answers.popleft()
+            if pending.is_fatal_to_member:
                 confirmed = self._ledger.confirmed(self.group_id, self.claim_epoch)
-                confirmed.add_done_callback(partial(self._confirmed, held.tell))
+                confirmed.add_done_callback(partial(self._confirmed, pending.deliver))
             else:
-                held.tell(ErrorCode.none)
+                pending.deliver(ErrorCode.none)
 
-    def _confirmed(self, tell: Callable[[ErrorCode], None], done: asyncio.Future[ErrorCode]) -> None:
-        if self._lost_with is None:  # else it was told by then
-            tell(done.result())
+    def _confirmed(self, deliver: Callable[[ErrorCode], None], done: asyncio.Future[ErrorCode]) -> None:
+        if self._unload_error is None:  # else it was told by then
+            deliver(done.result())
 
 
-def _told_of(refused: Refused) -> ErrorCode:
+def _error_code_of(refused: Refused) -> ErrorCode:
     """As Kafka tells of what it could not write (GroupMetadataManager.appendGroupMetadataErrorToResponseError)."""
     match refused.error_code:
         case ErrorCode.not_coordinator | ErrorCode.coordinator_not_available:

@@ -16,7 +16,7 @@ from functools import partial
 
 from agent.groups.consumer_group import HostedConsumerGroup, until_applied
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
-from agent.groups.logging import tell_given_up, tell_taken_up
+from agent.groups.logging import log_handed_over, log_loaded
 from agent.groups.membership_errors import check_confirmed
 from agent.groups.migrations import ClassicGroups, GroupMigrations, consumers_max, group_not_found
 from agent.ledger.apply_loop import ApplyLoop
@@ -101,9 +101,9 @@ class ConsumerGroupCoordinator:
         self._is_stopped = False
         self._agents_seen: list[tuple[SessionId, bool]] = []
         """Those that groups were taken up from, or left to, last."""
-        self._is_take_up_due = False
+        self._is_load_due = False
         """A group with members was lost: this agent may still be the one to go on with it."""
-        self._taken_up: list[str] = []
+        self._loaded: list[str] = []
         """Groups that were held since that was told last, and had members before."""
 
     @property
@@ -125,7 +125,7 @@ class ConsumerGroupCoordinator:
                 leaver = live.group.leaver(request)
             classic = self._migrations.downgraded(live.group, [leaver], is_rebalance_due=True)
             if classic is not None:
-                live.tell_gone("leaves", [leaver])
+                live.log_members_gone("leaves", [leaver])
                 await until_applied(self._clock, self._downgrade(live, classic))
                 return HeartbeatAnswer(member_id=leaver, epoch=LEAVE_EPOCH, heartbeat_interval_ms=0, assigned=None)
         async with live.refusing(request.instance_id, request.client_id):
@@ -138,7 +138,7 @@ class ConsumerGroupCoordinator:
             live.write(change)
         if self._regexes_due(live):
             self._regexes_wanted.set()
-        await live.settled()
+        await live.until_applied()
         if request.epoch >= JOIN_EPOCH:
             await live.check_stays(self._metadata.state, answer.member_id)
         return answer
@@ -158,7 +158,7 @@ class ConsumerGroupCoordinator:
             is_rebalance_due = live.group.group.epoch != before
             classic = self._migrations.downgraded(live.group, [], is_rebalance_due=is_rebalance_due)
             if classic is None:
-                await live.settled()
+                await live.until_applied()
                 if answer.error_code is ErrorCode.none:
                     await live.check_stays(self._metadata.state, answer.member_id)
             else:
@@ -172,20 +172,22 @@ class ConsumerGroupCoordinator:
         try:
             live = await self._find_of_classic(group_id)
             answer = classic_member.sync(live.group, request, self._name_of, self._clock.monotonic_s())
-            await live.settled(answer.error_code)
+            await live.until_applied(answer.error_code)
             if answer.error_code is ErrorCode.none:
                 await live.check_stays(self._metadata.state, request.member_id)
         except (GroupRefusal, NotCoordinator) as error:
             return SyncAnswer(error_code=error.error_code)
         return answer
 
-    async def beat(self, group_id: str, member_id: str, group_instance_id: str | None, generation: int) -> ErrorCode:
+    async def classic_heartbeat(
+        self, group_id: str, member_id: str, group_instance_id: str | None, generation: int
+    ) -> ErrorCode:
         """The answer to a Heartbeat, like `join`."""
         try:
             live = await self._find_of_classic(group_id)
             now_s = self._clock.monotonic_s()
             error_code = classic_member.heartbeat(live.group, member_id, group_instance_id, generation, now_s)
-            await live.settled(error_code)
+            await live.until_applied(error_code)
         except (GroupRefusal, NotCoordinator) as error:
             return error.error_code
         return error_code
@@ -198,7 +200,7 @@ class ConsumerGroupCoordinator:
                 error_codes, change = classic_member.leave(live.group, leavers, self._topics)
             if change is not None:
                 live.write(change)
-            await live.settled(*error_codes)
+            await live.until_applied(*error_codes)
         except (GroupRefusal, NotCoordinator) as error:
             return error.error_code, ()
         return ErrorCode.none, error_codes
@@ -224,7 +226,7 @@ class ConsumerGroupCoordinator:
         live = self._current(group.group_id)
         if self._is_stopped:
             return ErrorCode.not_coordinator
-        if live is None and self._ledger.is_ahead(group.group_id):
+        if live is None and self._ledger.has_unapplied_changes(group.group_id):
             return ErrorCode.coordinator_load_in_progress
         value = group.value if live is None else live.group.group
         assert isinstance(value, ConsumerGroup), f"group {group.group_id!r} is no consumer group"
@@ -257,14 +259,14 @@ class ConsumerGroupCoordinator:
         """The group was deleted, or is of the other kind now."""
         live = self._live.get(group_id)
         if live is not None:
-            self._lose(live)
+            self._unload(live)
 
     def stop(self) -> None:
         """Coordinate nothing any more: members find the next coordinator."""
         self._is_stopped = True
-        tell_given_up(self._live, protocol=PROTOCOL)
+        log_handed_over(self._live, protocol=PROTOCOL)
         for live in tuple(self._live.values()):
-            self._lose(live)
+            self._unload(live)
 
     # Holding groups
 
@@ -283,7 +285,7 @@ class ConsumerGroupCoordinator:
         if self._is_stopped:
             raise NotCoordinator(ErrorCode.not_coordinator)
         try:
-            return self._hold(group, may_begin=may_begin)
+            return self._load(group, may_begin=may_begin)
         except GroupRefusal:
             await check_confirmed(self._ledger, group_id, group.claim_epoch)
             raise
@@ -301,16 +303,16 @@ class ConsumerGroupCoordinator:
         if live is None:
             return None
         group = self._metadata.state.groups.get(group_id)
-        if live.is_lost or group is None or group.claim_epoch != live.claim_epoch or not self._ledger.is_mine(group_id):
-            self._lose(live)
+        if live.is_over or group is None or group.claim_epoch != live.claim_epoch or not self._ledger.owns(group_id):
+            self._unload(live)
             return None
         return live
 
-    def _hold(self, group: GroupState, *, may_begin: bool) -> HostedConsumerGroup:
+    def _load(self, group: GroupState, *, may_begin: bool) -> HostedConsumerGroup:
         """Go on with a group that is claimed, once all changes of it are applied, or begin one."""
         if (live := self._current(group.group_id)) is not None:
             return live
-        if self._ledger.is_ahead(group.group_id):
+        if self._ledger.has_unapplied_changes(group.group_id):
             raise NotCoordinator(ErrorCode.coordinator_load_in_progress)
         is_new = not isinstance(group.value, ConsumerGroup)
         if is_new and not may_begin:
@@ -320,9 +322,9 @@ class ConsumerGroupCoordinator:
         value = self._migrations.begun(group) if is_new else group.value
         assert value is None or isinstance(value, ConsumerGroup)
         copy = LiveConsumerGroup(group.group_id, value, heard_until_s(self._clock.monotonic_s()), is_new=is_new)
-        live = self._live[group.group_id] = HostedConsumerGroup(group, copy, self._ledger, self._clock, self._lose)
+        live = self._live[group.group_id] = HostedConsumerGroup(group, copy, self._ledger, self._clock, self._unload)
         if not is_new and group.has_members:
-            self._taken_up.append(group.group_id)
+            self._loaded.append(group.group_id)
         return live
 
     def _downgrade(self, live: HostedConsumerGroup, classic: ClassicGroup) -> asyncio.Future[Outcome]:
@@ -332,7 +334,7 @@ class ConsumerGroupCoordinator:
         """
         group_id = live.group_id
         written = self._ledger.write(group_id, classic)
-        self._lose(live)
+        self._unload(live)
         self._handed_over.add(group_id)
 
         def hand_over(done: asyncio.Future[Outcome]) -> None:
@@ -345,11 +347,11 @@ class ConsumerGroupCoordinator:
         written.add_done_callback(hand_over)
         return written
 
-    def _lose(self, live: HostedConsumerGroup) -> None:
+    def _unload(self, live: HostedConsumerGroup) -> None:
         live.end()
         if self._live.get(live.group_id) is live:
             del self._live[live.group_id]
-            self._is_take_up_due = self._is_take_up_due or not live.is_idle
+            self._is_load_due = self._is_load_due or not live.is_idle
 
     def _config(self, group_id: str) -> ConsumerGroupConfig:
         configs = self._metadata.state.group_configs.get(group_id, {})
@@ -403,14 +405,14 @@ class ConsumerGroupCoordinator:
             if self._current(live.group_id) is live:
                 self._expire(live)
                 await self._resolve(live)
-                self._tell_problems(live)
+                self._log_problems(live)
         sessions = self._metadata.state.sessions
         agents = [(session_id, session.is_draining) for session_id, session in sessions.items()]
-        if (agents != self._agents_seen or self._is_take_up_due) and not self._is_stopped:
-            self._agents_seen, self._is_take_up_due = agents, False
-            if not await self._take_up():
-                self._is_take_up_due = True
-        tell_taken_up(self._taken_up, protocol=PROTOCOL)
+        if (agents != self._agents_seen or self._is_load_due) and not self._is_stopped:
+            self._agents_seen, self._is_load_due = agents, False
+            if not await self._load_owned():
+                self._is_load_due = True
+        log_loaded(self._loaded, protocol=PROTOCOL)
 
     def _expire(self, live: HostedConsumerGroup) -> None:
         group, now_s = live.group, self._clock.monotonic_s()
@@ -418,7 +420,7 @@ class ConsumerGroupCoordinator:
         if gone:
             classic = self._migrations.downgraded(group, gone, is_rebalance_due=True)
             if classic is not None:
-                live.tell_gone(SILENT, gone)
+                live.log_members_gone(SILENT, gone)
                 self._downgrade(live, classic)
                 return
             change = group.fence(gone, self._topics, why=SILENT)
@@ -429,9 +431,9 @@ class ConsumerGroupCoordinator:
             if change is not None:
                 live.write(change)
         if live.is_idle and not live.is_awaited:
-            self._lose(live)
+            self._unload(live)
 
-    def _tell_problems(self, live: HostedConsumerGroup) -> None:
+    def _log_problems(self, live: HostedConsumerGroup) -> None:
         for problem in live.group.problems.take():
             log.warning("a consumer group has a problem", extra={"group": live.group_id, "problem": problem})
 
@@ -466,7 +468,7 @@ class ConsumerGroupCoordinator:
             for change in live.group.regexes.put(live.group.copy, room, self._topics, self._clock.monotonic_s()):
                 live.write(change)
 
-    async def _take_up(self) -> bool:
+    async def _load_owned(self) -> bool:
         """Claim the groups with members that are this agent's now; False where that has to be tried again."""
         pacer = CooperativeYield(self._clock)
         wanted: list[str] = []
@@ -482,13 +484,13 @@ class ConsumerGroupCoordinator:
                 wanted.append(group_id)
         is_done = True
         for first in range(0, len(wanted), GROUP_IDS_PER_CLAIM_MAX):
-            claims = (self._take_up_one(group_id) for group_id in wanted[first : first + GROUP_IDS_PER_CLAIM_MAX])
+            claims = (self._load_one(group_id) for group_id in wanted[first : first + GROUP_IDS_PER_CLAIM_MAX])
             is_done = all(await asyncio.gather(*claims)) and is_done
         return is_done
 
-    async def _take_up_one(self, group_id: str) -> bool:
+    async def _load_one(self, group_id: str) -> bool:
         try:
-            self._hold(await self._ledger.claim(group_id), may_begin=False)
+            self._load(await self._ledger.claim(group_id), may_begin=False)
         except NotCoordinator:
             # An agent that is not confirmed just now is told the same as one that another has taken the place of.
             return self._ledger.coordinator(group_id) != self._writer.session

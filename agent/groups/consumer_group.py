@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
-from agent.groups.logging import tell_changes, tell_instance_refused
-from agent.groups.membership_errors import check_confirmed, costs_place
+from agent.groups.logging import log_changes, log_instance_rejected
+from agent.groups.membership_errors import check_confirmed, is_fatal_to_member
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import Done, Outcome, Refused
 from coordinator.commands.consumer_group_values import ConsumerGroup, ConsumerGroupChange
@@ -39,32 +39,32 @@ class HostedConsumerGroup:
         clock: Clock,
         lose: Callable[["HostedConsumerGroup"], None],
     ) -> None:
-        """`lose` is called where a change was refused."""
+        """`unload` is called where a change was refused."""
         self.group_id = state.group_id
         self.claim_epoch = state.claim_epoch
         self.group = group
-        self._lost: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self._unloaded: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self._waiting_count = 0
         self.names_seen = -1
         """The number of the set of topic names that its expressions were held against."""
         self._ledger = ledger
         self._clock = clock
-        self._lose = lose
+        self._unload = lose
         self._newest: asyncio.Future[Outcome] | None = None
         """The newest change that is on its way."""
-        self._told_epochs = group.group.epoch, group.group.target_epoch
+        self._logged_epochs = group.group.epoch, group.group.target_epoch
         """The group's, and that of its target assignment, which the log has."""
         self._refused_instances: set[str] = set()
         """Those that the log has."""
 
     @property
-    def is_lost(self) -> bool:
-        return self._lost.done()
+    def is_over(self) -> bool:
+        return self._unloaded.done()
 
     def end(self) -> None:
         """Whoever waits is told NOT_COORDINATOR."""
-        if not self._lost.done():
-            self._lost.set_result(ErrorCode.not_coordinator)
+        if not self._unloaded.done():
+            self._unloaded.set_result(ErrorCode.not_coordinator)
 
     @property
     def is_awaited(self) -> bool:
@@ -80,22 +80,22 @@ class HostedConsumerGroup:
         """Send the rows of a change on their way."""
         self._newest = self._ledger.write_consumer(self.group_id, change)
         self._newest.add_done_callback(self._written)
-        self._tell(change)
+        self._log_change(change)
 
-    def _tell(self, change: ConsumerGroupChange) -> None:
-        changes = list(self.group.told)
-        self.group.told.clear()
-        epoch_before, target_before = self._told_epochs
-        self._told_epochs = change.epoch, change.target_epoch
+    def _log_change(self, change: ConsumerGroupChange) -> None:
+        changes = list(self.group.changes)
+        self.group.changes.clear()
+        epoch_before, target_before = self._logged_epochs
+        self._logged_epochs = change.epoch, change.target_epoch
         if change.epoch != epoch_before and not changes:
             changes.append(("other topics are subscribed to, or look different", ()))
         if change.target_epoch != target_before:
             changes.append(("a new target assignment", ()))
-        tell_changes(self.group_id, self._told_epochs, changes)
+        log_changes(self.group_id, self._logged_epochs, changes)
 
-    def tell_gone(self, why: str, member_ids: list[str]) -> None:
+    def log_members_gone(self, why: str, member_ids: list[str]) -> None:
         """Of members whom the group loses as it becomes a classic one."""
-        tell_changes(self.group_id, self._told_epochs, [(why, member_ids)])
+        log_changes(self.group_id, self._logged_epochs, [(why, member_ids)])
 
     def _written(self, done: asyncio.Future[Outcome]) -> None:
         if self._newest is done:
@@ -106,10 +106,11 @@ class HostedConsumerGroup:
                 "a change of a consumer group was refused, its members look for the coordinator",
                 extra={"group": self.group_id, "reason": outcome.reason},
             )
-            self._lose(self)
+            self._unload(self)
 
-    async def settled(self, *told: ErrorCode) -> None:
-        """Return once all that was changed by now is applied, and behind a barrier where any of `told` costs a place.
+    async def until_applied(self, *error_codes: ErrorCode) -> None:
+        """Return once all that was changed by now is applied, and behind a barrier where any of `error_codes` is fatal
+        to a member.
 
         Raises `NotCoordinator` where that is not so.
         """
@@ -117,14 +118,14 @@ class HostedConsumerGroup:
         try:
             if self._newest is not None:
                 await until_applied(self._clock, self._newest)
-            if any(map(costs_place, told)) and not self.is_lost:
+            if any(map(is_fatal_to_member, error_codes)) and not self.is_over:
                 confirmed = self._ledger.confirmed(self.group_id, self.claim_epoch)
-                await asyncio.wait([confirmed, self._lost], return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait([confirmed, self._unloaded], return_when=asyncio.FIRST_COMPLETED)
                 if confirmed.done() and confirmed.result() is not ErrorCode.none:
                     raise NotCoordinator(confirmed.result())
         finally:
             self._waiting_count -= 1
-        if self.is_lost:
+        if self.is_over:
             raise NotCoordinator(ErrorCode.not_coordinator)
 
     async def check_stays(self, state: ClusterState, member_id: str) -> None:
@@ -139,12 +140,13 @@ class HostedConsumerGroup:
         is_in = isinstance(value, ConsumerGroup) and member_id in value.members
         if not is_in or member_id not in self.group.group.members:
             refusal = self.group.unknown(member_id)
-            await self.settled(refusal.error_code)
+            await self.until_applied(refusal.error_code)
             raise refusal
 
     @asynccontextmanager
     async def refusing(self, instance_id: str | None = None, client_id: str = "") -> AsyncIterator[None]:
-        """Around what decides on a request: a refusal goes on once the group is `settled`, and begins no new group.
+        """Around what decides on a request: a refusal goes on once the group is `until_applied`, and begins no new
+        group.
 
         That an instance is refused which is another client's is told the operator once.
         """
@@ -152,22 +154,22 @@ class HostedConsumerGroup:
             yield
         except GroupRefusal as refusal:
             if self.group.copy.is_new:
-                self._lose(self)
-                if costs_place(refusal.error_code):
+                self._unload(self)
+                if is_fatal_to_member(refusal.error_code):
                     # Of a classic group with members, which may have gone on elsewhere.
                     await check_confirmed(self._ledger, self.group_id, self.claim_epoch)
             else:
-                await self.settled(refusal.error_code)
+                await self.until_applied(refusal.error_code)
             if refusal.error_code in _INSTANCE_TAKEN and instance_id is not None:
-                self._tell_refused(instance_id, client_id, refusal.message)
+                self._log_instance_rejected(instance_id, client_id, refusal.message)
             raise
 
-    def _tell_refused(self, instance_id: str, client_id: str, reason: str) -> None:
+    def _log_instance_rejected(self, instance_id: str, client_id: str, reason: str) -> None:
         if instance_id not in self._refused_instances:
             # No more of them than the group has static members.
             self._refused_instances = {each for each in self._refused_instances if self.group.copy.static_member(each)}
             self._refused_instances.add(instance_id)
-            tell_instance_refused(self.group_id, instance_id, client_id, reason)
+            log_instance_rejected(self.group_id, instance_id, client_id, reason)
 
 
 async def until_applied(clock: Clock, written: asyncio.Future[Outcome]) -> None:

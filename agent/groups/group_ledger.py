@@ -137,7 +137,7 @@ class GroupLedger:
             self._owners = {}
         self._owners[group_id] = owner
 
-    def is_mine(self, group_id: str) -> bool:
+    def owns(self, group_id: str) -> bool:
         """Whether this agent holds the claim, and nothing says that it is over.
 
         An agent whose session was not confirmed for a lease's time may have been replaced: then it is not (S4).
@@ -148,7 +148,7 @@ class GroupLedger:
         held = self._versions.get(group_id)
         return held is not None and held[0] == group.claim_epoch and self.coordinator(group_id) == group.claimed_by
 
-    def is_ahead(self, group_id: str) -> bool:
+    def has_unapplied_changes(self, group_id: str) -> bool:
         """Whether changes of a group are on their way under its newest claim: the state is behind what was decided."""
         group, held = self._metadata.state.groups.get(group_id), self._versions.get(group_id)
         return group is not None and held is not None and held[0] == group.claim_epoch and held[1] > group.version
@@ -160,11 +160,11 @@ class GroupLedger:
         """
         if _is_too_long(group_id):
             raise NotCoordinator(ErrorCode.invalid_group_id)
-        if not self.is_mine(group_id):
+        if not self.owns(group_id):
             error_code = await self._claim(group_id)
             if error_code is not ErrorCode.none:
                 raise NotCoordinator(error_code)
-            if not self.is_mine(group_id):
+            if not self.owns(group_id):
                 is_mine_to_claim = self._claim_error(group_id) is ErrorCode.none
                 # The claim may be there, and this agent not confirmed just now: then it is worth another try.
                 raise NotCoordinator(
@@ -261,7 +261,7 @@ class GroupLedger:
         change.add_done_callback(forget)
         return answer
 
-    def settled(self, group_id: str) -> asyncio.Future[ErrorCode]:
+    def until_applied(self, group_id: str) -> asyncio.Future[ErrorCode]:
         """NONE once all changes of the group that are on their way now are applied.
 
         NOT_COORDINATOR where one was not: then what was said here of the group never was so. Cancelling it changes
@@ -269,7 +269,7 @@ class GroupLedger:
         """
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
-        def tell(done: asyncio.Future[Outcome]) -> None:
+        def settle(done: asyncio.Future[Outcome]) -> None:
             if not future.done():
                 future.set_result(ErrorCode.none if isinstance(_outcome(done), Done) else ErrorCode.not_coordinator)
 
@@ -277,7 +277,7 @@ class GroupLedger:
         if changes is None:
             future.set_result(ErrorCode.none)
         else:
-            changes[-1].add_done_callback(tell)  # each is made of what those before it leave
+            changes[-1].add_done_callback(settle)  # each is made of what those before it leave
         return future
 
     def delete_offsets(
@@ -303,7 +303,7 @@ class GroupLedger:
         self._flush()
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
-        def told(done: asyncio.Future[Outcome]) -> None:
+        def settle(done: asyncio.Future[Outcome]) -> None:
             outcome = _outcome(done)
             if not _keeps_claim(command, outcome):
                 self._give_up(group_id, claim_epoch)
@@ -311,7 +311,7 @@ class GroupLedger:
                 answer.set_result(outcome)
 
         submitted = self._writer.propose(command)
-        submitted.add_done_callback(told)
+        submitted.add_done_callback(settle)
         return answer, submitted
 
     def commit(self, group_id: str, rows: Sequence[OffsetRow]) -> asyncio.Future[Sequence[ErrorCode]]:
@@ -354,14 +354,14 @@ class GroupLedger:
         )
         submitted = self._writer.propose(command)
 
-        def told(done: asyncio.Future[Outcome]) -> None:
+        def settle(done: asyncio.Future[Outcome]) -> None:
             if done.cancelled():
                 return
             outcome = _outcome(done)
             if isinstance(outcome, Refused) and outcome.error_code is ErrorCode.not_coordinator:
                 self._give_up(group_id, claim_epoch)
 
-        submitted.add_done_callback(told)
+        submitted.add_done_callback(settle)
         return submitted
 
     def _flush(self) -> None:
@@ -439,7 +439,7 @@ class GroupLedger:
 
         timer = loop.call_later(BARRIER_SECONDS_MAX, give_up)
 
-        def tell(done: asyncio.Future[Position]) -> None:
+        def settle(done: asyncio.Future[Position]) -> None:
             timer.cancel()
             error_code = ErrorCode.coordinator_not_available if done.exception() else self._claim_error(group_id)
             group = self._metadata.state.groups.get(group_id)
@@ -448,7 +448,7 @@ class GroupLedger:
             if not future.done():
                 future.set_result(error_code)
 
-        self._metadata.begin_barrier().add_done_callback(tell)
+        self._metadata.begin_barrier().add_done_callback(settle)
         return future
 
     async def check_readable(self, group_id: str) -> GroupState | None:

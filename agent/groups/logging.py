@@ -8,19 +8,19 @@ from collections.abc import Collection, Sequence
 from itertools import islice
 
 from coordinator.configs.config_types import shorten
-from protocol.limits import GROUP_NAMES_TOLD_MAX
+from protocol.limits import GROUP_NAMES_LISTED_MAX
 
 log = logging.getLogger(__name__)
 
 
 def first_names(names: Collection[str]) -> str:
     """A few of them, and how many more there are."""
-    shown = ",".join(shorten(name) for name in islice(names, GROUP_NAMES_TOLD_MAX))
-    more = len(names) - GROUP_NAMES_TOLD_MAX
+    shown = ",".join(shorten(name) for name in islice(names, GROUP_NAMES_LISTED_MAX))
+    more = len(names) - GROUP_NAMES_LISTED_MAX
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def tell_taken_up(group_ids: list[str], *, protocol: str) -> None:
+def log_loaded(group_ids: list[str], *, protocol: str) -> None:
     """This agent holds groups now that had members already; the list is empty then."""
     if group_ids:
         extra = {"protocol": protocol, "groups": len(group_ids), "names": first_names(group_ids)}
@@ -30,14 +30,14 @@ def tell_taken_up(group_ids: list[str], *, protocol: str) -> None:
         group_ids.clear()
 
 
-def tell_given_up(group_ids: Collection[str], *, protocol: str) -> None:
+def log_handed_over(group_ids: Collection[str], *, protocol: str) -> None:
     """This agent stops."""
     if group_ids:
         extra = {"protocol": protocol, "groups": len(group_ids), "names": first_names(group_ids)}
         log.info("hands over its groups: members find their next coordinator", extra=extra)
 
 
-def tell_changes(group_id: str, epochs: tuple[int, int], changes: Sequence[tuple[str, Sequence[str]]]) -> None:
+def log_changes(group_id: str, epochs: tuple[int, int], changes: Sequence[tuple[str, Sequence[str]]]) -> None:
     """A group of the consumer protocol has changed: in what respect, and whom each concerns, if anybody.
 
     `epochs`: the group's, and that of its target assignment.
@@ -48,7 +48,7 @@ def tell_changes(group_id: str, epochs: tuple[int, int], changes: Sequence[tuple
         log.info("a group changes", extra=extra)
 
 
-def tell_instance_refused(group_id: str, instance_id: str, client_id: str, reason: str) -> None:
+def log_instance_rejected(group_id: str, instance_id: str, client_id: str, reason: str) -> None:
     """A client has a group.instance.id that another one has."""
     log.warning(
         "refused a client for its group.instance.id, which another one has, and clients end on that: give each its "

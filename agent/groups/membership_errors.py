@@ -8,7 +8,7 @@ many refusals at once cost few; other answers cost none.
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from protocol.errors import ErrorCode
 
-_KEEPS_PLACE = frozenset(
+_NOT_FATAL = frozenset(
     {
         ErrorCode.none,
         ErrorCode.rebalance_in_progress,
@@ -21,14 +21,14 @@ _KEEPS_PLACE = frozenset(
 """What a member is told that is one still, or is about to be: it goes on, joins again as itself, or asks again."""
 
 
-def costs_place(error_code: ErrorCode) -> bool:
+def is_fatal_to_member(error_code: ErrorCode) -> bool:
     """Whether a member that is told this gives up its partitions, its membership, or itself.
 
     UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and FENCED_MEMBER_EPOCH make it join as somebody new; the others are the end
     of the consumer, or of what it commits. Source: AbstractCoordinator and ConsumerCoordinator (their response
     handlers), AbstractHeartbeatRequestManager.onErrorResponse, TransactionManager.TxnOffsetCommitHandler (Kafka 4.3).
     """
-    return error_code not in _KEEPS_PLACE
+    return error_code not in _NOT_FATAL
 
 
 async def check_confirmed(ledger: GroupLedger, group_id: str, claim_epoch: int) -> None:

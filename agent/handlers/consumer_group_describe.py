@@ -20,7 +20,7 @@ from coordinator.commands.consumer_group_values import ConsumerGroup, GroupPhase
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
-from protocol.limits import GROUP_MEMBERS_TOLD_MAX
+from protocol.limits import GROUP_MEMBERS_LISTED_MAX
 from storage.object_store import Buffer
 
 API_KEY = 69
@@ -45,7 +45,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     groups: list[dict[str, Any]] = []
     members_count = rows_count = 0
     for group_id in dict.fromkeys(body.group_ids):
-        if members_count >= GROUP_MEMBERS_TOLD_MAX:
+        if members_count >= GROUP_MEMBERS_LISTED_MAX:
             groups.append(_error(group_id, ErrorCode.coordinator_load_in_progress, "Ask for fewer groups at once."))
             await pacer.step()
             continue

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.groups.group_ledger import NotCoordinator
 from agent.request.messages import answer, request_body
-from agent.request.offset_commits import as_told
+from agent.request.offset_commits import as_client_error
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.commands import Refused
@@ -69,7 +69,7 @@ async def _delete(services: Services, group_id: str, end_s: float) -> ErrorCode:
         group = await ledger.claim(group_id)
         if group.has_members or await _has_joining_members(services, group_id):
             return ErrorCode.non_empty_group
-        if not ledger.is_mine(group_id):
+        if not ledger.owns(group_id):
             return ErrorCode.not_coordinator
         outcome = await before(end_s, services.clock, ledger.delete_group(group_id))
     except NotCoordinator as error:
@@ -77,7 +77,7 @@ async def _delete(services: Services, group_id: str, end_s: float) -> ErrorCode:
     except TopicError:
         return ErrorCode.coordinator_not_available
     if isinstance(outcome, Refused):
-        return as_told(outcome.error_code)
+        return as_client_error(outcome.error_code)
     services.groups.forget(group_id)
     services.consumer_groups.forget(group_id)
     return ErrorCode.none

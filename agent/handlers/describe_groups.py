@@ -20,7 +20,7 @@ from coordinator.groups.classic_messages import DescribedMember, Description
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
-from protocol.limits import GROUP_MEMBERS_TOLD_MAX
+from protocol.limits import GROUP_MEMBERS_LISTED_MAX
 from storage.object_store import Buffer
 
 API_KEY = 15
@@ -42,7 +42,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     groups = []
     members_count = 0
     for group_id in dict.fromkeys(body.groups):
-        if members_count >= GROUP_MEMBERS_TOLD_MAX:
+        if members_count >= GROUP_MEMBERS_LISTED_MAX:
             row, members = _row(group_id, NOTHING, ErrorCode.coordinator_load_in_progress), NOTHING.members
         else:
             row, members = await _described(services, group_id, version, is_asked=is_asked)

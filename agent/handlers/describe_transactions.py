@@ -21,7 +21,7 @@ from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import ClusterState
 from coordinator.state.transactions import TransactionalId
 from protocol.errors import ErrorCode
-from protocol.limits import TRANSACTION_MEMBERS_TOLD_MAX
+from protocol.limits import TRANSACTION_MEMBERS_LISTED_MAX
 from protocol.types import PartitionIndex, TopicId
 from storage.object_store import Buffer
 
@@ -44,7 +44,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     rows = []
     members_count = 0
     for transactional_id in asked:
-        is_full = members_count >= TRANSACTION_MEMBERS_TOLD_MAX
+        is_full = members_count >= TRANSACTION_MEMBERS_LISTED_MAX
         rows.append(_row(services.state, transactional_id, offsets_partitions, is_full=is_full))
         members_count += sum(len(topic["partitions"]) for topic in rows[-1]["topics"])
         await pacer.step()

@@ -45,8 +45,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             told = await _commit(services, request, body, wanted)
         else:
             told = [error_code] * len(wanted)
-        for each, told_code in zip(wanted, told, strict=True):
-            errors[each.position] = told_code
+        for each, client_error_code in zip(wanted, told, strict=True):
+            errors[each.position] = client_error_code
     return await inline_or_in_thread(len(errors), _answer, request.frame, body.topics, errors)
 
 
@@ -93,9 +93,9 @@ async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
     ledger = services.group_ledger
     is_of_member = body.generation_id_or_member_epoch >= 0
     try:
-        if is_of_member and not ledger.is_mine(body.group_id) and await ledger.check_readable(body.group_id) is None:
-            is_told = request.frame.api_version >= FIRST_WITH_GROUP_ID_NOT_FOUND
-            return ErrorCode.group_id_not_found if is_told else ErrorCode.illegal_generation
+        if is_of_member and not ledger.owns(body.group_id) and await ledger.check_readable(body.group_id) is None:
+            is_code_known = request.frame.api_version >= FIRST_WITH_GROUP_ID_NOT_FOUND
+            return ErrorCode.group_id_not_found if is_code_known else ErrorCode.illegal_generation
         await ledger.claim(body.group_id)
     except NotCoordinator as error:
         return error.error_code

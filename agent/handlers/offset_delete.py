@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.groups.group_ledger import NotCoordinator
 from agent.request.messages import answer, request_body
-from agent.request.offset_commits import as_told
+from agent.request.offset_commits import as_client_error
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.commands import Refused
@@ -84,14 +84,14 @@ async def _settled(services: Services, group_id: str) -> GroupState | ErrorCode:
 async def _settle(services: Services, group_id: str) -> ErrorCode:
     """NONE once the ledger has all that was decided of the group, while this agent holds the claim."""
     ledger, end_s = services.group_ledger, deadline_s(services.clock)
-    while ledger.is_mine(group_id) and ledger.is_ahead(group_id):
+    while ledger.owns(group_id) and ledger.has_unapplied_changes(group_id):
         try:
-            error_code = await before(end_s, services.clock, ledger.settled(group_id))
+            error_code = await before(end_s, services.clock, ledger.until_applied(group_id))
         except TopicError:
             return ErrorCode.coordinator_load_in_progress
         if error_code is not ErrorCode.none:
             return error_code
-    return ErrorCode.none if ledger.is_mine(group_id) else ErrorCode.not_coordinator
+    return ErrorCode.none if ledger.owns(group_id) else ErrorCode.not_coordinator
 
 
 def _values(services: Services, group: GroupState) -> Sequence[ClassicGroup | ConsumerGroup]:
@@ -177,4 +177,4 @@ async def _forget(services: Services, group_id: str, partitions: Sequence[Partit
         outcome = await before(end_s, services.clock, services.group_ledger.delete_offsets(group_id, partitions))
     except TopicError:
         return ErrorCode.coordinator_not_available
-    return as_told(outcome.error_code) if isinstance(outcome, Refused) else ErrorCode.none
+    return as_client_error(outcome.error_code) if isinstance(outcome, Refused) else ErrorCode.none

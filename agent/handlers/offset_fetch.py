@@ -23,7 +23,7 @@ from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.group_values import CommittedOffset, GroupState, count_offsets
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
-from protocol.limits import GROUPS_PER_TURN, OFFSETS_TOLD_MAX
+from protocol.limits import GROUPS_PER_TURN, OFFSETS_LISTED_MAX
 from protocol.types import PartitionIndex, TopicId
 from storage.object_store import Buffer
 
@@ -54,7 +54,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         pacer=CooperativeYield(services.clock),
     )
     for each in wanted:
-        groups.append(await _group(fetch, each, rows_max=OFFSETS_TOLD_MAX - row_count))
+        groups.append(await _group(fetch, each, rows_max=OFFSETS_LISTED_MAX - row_count))
         row_count += 1 + sum(len(topic["partitions"]) for topic in groups[-1]["topics"])
         await group_pacer.step()
     values = {"groups": groups} if frame.api_version >= FIRST_WITH_GROUPS else groups[0]

@@ -19,7 +19,7 @@ from typing import Any
 
 from agent.groups.group_ledger import NotCoordinator, OffsetRow, TransactionalProducer
 from agent.request.messages import answer, request_body
-from agent.request.offset_commits import as_told, commit_error, commit_timeout_s, refusal
+from agent.request.offset_commits import as_client_error, commit_error, commit_timeout_s, refusal
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import stale, stamp_of
@@ -98,7 +98,7 @@ async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
         return error_code
     is_of_member = request.frame.api_version >= FIRST_WITH_MEMBERS and body.generation_id >= 0
     try:
-        if is_of_member and not ledger.is_mine(group_id) and await ledger.check_readable(group_id) is None:
+        if is_of_member and not ledger.owns(group_id) and await ledger.check_readable(group_id) is None:
             return ErrorCode.illegal_generation
         await ledger.claim(group_id)
     except NotCoordinator as error:
@@ -148,7 +148,7 @@ async def _submit(
     except OutcomeUnknown:
         return [ErrorCode.not_coordinator] * len(rows)
     if isinstance(outcome, Refused):
-        return [as_told(outcome.error_code)] * len(rows)
+        return [as_client_error(outcome.error_code)] * len(rows)
     assert isinstance(outcome, TransactionalOffsetsPending), f"unexpected outcome of a commit: {outcome}"
     if outcome.is_stale:
         raise stale(services, request, producer.transactional_id, f"commit offsets of the group {group_id}")

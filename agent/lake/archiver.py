@@ -35,7 +35,7 @@ from iceberg_export.archive.topic_intake import intake_bytes, intake_end, intake
 from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.manifest_changes import FilesNotInTable
-from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
+from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASS_ATTEMPTS_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import Milliseconds, PartitionIndex, TopicId
 from storage.object_store import ObjectMissing, StoreError, StoreUnavailable
 
@@ -157,7 +157,7 @@ class Archiver:
                 passes_in_vain = 0
                 continue
             passes_in_vain += 1
-            if passes_in_vain == ARCHIVE_PASSES_IN_VAIN_MAX:
+            if passes_in_vain == ARCHIVE_PASS_ATTEMPTS_MAX:
                 failed = ObjectMissing if isinstance(self._failure, ObjectMissing) else PassFailed
                 raise failed(f"{topic.name} cannot be archived, tried {passes_in_vain} times: {self._failure}")
             # A missing object means that the plan was old, or that the object is gone: look again (safety rule S6).

@@ -22,7 +22,7 @@ from coordinator.commands.commands import ApplyRetention, Refused
 from coordinator.configs.broker_configs import broker_value
 from coordinator.configs.config_types import split_list
 from coordinator.configs.topic_configs import effective
-from protocol.limits import DROPPED_CHUNKS_PER_ENTRY_MAX, RETENTION_TOPICS_TOLD_MAX
+from protocol.limits import DROPPED_CHUNKS_PER_ENTRY_MAX, RETENTION_TOPICS_LISTED_MAX
 from protocol.types import Milliseconds, TopicId
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ class Retention:
         if due:
             state = self._metadata.state
             topics = {state.topics[topic_id].name for (topic_id, _), _ in due if topic_id in state.topics}
-            told = ", ".join(sorted(topics)[:RETENTION_TOPICS_TOLD_MAX])
+            told = ", ".join(sorted(topics)[:RETENTION_TOPICS_LISTED_MAX])
             log.info(
                 "dropped records that were too old or too many",
                 extra={"partitions": len(due), "topics_count": len(topics), "topics": told},

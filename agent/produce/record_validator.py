@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from agent.produce.record_rules import RecordRules
 from agent.runtime.threads import run_in_thread
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
-from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_TOLD_MAX, TIMESTAMP_MS_MAX
+from protocol.limits import DECOMPRESSED_BYTES_MAX, RECORD_ERRORS_LISTED_MAX, TIMESTAMP_MS_MAX
 from protocol.records.batch import (
     BatchHeader,
     check_crc,
@@ -182,4 +182,4 @@ def _check_summary(
 
 def _rows(is_refused: NDArray[np.bool_]) -> tuple[int, ...]:
     """The first records at fault; a batch may hold millions, of which an answer names a thousand."""
-    return tuple(np.flatnonzero(is_refused)[:RECORD_ERRORS_TOLD_MAX].tolist())
+    return tuple(np.flatnonzero(is_refused)[:RECORD_ERRORS_LISTED_MAX].tolist())

@@ -16,7 +16,7 @@ from agent.ledger.bootstrap import load_state
 from coordinator.invariants import check
 from coordinator.ledger.port import Ledger, LedgerCorrupt
 from coordinator.state.state import ClusterState
-from protocol.limits import AUDIT_DISAGREEMENTS_TOLD_MAX, GC_DELETIONS_PER_STEP_MAX
+from protocol.limits import AUDIT_DISAGREEMENTS_LISTED_MAX, GC_DELETIONS_PER_STEP_MAX
 from storage.gc_plan import judge_listed
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreError
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
@@ -59,7 +59,7 @@ class AuditReport:
     def told(self) -> Mapping[str, object]:
         """For JSON; of many disagreements the first ones."""
         values = asdict(self)
-        values["disagreements"] = values["disagreements"][:AUDIT_DISAGREEMENTS_TOLD_MAX]
+        values["disagreements"] = values["disagreements"][:AUDIT_DISAGREEMENTS_LISTED_MAX]
         return {**values, "disagreements_count": len(self.disagreements)}
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from agent.groups.group_ledger import OffsetRow
-from agent.groups.membership_errors import costs_place
+from agent.groups.membership_errors import is_fatal_to_member
 from agent.request.services import Services
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.configs.broker_configs import broker_value
@@ -52,7 +52,7 @@ def commit_error(
 ) -> ErrorCode:
     """What the coordinator of the group's kind says to a commit in that name; `generation` is a member epoch to one."""
     group = services.state.groups.get(group_id)
-    if group is None or not services.group_ledger.is_mine(group_id):
+    if group is None or not services.group_ledger.owns(group_id):
         return ErrorCode.not_coordinator
     if isinstance(group.value, ConsumerGroup) or services.consumer_groups.is_live(group_id):
         return services.consumer_groups.check_commit(
@@ -91,9 +91,9 @@ async def commit_offsets(
             handed.append(_Share(len(share), services.group_ledger.commit(group_id, share)))
         else:
             handed.append(_refused(services, group_id, len(share), error_code))
-    told = await _told(services, handed)
-    services.metrics.offsets_committed.inc(told.count(ErrorCode.none))
-    return told
+    error_codes = await _error_codes(services, handed)
+    services.metrics.offsets_committed.inc(error_codes.count(ErrorCode.none))
+    return error_codes
 
 
 async def refusal(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> list[ErrorCode]:
@@ -102,7 +102,7 @@ async def refusal(services: Services, group_id: str, rows_count: int, error_code
     NOT_COORDINATOR where the changes that it may follow from were not made, COORDINATOR_NOT_AVAILABLE where nothing is
     known of them within offsets.commit.timeout.ms: the client asks again.
     """
-    return await _told(services, [_refused(services, group_id, rows_count, error_code)])
+    return await _error_codes(services, [_refused(services, group_id, rows_count, error_code)])
 
 
 def _refused(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> _Share:
@@ -110,29 +110,33 @@ def _refused(services: Services, group_id: str, rows_count: int, error_code: Err
     ledger, group = services.group_ledger, services.state.groups.get(group_id)
     claim_epoch = None if group is None else group.claim_epoch
 
-    def tell(confirmed: asyncio.Future[ErrorCode]) -> None:
-        told_code = error_code if confirmed.result() is ErrorCode.none else confirmed.result()
-        future.set_result([told_code] * rows_count)
+    def complete(confirmed: asyncio.Future[ErrorCode]) -> None:
+        client_error_code = error_code if confirmed.result() is ErrorCode.none else confirmed.result()
+        future.set_result([client_error_code] * rows_count)
 
     def confirm(settled: asyncio.Future[ErrorCode]) -> None:
-        if claim_epoch is not None and costs_place(error_code) and settled.result() is ErrorCode.none:
-            ledger.confirmed(group_id, claim_epoch).add_done_callback(tell)
+        if claim_epoch is not None and is_fatal_to_member(error_code) and settled.result() is ErrorCode.none:
+            ledger.confirmed(group_id, claim_epoch).add_done_callback(complete)
         else:
-            tell(settled)
+            complete(settled)
 
-    ledger.settled(group_id).add_done_callback(confirm)
+    ledger.until_applied(group_id).add_done_callback(confirm)
     return _Share(rows_count, future)
 
 
-async def _told(services: Services, handed: Sequence[_Share]) -> list[ErrorCode]:
+async def _error_codes(services: Services, handed: Sequence[_Share]) -> list[ErrorCode]:
     """An error for each row, once all of them are known or their time is over."""
     with suppress(TimeoutError):
         async with services.clock.timeout(commit_timeout_s(services)):
             await asyncio.wait([share.error_codes for share in handed])
-    told: list[ErrorCode] = []
+    error_codes: list[ErrorCode] = []
     for rows_count, future in handed:
-        told += map(as_told, future.result()) if future.done() else [ErrorCode.coordinator_not_available] * rows_count
-    return told
+        error_codes += (
+            map(as_client_error, future.result())
+            if future.done()
+            else [ErrorCode.coordinator_not_available] * rows_count
+        )
+    return error_codes
 
 
 def commit_timeout_s(services: Services) -> float:
@@ -140,6 +144,6 @@ def commit_timeout_s(services: Services) -> float:
     return int(broker_value(services.broker_configs, "offsets.commit.timeout.ms")) / 1000
 
 
-def as_told(error_code: ErrorCode) -> ErrorCode:
+def as_client_error(error_code: ErrorCode) -> ErrorCode:
     """A ledger that has too much to do is a coordinator that is not available, as in Kafka."""
     return ErrorCode.coordinator_not_available if error_code is ErrorCode.request_timed_out else error_code

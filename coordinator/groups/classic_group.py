@@ -184,7 +184,7 @@ class LiveClassicGroup:
         member = self.members.replace(old, join.member_id_new)
         self.members.update(member, join)
         member.heard_of(now_s)
-        self._work.told.append(f"member {member.member_id} takes the place of {old.member_id}")
+        self._work.log_messages.append(f"member {member.member_id} takes the place of {old.member_id}")
         if self.state is State.STABLE and self._is_past_known and self.members.vote() == self.protocol:
             # What is assigned stays, whoever has it: no rebalance, but the new id has to be kept.
             self._write()
@@ -299,7 +299,7 @@ class LiveClassicGroup:
             if error is not ErrorCode.none:
                 return error
         self._remove(member_id)
-        self._work.told.append(f"member {member_id} leaves: {leaver.reason}")
+        self._work.log_messages.append(f"member {member_id} leaves: {leaver.reason}")
         return ErrorCode.none
 
     def check_commit(
@@ -370,7 +370,7 @@ class LiveClassicGroup:
         self._unsynced.clear()
         self._sync_deadline_s = None
         is_first = self.state is State.EMPTY
-        self._work.told.append(f"rebalances from generation {self.generation}: {reason}")
+        self._work.log_messages.append(f"rebalances from generation {self.generation}: {reason}")
         self._move_to(State.PREPARING)
         self._first_delay = None
         if is_first:
@@ -394,7 +394,7 @@ class LiveClassicGroup:
         for member in self.members.all():
             if not member.is_awaiting_join and member.group_instance_id is None:
                 self._remove(member.member_id)
-                self._work.told.append(f"member {member.member_id} did not join again in time")
+                self._work.log_messages.append(f"member {member.member_id} did not join again in time")
         if not self.members.elect() and self.members:
             # Only static members are left, and none has come: until one does, or its session ends.
             self._join_deadline_s = now_s + max(self.members.rebalance_timeout_s, CLASSIC_REBALANCE_SECONDS_MIN)

@@ -16,7 +16,7 @@ Ticket = NewType("Ticket", int)
 NO_MEMBER_ID = ""
 
 
-def is_of_nobody(member_id: str, group_instance_id: str | None, generation: int) -> bool:
+def is_without_member(member_id: str, group_instance_id: str | None, generation: int) -> bool:
     """Whether who commits offsets says nothing of a member: TxnOffsetCommit knows of members since KIP-447 only."""
     return generation < 0 and member_id == NO_MEMBER_ID and group_instance_id is None
 
@@ -141,5 +141,5 @@ class Work:
     answers: list[tuple[Ticket, JoinAnswer | SyncAnswer]] = field(
         default_factory=list[tuple[Ticket, JoinAnswer | SyncAnswer]]
     )
-    told: list[str] = field(default_factory=list[str])
+    log_messages: list[str] = field(default_factory=list[str])
     """What an operator may want to know."""

@@ -62,7 +62,7 @@ class LiveConsumerGroup:
         self.group_id = group_id
         self.copy = GroupCopy(group, is_new=is_new)
         self.problems = Problems()
-        self.told: list[tuple[str, Sequence[str]]] = []
+        self.changes: list[tuple[str, Sequence[str]]] = []
         """Who came and went, until the coordinator takes it: what became of members, and their ids."""
         self.regexes = GroupRegexes(group_id, self.problems)
         self.sessions: dict[str, float] = {}
@@ -145,7 +145,7 @@ class LiveConsumerGroup:
     def _undo(self) -> None:
         """Be what this was before the request."""
         self.copy.undo()
-        self.told.clear()
+        self.changes.clear()
         if self._too_large_epoch != self.group.epoch:
             self._too_large_epoch = None
         for put_back in self._before_request:
@@ -176,7 +176,7 @@ class LiveConsumerGroup:
         self._save_deadlines([member.member_id] if replaced is None else [member.member_id, replaced.member_id])
         if before is None or replaced is not None:
             place = "" if replaced is None else f" in the place of {replaced.member_id}"
-            self.told.append(("joins", (f"{member.member_id} (client {member.client_id}){place}",)))
+            self.changes.append(("joins", (f"{member.member_id} (client {member.client_id}){place}",)))
         is_same_regex = before is not None and before.subscribed_regex == member.subscribed_regex
         if replaced is not None:
             target = self.group.targets.get(replaced.member_id, ())
@@ -369,7 +369,7 @@ class LiveConsumerGroup:
             standing = self.group.assignment(member_id)
             self.copy.put_assignment(member_id, replace(standing, epoch=LEAVE_STATIC_EPOCH, revoking=()))
             self.revocations.pop(member_id, None)
-            self.told.append(("leaves for a while", (member_id,)))
+            self.changes.append(("leaves for a while", (member_id,)))
             return answer, self.copy.take_change()
         return answer, self.fence([member_id], find_topic)
 
@@ -387,7 +387,7 @@ class LiveConsumerGroup:
         Raises `GroupRefusal` where no ledger entry takes their ids; one does those that `expired` tells, or a single.
         """
         self._save_deadlines(member_ids)
-        self.told.append((why, member_ids))
+        self.changes.append((why, member_ids))
         for member_id in member_ids:
             self._remove(member_id)
         self.copy.drop_unused_regexes()

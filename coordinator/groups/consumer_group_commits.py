@@ -8,7 +8,7 @@ OffsetMetadataManager.validateTransactionalOffsetCommit, Kafka 4.3.
 from collections.abc import Iterable
 
 from coordinator.commands.consumer_group_values import ConsumerGroup, MemberAssignment
-from coordinator.groups.classic_messages import is_of_nobody
+from coordinator.groups.classic_messages import is_without_member
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, TopicId
 
@@ -34,7 +34,7 @@ def commit_error(
     """
     if epoch < 0 and not group.members:
         return ErrorCode.none
-    if is_transactional and is_of_nobody(member_id, group_instance_id, epoch):
+    if is_transactional and is_without_member(member_id, group_instance_id, epoch):
         return ErrorCode.none
     member = group.members.get(member_id)
     if member is None:

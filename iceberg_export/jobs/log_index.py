@@ -13,7 +13,7 @@ from iceberg_export.jobs.agents import AgentAddress
 from iceberg_export.jobs.coverage import LogBounds
 from iceberg_export.jobs.examine import IndexRow
 from protocol.decoding import Undecodable, decode_json_object
-from protocol.limits import HTTP_ROWS_MAX, VERIFY_LOOKS_MAX
+from protocol.limits import HTTP_ROWS_MAX, VERIFY_ATTEMPTS_MAX
 
 
 class CannotVerify(Exception):
@@ -49,7 +49,7 @@ def check_agent(agent: AgentAddress, cluster_id: str) -> None:
 def ask_index(topic: str, agent: AgentAddress) -> LogIndex:
     """Raises `CannotVerify`, `NoAnswer`, `Refused`."""
     path = f"/api/lake/{quote(topic, safe='')}/index"
-    for _ in range(VERIFY_LOOKS_MAX):
+    for _ in range(VERIFY_ATTEMPTS_MAX):
         rows: defaultdict[str, list[IndexRow]] = defaultdict(list)
         after, moments = 0, set[str]()
         while True:

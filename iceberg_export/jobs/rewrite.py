@@ -35,7 +35,7 @@ from iceberg_export.jobs.agents import AgentAddress, NoAnswer, Refused, read_tok
 from iceberg_export.jobs.session import StartSpark, spark_when_needed
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.options import OptionError
-from protocol.limits import REWRITE_PLANS_IN_VAIN_MAX
+from protocol.limits import REWRITE_PLAN_ATTEMPTS_MAX
 from storage.embedded.local_store import LocalStore
 from storage.object_store import ObjectExists, ObjectMissing, ObjectStore, StoreError
 
@@ -97,7 +97,7 @@ def rewrite(start_spark: StartSpark, store_url: str, agent: AgentAddress, topic:
     left: set[tuple[str, ...]] = set()
     summary = Summary()
     in_vain, behind = 0, ""
-    while in_vain < REWRITE_PLANS_IN_VAIN_MAX:
+    while in_vain < REWRITE_PLAN_ATTEMPTS_MAX:
         try:
             plan = decode_plan(agent.get(f"{path}?purpose={purpose}&behind={quote(behind, safe='')}"))
         except Refused as error:

@@ -34,7 +34,7 @@ from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.lake import Lake
 from iceberg_export.spark.options import OptionError
 from iceberg_export.tail.manifest import NO_KEY, NO_ROWS
-from protocol.limits import VERIFY_LOOKS_MAX, VERIFY_TASK_BYTES_TARGET, VERIFY_TASK_FILES_MAX
+from protocol.limits import VERIFY_ATTEMPTS_MAX, VERIFY_TASK_BYTES_TARGET, VERIFY_TASK_FILES_MAX
 from storage.object_store import ObjectMissing, StoreError
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Verification:
     def _confirmed(self, name: str) -> TableReport:
         """Of a moment at which nothing is gone, or what is gone is still needed."""
         report, gone = TableReport(topic=name), set[str]()
-        for _ in range(VERIFY_LOOKS_MAX):
+        for _ in range(VERIFY_ATTEMPTS_MAX):
             index = self._index(name)
             if index is None:
                 return TableReport(topic=name, not_checked=["the topic was deleted meanwhile"])
@@ -92,7 +92,7 @@ class Verification:
             _say(f"{name}: objects are gone; is the table another one by now?")
             self._lake.bucket.pause(PAUSE_SECONDS)
         raise CannotVerify(
-            f"{VERIFY_LOOKS_MAX} times objects were gone before they were read, as newer ones stood in for them: "
+            f"{VERIFY_ATTEMPTS_MAX} times objects were gone before they were read, as newer ones stood in for them: "
             "verify when less is merged, with more executors, or after a longer gc-min-age-s"
         )
 

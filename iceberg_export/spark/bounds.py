@@ -29,7 +29,7 @@ from iceberg_export.spark.options import (
 from iceberg_export.spark.planning import OffsetRange, Piece, Split, plan_pieces
 from iceberg_export.spark.rows import Wanted, read_split
 from iceberg_export.tail.manifest import TailManifest, TailTopic
-from protocol.limits import SPARK_PAUSES_MAX, SPARK_PLANS_IN_VAIN_MAX
+from protocol.limits import SPARK_PAUSES_MAX, SPARK_PLAN_ATTEMPTS_MAX
 from protocol.types import Offset, PartitionIndex
 from storage.object_store import ObjectMissing
 
@@ -183,7 +183,7 @@ def plan_ranges(
             return _plan(lake, manifest, ranges, losses, since_us)
         except ObjectMissing:
             tries += 1
-            if tries == SPARK_PLANS_IN_VAIN_MAX:
+            if tries == SPARK_PLAN_ATTEMPTS_MAX:
                 raise
         manifest = None
         lake.bucket.pause(0.2 * tries)

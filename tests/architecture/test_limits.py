@@ -286,7 +286,7 @@ def test_what_an_expression_matches_fits_into_an_entry_with_what_else_is_looked_
 
 
 def test_a_group_can_be_told_all_that_it_committed() -> None:
-    assert limits.PARTITIONS_MAX <= limits.OFFSETS_TOLD_MAX <= limits.ARRAY_LENGTH_MAX
+    assert limits.PARTITIONS_MAX <= limits.OFFSETS_LISTED_MAX <= limits.ARRAY_LENGTH_MAX
 
 
 def test_a_note_beside_an_offset_fits_into_an_entry_by_itself() -> None:

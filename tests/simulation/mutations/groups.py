@@ -118,15 +118,15 @@ def s13_a_coordinator_goes_on_after_its_claim_is_over() -> Iterator[None]:
 
     def current(self: ClassicGroupCoordinator | ConsumerGroupCoordinator, group_id: str) -> Any:
         live = self._live.get(group_id)
-        return None if live is None or live.is_lost else live
+        return None if live is None or live.is_over else live
 
-    def is_mine(self: GroupLedger, group_id: str) -> bool:
+    def owns(self: GroupLedger, group_id: str) -> bool:
         return group_id in self._versions and group_id in self._metadata.state.groups
 
     with (
         patched(ClassicGroupCoordinator, "_current", current),
         patched(ConsumerGroupCoordinator, "_current", current),
-        patched(GroupLedger, "is_mine", is_mine),
+        patched(GroupLedger, "owns", owns),
     ):
         yield
 
@@ -139,12 +139,12 @@ def s13_a_coordinator_goes_on_after_its_claim_is_over() -> Iterator[None]:
 def s4_a_coordinator_that_is_cut_off_answers_for_ever() -> Iterator[None]:
     """Nobody asks when the ledger confirmed its session last."""
 
-    def is_mine(self: GroupLedger, group_id: str) -> bool:
+    def owns(self: GroupLedger, group_id: str) -> bool:
         with patched(LedgerWriter, "is_confirmed", True):
-            return is_mine_right(self, group_id)
+            return owns_right(self, group_id)
 
-    is_mine_right = GroupLedger.is_mine
-    with patched(GroupLedger, "is_mine", is_mine):
+    owns_right = GroupLedger.owns
+    with patched(GroupLedger, "owns", owns):
         yield
 
 
@@ -201,8 +201,8 @@ def a_generation_is_told_before_it_is_applied() -> Iterator[None]:
     """Answers do not wait for the ledger."""
 
     def release(self: HostedClassicGroup) -> None:
-        while self._held:
-            self._held.popleft().tell(ErrorCode.none)
+        while self._pending_answers:
+            self._pending_answers.popleft().deliver(ErrorCode.none)
 
     with patched(HostedClassicGroup, "_release", release):
         yield

@@ -41,7 +41,7 @@ class Room:
         self.written: list[ClassicGroup] = []
         self.joined: dict[Ticket, JoinAnswer] = {}
         self.synced: dict[Ticket, SyncAnswer] = {}
-        self.told: list[str] = []
+        self.log_messages: list[str] = []
 
     def is_in(self, state: State) -> bool:
         return self.group.state is state
@@ -150,7 +150,7 @@ class Room:
                 self.joined[ticket] = answer
             else:
                 self.synced[ticket] = answer
-        self.told += work.told
+        self.log_messages += work.log_messages
 
 
 def preparing(*members: str, members_max: int = 100) -> Room:

@@ -8,7 +8,7 @@ from agent.fetch import fetch_path
 from agent.fetch.timestamp_search import TimestampSearch
 from agent.runtime.clock import SystemClock
 from protocol.errors import ErrorCode
-from protocol.limits import LOST_OBJECT_TOLD_INTERVAL_S, OUTAGE_REMINDER_SECONDS
+from protocol.limits import MISSING_OBJECT_LOG_INTERVAL_S, OUTAGE_REMINDER_SECONDS
 from protocol.types import PartitionIndex
 from storage.decorators.failing import Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
@@ -36,7 +36,7 @@ async def test_a_lost_object_is_named_in_the_log_from_time_to_time_and_counted_e
         for _ in range(3):
             await paths.fetch(1)
         told = [record for record in caplog.records if "penstock audit" in record.message]
-        paths.parts.clock.seconds += LOST_OBJECT_TOLD_INTERVAL_S
+        paths.parts.clock.seconds += MISSING_OBJECT_LOG_INTERVAL_S
         await paths.fetch(1)
         told_later = [record for record in caplog.records if "penstock audit" in record.message]
         exposition = paths.parts.metrics.exposition().decode()

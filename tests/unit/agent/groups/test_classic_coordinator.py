@@ -60,7 +60,7 @@ def coordinator_of(
 @asynccontextmanager
 async def running(groups: ClassicGroupCoordinator) -> AsyncIterator[ClassicGroupCoordinator]:
     async with asyncio.TaskGroup() as tasks:
-        loops = [tasks.create_task(groups.run_timers()), tasks.create_task(groups.run_upkeep())]
+        loops = [tasks.create_task(groups.run_timers()), tasks.create_task(groups.run_maintenance())]
         try:
             yield groups
         finally:
@@ -308,7 +308,7 @@ async def test_a_group_whose_changes_are_on_their_way_is_taken_over_later() -> N
         await groups._ledger.claim("g")
         change = groups._ledger.write("g", GENERATION)
         groups.take_over("g", "why", is_rebalanced=True)
-        assert (groups.groups_count, groups._is_take_up_due) == (0, True)
+        assert (groups.groups_count, groups._is_load_due) == (0, True)
         await change
 
 
@@ -320,9 +320,9 @@ async def test_a_take_up_is_done_only_where_the_group_is_another_agents(monkeypa
             raise NotCoordinator(ErrorCode.not_coordinator, group_id)
 
         monkeypatch.setattr(groups._ledger, "claim", refused)
-        assert not await groups._take_up_one("g")
+        assert not await groups._load_one("g")
         await parts.writer.propose(EndSession(session=parts.writer.session))
-        assert await groups._take_up_one("g")
+        assert await groups._load_one("g")
 
 
 class TestNextCoordinator:

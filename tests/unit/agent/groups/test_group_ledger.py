@@ -83,7 +83,7 @@ async def test_agents_agree_whose_a_group_is_and_only_that_one_gets_the_claim() 
             mine, others = (first, second) if owner == one.writer.session else (second, first)
             assert (await mine.claim(group_id)).claimed_by == owner
             assert await refusal(others, group_id) is ErrorCode.not_coordinator
-            assert (mine.is_mine(group_id), others.is_mine(group_id)) == (True, False)
+            assert (mine.owns(group_id), others.owns(group_id)) == (True, False)
 
 
 async def test_claims_of_one_turn_of_the_loop_share_an_entry() -> None:
@@ -118,7 +118,7 @@ async def test_a_write_that_is_refused_ends_the_claim_and_those_after_it() -> No
         await groups.write("g", generation(5, member()))
         bad, after = groups.write("g", generation(4, member())), groups.write("g", generation(6, member()))
         assert [type(await bad), type(await after)] == [Refused, Refused]
-        assert not groups.is_mine("g")
+        assert not groups.owns("g")
         await groups.claim("g")
         assert await groups.write("g", generation(6, member())) == Done()
         assert parts.metadata.state.groups["g"].version == 2
@@ -141,7 +141,7 @@ async def test_a_write_that_is_refused_at_once_does_not_hide_one_that_is_on_its_
         monkeypatch.setattr("agent.ledger.ledger_writer.LEDGER_COMMANDS_QUEUED_MAX", 1)
         sent, overtakes = groups.write("g", generation(1, member())), groups.write("g", generation(2, member()))
         assert isinstance(await overtakes, Refused)
-        settled = groups.settled("g")
+        settled = groups.until_applied("g")
         assert not settled.done()
         gate.set()
         assert [await sent, await settled] == [Done(), ErrorCode.none]
@@ -230,7 +230,7 @@ async def test_a_group_is_gone_once_it_is_deleted() -> None:
         assert list(parts.metadata.state.groups["g"].offsets[TOPIC]) == [1]
         assert await groups.delete_group("g") == Done()
         assert await groups.check_readable("g") is None
-        assert not groups.is_mine("g")
+        assert not groups.owns("g")
 
 
 async def test_a_claim_alone_is_no_group() -> None:
@@ -244,7 +244,7 @@ async def test_s13_a_session_that_was_replaced_holds_no_claim_and_its_commits_ar
         await groups.claim("g")
         parts.ledger.core.expire(parts.writer.session)  # type: ignore[attr-defined]
         assert list(await groups.commit("g", [row(1)])) == [ErrorCode.not_coordinator]
-        assert not groups.is_mine("g")
+        assert not groups.owns("g")
         assert (await groups.claim("g")).offsets == {}
         assert list(await groups.commit("g", [row(1)])) == [ErrorCode.none]
 
@@ -278,7 +278,7 @@ async def test_who_lives_is_looked_up_again_only_where_an_entry_was_applied() ->
         await groups.claim("g")
         sessions = parts.metadata.state.sessions
         parts.metadata.state.sessions = {}
-        assert groups.is_mine("g")
+        assert groups.owns("g")
         parts.metadata.state.sessions = sessions
         await parts.writer.propose(EndSession(session=parts.writer.session))
         assert groups.coordinator("g") is None
@@ -303,7 +303,7 @@ async def test_a_group_that_is_not_deleted_keeps_its_claim_and_one_that_is_leave
         outcome = await deleted
         assert isinstance(outcome, Refused)
         assert outcome.error_code is ErrorCode.non_empty_group
-        assert [await written, await after, groups.is_mine("g")] == [Done(), Done(), True]
+        assert [await written, await after, groups.owns("g")] == [Done(), Done(), True]
         assert await groups.delete_group("g") == Done()
         assert groups._versions == {}
 
@@ -322,7 +322,7 @@ async def test_groups_that_are_gone_or_another_agents_are_forgotten_now_and_then
         assert list(groups._versions) == ["a", "b"]
         await groups.claim("c")
         assert list(groups._versions) == ["c"]
-        assert groups.is_mine("c")
+        assert groups.owns("c")
 
 
 async def test_an_agent_that_drains_hands_its_groups_over_at_once() -> None:
@@ -331,7 +331,7 @@ async def test_an_agent_that_drains_hands_its_groups_over_at_once() -> None:
         mine = next(group_id for group_id in GROUPS if first.coordinator(group_id) == one.writer.session)
         await first.claim(mine)
         await one.writer.propose(StartDrain(session=one.writer.session))
-        assert not first.is_mine(mine)
+        assert not first.owns(mine)
         assert await refusal(first, mine) is ErrorCode.not_coordinator
         with pytest.raises(NotCoordinator):
             await first.check_readable(mine)

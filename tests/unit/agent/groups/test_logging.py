@@ -10,7 +10,7 @@ from coordinator.commands.commands import StartDrain
 from coordinator.commands.consumer_group_values import LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from coordinator.configs.config_types import SHOWN_CHARS_MAX
 from protocol.errors import ErrorCode
-from protocol.limits import GROUP_NAMES_TOLD_MAX
+from protocol.limits import GROUP_NAMES_LISTED_MAX
 from tests.support.groups.consumer_groups import beat
 from tests.unit.agent.groups.test_consumer_coordinator import one_agent, two_agents
 
@@ -25,10 +25,10 @@ def test_of_many_the_first_are_told_and_how_many_more_there_are() -> None:
 
 @pytest.mark.parametrize("count", [1, 1_000])
 def test_names_that_are_long_do_not_make_the_line_long(count: int) -> None:
-    assert len(first_names(["n" * 30_000] * count)) < GROUP_NAMES_TOLD_MAX * (SHOWN_CHARS_MAX + 30) + 20
+    assert len(first_names(["n" * 30_000] * count)) < GROUP_NAMES_LISTED_MAX * (SHOWN_CHARS_MAX + 30) + 20
 
 
-def told(caplog: pytest.LogCaptureFixture) -> list[tuple[int, int, str]]:
+def changes(caplog: pytest.LogCaptureFixture) -> list[tuple[int, int, str]]:
     """Group epoch, target epoch and what was told of each change."""
     records = [vars(record) for record in caplog.records if record.message == "a group changes"]
     return [(record["epoch"], record["target_epoch"], record["what"]) for record in records]
@@ -42,7 +42,7 @@ async def test_members_that_come_and_go_are_told_once_for_each_change(caplog: py
         for _ in range(3):
             await agent.say(beat("a", 2))
             await agent.groups.look_after()
-        assert told(caplog) == [(2, 2, f"joins: a (client client); {made}")]
+        assert changes(caplog) == [(2, 2, f"joins: a (client client); {made}")]
         await agent.say(beat("b", names=("t", "u"), instance="i"))
         await agent.say(beat("b", LEAVE_STATIC_EPOCH, instance="i"))
         await agent.say(beat("c", names=("t", "u"), instance="i"))
@@ -50,7 +50,7 @@ async def test_members_that_come_and_go_are_told_once_for_each_change(caplog: py
         await agent.groups.look_after()
         await agent.wait(46)
         await agent.groups.look_after()
-        assert told(caplog)[1:] == [
+        assert changes(caplog)[1:] == [
             (3, 3, f"joins: b (client client); {made}"),
             (3, 3, "leaves for a while: b"),
             (3, 3, "joins: c (client client) in the place of b"),
@@ -65,7 +65,7 @@ async def test_other_topics_are_told_as_a_change(caplog: pytest.LogCaptureFixtur
     async with one_agent() as agent:
         await agent.say(beat("a"))
         await agent.say(beat("a", 2, names=("t", "u")))
-        assert told(caplog)[1:] == [
+        assert changes(caplog)[1:] == [
             (3, 3, "other topics are subscribed to, or look different; a new target assignment"),
         ]
 

@@ -9,7 +9,7 @@ from agent.groups import group_ledger
 from agent.groups.classic_coordinator import ClassicGroupCoordinator
 from agent.groups.classic_group import next_ticket
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
-from agent.groups.membership_errors import check_confirmed, costs_place
+from agent.groups.membership_errors import check_confirmed, is_fatal_to_member
 from coordinator.commands.commands import StartDrain
 from coordinator.commands.group import ClaimGroups
 from coordinator.groups.classic_messages import Leaver, Sync
@@ -49,7 +49,7 @@ from tests.unit.agent.groups.test_consumer_coordinator import one_agent as one_a
     ],
 )
 def test_what_ends_a_membership_costs_a_place(error_code: ErrorCode) -> None:
-    assert costs_place(error_code)
+    assert is_fatal_to_member(error_code)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_ends_a_membership_costs_a_place(error_code: ErrorCode) -> None:
     ],
 )
 def test_what_makes_a_member_ask_or_join_again_costs_none(error_code: ErrorCode) -> None:
-    assert not costs_place(error_code)
+    assert not is_fatal_to_member(error_code)
 
 
 async def test_s4_a_barrier_that_does_not_come_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ async def test_s4_a_barrier_that_does_not_come_is_not_waited_for_without_end(mon
 class TestClassicGroups:
     """What costs a member its place is told behind a barrier (safety rule S4)."""
 
-    async def told(self, groups: ClassicGroupCoordinator, member_id: str) -> list[ErrorCode]:
+    async def changes(self, groups: ClassicGroupCoordinator, member_id: str) -> list[ErrorCode]:
         """By every request of a member of a generation that is over."""
         left, leaver_codes = await groups.leave("g", [Leaver("nobody", None)])
         return [
@@ -106,9 +106,9 @@ class TestClassicGroups:
         ):
             member_id = await stable(groups)
             unknown, illegal = ErrorCode.unknown_member_id, ErrorCode.illegal_generation
-            assert await self.told(groups, member_id) == [unknown, illegal, unknown, illegal, unknown, unknown]
+            assert await self.changes(groups, member_id) == [unknown, illegal, unknown, illegal, unknown, unknown]
             ledger.is_reachable = False
-            assert await self.told(groups, member_id) == [ErrorCode.coordinator_not_available] * 6
+            assert await self.changes(groups, member_id) == [ErrorCode.coordinator_not_available] * 6
             assert await groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
             ledger.is_reachable = True
             assert await groups.heartbeat("g", "nobody", None, 1) is unknown

@@ -274,7 +274,7 @@ async def test_a_large_group_is_described_in_turns(*, is_held: bool) -> None:
 
 async def test_groups_beyond_what_an_answer_holds_are_to_be_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (describe_groups, consumer_group_describe):
-        monkeypatch.setattr(module, "GROUP_MEMBERS_TOLD_MAX", 1)
+        monkeypatch.setattr(module, "GROUP_MEMBERS_LISTED_MAX", 1)
     async with serving() as services:
         for group_id in ("g", "h"):
             await services.group_ledger.claim(group_id)

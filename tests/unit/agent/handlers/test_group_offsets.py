@@ -152,7 +152,7 @@ async def leaving(services: Services, kind: str) -> None:
             services, CONSUMER_HEARTBEAT, 1, group_id="g", member_id="m1", member_epoch=-1, topic_partitions=None
         )
     task = asyncio.ensure_future(leaving)
-    while not services.group_ledger.is_ahead("g"):
+    while not services.group_ledger.has_unapplied_changes("g"):
         assert not task.done(), task.result()
         await asyncio.sleep(0)
     task.add_done_callback(lambda done: done.exception())
@@ -295,7 +295,7 @@ class TestFetch:
             ]
 
     async def test_an_answer_tells_no_more_offsets_than_it_may(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(offset_fetch, "OFFSETS_TOLD_MAX", 4)
+        monkeypatch.setattr(offset_fetch, "OFFSETS_LISTED_MAX", 4)
         async with serving() as services:
             await commit(services, {0: 5, 1: 6})
             answer = await ask(services, OFFSET_FETCH, 8, groups=[{"group_id": "g", "topics": None}] * 3)

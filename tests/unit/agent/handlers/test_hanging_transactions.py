@@ -86,7 +86,7 @@ class TestDescribing:
         assert (unknown.transaction_state, unknown.transaction_start_time) == ("", EPOCH_OF_UNIX)
 
     async def test_what_an_answer_has_no_room_for_is_to_be_asked_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(describe_transactions, "TRANSACTION_MEMBERS_TOLD_MAX", 1)
+        monkeypatch.setattr(describe_transactions, "TRANSACTION_MEMBERS_LISTED_MAX", 1)
         async with serving() as (_, services):
             first, second = await self.described(services, ID, ID)
         assert (first.error_code, second.error_code) == (ErrorCode.none, ErrorCode.coordinator_load_in_progress)

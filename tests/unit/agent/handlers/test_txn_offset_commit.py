@@ -360,7 +360,7 @@ class TestMembers:
             leaving = asyncio.ensure_future(services.groups.leave("g", [Leaver("m1", None)]))
             for _ in range(20):
                 await asyncio.sleep(0)
-            assert services.group_ledger.is_ahead("g")
+            assert services.group_ledger.has_unapplied_changes("g")
             refused = asyncio.ensure_future(pend(services, producer, {0: 1}, member="m1", generation=3))
             for _ in range(20):
                 await asyncio.sleep(0)
@@ -409,7 +409,7 @@ class TestTheLedger:
             ledger_of(services).fate_of_append = stalled
             away = ErrorCode.coordinator_not_available
             assert await pend(services, producer, {0: 2}) == [(0, away)]
-            assert services.group_ledger.is_mine("g")
+            assert services.group_ledger.owns("g")
             assert await pend(services, producer, {0: 1}, group="unclaimed") == [(0, away)]
 
     async def test_commits_outside_that_came_before_are_before_it_in_the_ledger(self) -> None:

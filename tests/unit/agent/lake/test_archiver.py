@@ -13,7 +13,7 @@ from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.state.rendezvous import owner_of
 from iceberg_export.archive.plan import ArchivePolicy
 from iceberg_export.tables.manifest_changes import FilesNotInTable
-from protocol.limits import ARCHIVE_PASSES_IN_VAIN_MAX, ARCHIVE_RETRY_SECONDS
+from protocol.limits import ARCHIVE_PASS_ATTEMPTS_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import ObjectNumber, PartitionIndex, TopicId
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
@@ -114,8 +114,8 @@ async def test_an_object_that_is_gone_in_each_pass_is_reported_and_not_searched_
         with pytest.raises(ObjectMissing, match=r"t cannot be archived, tried 10 times: intake/.* does not exist"):
             await archiver(parts, store).archive_topic(TOPIC)
         retried = parts.metrics.archive_passes.labels("retried")
-        assert retried._value.get() == ARCHIVE_PASSES_IN_VAIN_MAX
-        assert parts.clock.slept == [ARCHIVE_RETRY_SECONDS] * (ARCHIVE_PASSES_IN_VAIN_MAX - 1)
+        assert retried._value.get() == ARCHIVE_PASS_ATTEMPTS_MAX
+        assert parts.clock.slept == [ARCHIVE_RETRY_SECONDS] * (ARCHIVE_PASS_ATTEMPTS_MAX - 1)
 
 
 async def test_a_table_that_moved_on_before_each_pass_misses_no_object(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from agent.produce.record_validator import (
     check_records,
 )
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
-from protocol.limits import DECOMPRESSED_BYTES_MAX, MIB, RECORD_ERRORS_TOLD_MAX
+from protocol.limits import DECOMPRESSED_BYTES_MAX, MIB, RECORD_ERRORS_LISTED_MAX
 from protocol.records import records
 from protocol.records import reference as record_reference
 from protocol.records.compression import Compression
@@ -152,9 +152,9 @@ def test_times_before_1970_are_judged_like_others() -> None:
 
 
 def test_of_many_records_at_fault_the_first_are_named() -> None:
-    batch = make_batch([Record(offset=n, timestamp=899) for n in range(RECORD_ERRORS_TOLD_MAX + 1)])
+    batch = make_batch([Record(offset=n, timestamp=899) for n in range(RECORD_ERRORS_LISTED_MAX + 1)])
     rules = replace(RULES, message_bytes_max=len(batch))
-    assert refusal(batch, rules).rows == tuple(range(RECORD_ERRORS_TOLD_MAX))
+    assert refusal(batch, rules).rows == tuple(range(RECORD_ERRORS_LISTED_MAX))
 
 
 def test_two_batches_are_no_produce_request() -> None:

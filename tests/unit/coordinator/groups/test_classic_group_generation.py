@@ -346,4 +346,4 @@ class TestDescription:
 def test_an_operator_is_told_why_a_group_rebalances() -> None:
     room = stable("a")
     room.leave("a")
-    assert room.told[-2:] == ["member a leaves: no reason given", "rebalances from generation 1: left: a"]
+    assert room.log_messages[-2:] == ["member a leaves: no reason given", "rebalances from generation 1: left: a"]

@@ -31,9 +31,9 @@ def test_a_member_whose_assignment_no_entry_takes_is_refused_and_the_group_stays
     before, deadlines = group.group.copy(), dict(group.live.sessions)
     assert group.refused(beat("b", names=names)) is ErrorCode.group_max_size_reached
     assert (group.group, group.live.sessions) == (before, deadlines)
-    assert (group.live.problems.take(), group.live.told) == ([], [])
+    assert (group.live.problems.take(), group.live.changes) == ([], [])
     group.say(beat("b"))
-    assert (group.group.epoch, group.live.told) == (3, [("joins", ("b (client client)",))])
+    assert (group.group.epoch, group.live.changes) == (3, [("joins", ("b (client client)",))])
 
 
 def test_nobody_is_refused_for_topics_that_have_grown(monkeypatch: pytest.MonkeyPatch) -> None:

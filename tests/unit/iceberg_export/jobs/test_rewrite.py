@@ -12,7 +12,7 @@ from iceberg_export.compaction.rewrites import Purpose, RewritePlan, RewriteTask
 from iceberg_export.jobs import rewrite as job
 from iceberg_export.jobs.agents import AgentAddress, Refused
 from iceberg_export.jobs.rewrite import Done, Summary
-from protocol.limits import REWRITE_PLANS_IN_VAIN_MAX
+from protocol.limits import REWRITE_PLAN_ATTEMPTS_MAX
 from protocol.types import ObjectNumber, SessionId, TopicId
 
 TOPIC = TopicId(bytes(16))
@@ -92,7 +92,7 @@ def test_what_is_overtaken_time_and_again_ends_the_job_though_other_files_are_le
     agent = Agent("ab", lambda _: False)
     summary, written = ran(monkeypatch, agent, damaged="a")
     assert written == ["b"] * len(written)
-    assert agent.plans <= REWRITE_PLANS_IN_VAIN_MAX + 1
+    assert agent.plans <= REWRITE_PLAN_ATTEMPTS_MAX + 1
     assert summary == Summary(problems=2), "the damaged one, and that others change it"
 
 
