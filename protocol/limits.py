@@ -197,9 +197,9 @@ FETCH_RESPONSE_BYTES_MAX = 55 * MIB
 FETCH_WAIT_MS_MAX = 5 * 60_000
 """How long a fetch waits for records at most, whatever it asks for; it may always be answered before."""
 FETCH_PARTITIONS_MAX = 200_000
+"""Partitions that one fetch may name, those named twice counted twice."""
 REPLICAS_ASSIGNED_MAX = 32
 """Agents that one partition is given by hand."""
-"""Partitions that one fetch may name, those named twice counted twice."""
 FETCH_SESSIONS_MAX = 1_000
 """Kafka's max.incremental.fetch.session.cache.slots."""
 FETCH_SESSION_PARTITIONS_MAX = 10_000
