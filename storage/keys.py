@@ -15,11 +15,22 @@ _SEGMENTS_REFUSED = frozenset({"", ".", ".."})
 
 def check_key(key: str) -> None:
     """Pass if `key` is relative, `/`-separated, UTF-8 and stays below the root. Raises `StoreMisconfigured`."""
-    if not _SEGMENTS_REFUSED.isdisjoint(key.split("/")) or not _is_utf8_within_limit(key):
+    if not is_key(key):
         raise StoreMisconfigured(
             f"{key!r} is not a key: it must be relative, without empty, '.' or '..' segments and control characters, "
             f"and at most {KEY_BYTES_MAX} bytes of UTF-8"
         )
+
+
+def is_key(name: str) -> bool:
+    """Whether `check_key` passes: what else is found in a bucket can be named, and neither read nor deleted."""
+    return _SEGMENTS_REFUSED.isdisjoint(name.split("/")) and _is_utf8_within_limit(name)
+
+
+def printable(name: str) -> str:
+    """A name that may be no key, for logs and reports: bytes that are no UTF-8, and control characters, escaped."""
+    text = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+    return _CONTROL_CHARACTER.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def check_prefix(prefix: str) -> None:

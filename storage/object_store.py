@@ -68,9 +68,19 @@ class ObjectsNotDeleted(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectMeta:
+    """An object, or what a listing found in the place of one."""
+
     key: str
+    """Escaped where it is no key; that of a folder which could not be listed ends with `/`."""
     size_bytes: int
     modified_ms: int
+    fault: str = ""
+    """Why nothing but the name is known; size and time are 0 then. It may be an object for all that."""
+
+    @property
+    def hides_others(self) -> bool:
+        """Whether it is a folder that could not be listed: what is below it is not known to be missing."""
+        return self.key.endswith("/")
 
 
 class ObjectStore(Protocol):
@@ -96,7 +106,11 @@ class ObjectStore(Protocol):
         ...
 
     def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
-        """Every object below `prefix` whose key is above `after`, in order of keys."""
+        """Every object below `prefix` whose key is above `after`, in order of keys.
+
+        What cannot be looked at, and what is no object, comes with its `fault` and holds up no other. Names are
+        anybody's: a caller passes over those that it does not know.
+        """
         ...
 
     async def delete(self, keys: Sequence[str]) -> None:

@@ -105,14 +105,16 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
         "topics": [asdict(topic) for topic in report.topics],
         "missing": report.missing,
         "damaged": [{"object": key, "reason": reason} for key, reason in report.damaged],
+        "passed_over": [{"entry": key, "reason": reason} for key, reason in report.passed_over],
     }
 
 
 def _show(told: Json, *, is_refused: bool) -> None:
-    topics, missing, damaged = (told.pop(name) for name in ("topics", "missing", "damaged"))
+    topics, missing, damaged, passed = (told.pop(name) for name in ("topics", "missing", "damaged", "passed_over"))
     assert isinstance(topics, list)
     assert isinstance(missing, list)
     assert isinstance(damaged, list)
+    assert isinstance(passed, list)
     is_carried_out = told.pop("is_carried_out")
     print_pairs(told)
     sys.stdout.write("\nwhat came back from the intake:\n")
@@ -137,6 +139,9 @@ def _show(told: Json, *, is_refused: bool) -> None:
     if damaged:
         sys.stdout.write("\nwhat could not be read:\n")
         print_table(damaged[:COMMAND_ROWS_MAX], ("object", "reason"), empty="")
+    if passed:
+        sys.stdout.write("\nwhat was passed over, because no records come back from it; nothing is lost by that:\n")
+        print_table(passed[:COMMAND_ROWS_MAX], ("entry", "reason"), empty="")
     if is_carried_out:
         sys.stdout.write(
             f"\nincarnation {told['incarnation']} has begun: start the agents again, and then run `penstock audit`\n"

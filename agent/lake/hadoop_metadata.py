@@ -26,7 +26,7 @@ from coordinator.state.table_folders import folder_name
 from protocol.limits import TABLE_COPIES_INTERVAL_S, TABLE_COPIES_KEPT, VERSION_HINT_BYTES_MAX
 from protocol.types import TopicId
 from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore
-from storage.refs import metadata_copy_key, table_metadata_folder, version_hint_key, version_of_copy
+from storage.refs import metadata_copy_key, table_metadata_folder, topic_of_copy, version_hint_key, version_of_copy
 
 log = logging.getLogger(__name__)
 
@@ -148,8 +148,13 @@ class HadoopMetadata:
     async def _versions_found(self, topic: TopicState) -> list[int]:
         """The versions of which somebody left copies, ascending."""
         folder = table_metadata_folder(self._name(topic), topic.topic_id)
-        # Names of everything else there begin with a session, and so come before these.
-        found = [version_of_copy(meta.key) async for meta in self._store.list(folder, after=f"{folder}v")]
+        # Names of everything else there begin with a session, and so come before these; others' may not. A copy that
+        # cannot be looked at counts by its name, and is deleted by it like any other.
+        found = [
+            version_of_copy(meta.key)
+            async for meta in self._store.list(folder, after=f"{folder}v")
+            if topic_of_copy(meta.key) is not None
+        ]
         return sorted(one for one in found if one is not None)
 
     async def _hint(self, topic: TopicState) -> int | None:

@@ -17,6 +17,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 
 from agent.bucket.failed_deletions import FailedDeletions
+from agent.bucket.strangers import Strangers
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.maintenance.leader import MaintenanceLeader
@@ -78,7 +79,7 @@ class GarbageCollector:
         self._stepped_s = float("-inf")
         """When that time was last seen to have taken a step."""
         self._sessions_listed: set[SessionId] = set()
-        self._unknown_reported = (0, "")
+        self._strangers = Strangers()
         self._failed = FailedDeletions(monotonic_s=clock.monotonic_s)
         metrics.gc_undeletable_objects.set_function(lambda: len(self._failed))
 
@@ -171,21 +172,28 @@ class GarbageCollector:
         if self._failed.is_full or (not plan.first and not plan.last):
             return 0
         await self._metadata.barrier()
-        count = unknown_count = 0
-        unknown_first = ""
+        count = strange_count = 0
+        strange_first: ObjectMeta | None = None
+        is_complete = True
         for prefix in PREFIXES:
             async for page in _pages(self._store.list(prefix)):
-                verdict = self._judge(page, time_ms)
+                # A name is enough: what cannot be looked at is garbage, or is not, as if it could.
+                by_key = {meta.key: meta for meta in page if not meta.hides_others}
+                verdict = self._judge(list(by_key), time_ms)
                 deletable = [key for key in verdict.deletable if key not in self._failed]
                 if deletable:
                     count += len(await self._delete(deletable))
-                if verdict.unknown:
-                    unknown_first = unknown_first or verdict.unknown[0]
-                    unknown_count += len(verdict.unknown)
-        self._report_unknown(unknown_count, unknown_first)
+                unknown = set(verdict.unknown)
+                strange = [meta for meta in page if meta.fault or meta.key in unknown]
+                strange_first = strange_first or next(iter(strange), None)
+                strange_count += len(strange)
+                is_complete &= len(by_key) == len(page)
+        self._strangers.tell(strange_count, strange_first)
         self._sessions_listed.update(plan.first)
-        kept = self._failed.sessions  # what is left of a session that is forgotten would stay indefinitely
-        gone = tuple(session for session in plan.last if session not in kept)
+        # What is left of a session that is forgotten would stay indefinitely. So all wait while a folder cannot be
+        # listed: something of any of them may lie there. Links to folders hold nothing of them: no put made one.
+        kept = self._failed.sessions
+        gone = tuple(session for session in plan.last if session not in kept and is_complete)
         if gone:
             await self._writer.propose(ForgetSessions(sessions=gone))
         return count
@@ -233,23 +241,12 @@ class GarbageCollector:
             log.info("deleted objects that nobody refers to", extra={"count": len(deleted), "first": deleted[0]})
         return deleted
 
-    def _report_unknown(self, count: int, first: str) -> None:
-        """Once for what there is: again only when a listing finds something else."""
-        if (count, first) == self._unknown_reported:
-            return
-        self._unknown_reported = count, first
-        if count:
-            log.warning(
-                "objects in the bucket that this cluster did not write; they are left alone",
-                extra={"count": count, "first": first},
-            )
 
-
-async def _pages(listing: AsyncIterator[ObjectMeta]) -> AsyncIterator[list[str]]:
-    """The keys of a listing, some at a time: a bucket holds more than fits into memory."""
-    page: list[str] = []
+async def _pages(listing: AsyncIterator[ObjectMeta]) -> AsyncIterator[list[ObjectMeta]]:
+    """A listing, some at a time: a bucket holds more than fits into memory."""
+    page: list[ObjectMeta] = []
     async for meta in listing:
-        page.append(meta.key)
+        page.append(meta)
         if len(page) == GC_DELETIONS_PER_STEP_MAX:
             yield page
             page = []

@@ -13,13 +13,14 @@ from collections.abc import Sequence
 import msgspec
 
 from agent.bucket.failed_deletions import UNDELETABLE
+from agent.bucket.strangers import Strangers
 from agent.ledger.apply_loop import ApplyLoop
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from coordinator.state.state import NO_POSITION, ClusterState
 from protocol.limits import REACHED_MARK_INTERVAL_S, STOP_SECONDS_MAX
 from storage.object_store import ObjectsNotDeleted, ObjectStore, StoreError
-from storage.refs import REACHED_PREFIX, reached_key
+from storage.refs import REACHED_PREFIX, position_of_key, reached_key
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class ProgressMarks:
         self._clock = clock
         self._position = NO_POSITION
         self._epoch = -1
+        self._strangers = Strangers()
 
     async def run(self) -> None:
         """Write a mark whenever the ledger has moved, for ever."""
@@ -54,9 +56,10 @@ class ProgressMarks:
         await _put(self._store, state)
         if self._epoch == self._maintenance_leader.epoch:
             await self._drop([reached_key(older)])
-        else:  # those of another agent, or of an earlier life
-            found = [meta.key async for meta in self._store.list(REACHED_PREFIX)]
-            await self._drop([old for old in found if old < key])
+        else:  # those of another agent, or of an earlier life; one that cannot be looked at is deleted by its name
+            found = [meta async for meta in self._store.list(REACHED_PREFIX)]
+            self._strangers.tell_those_of(found)
+            await self._drop([old.key for old in found if position_of_key(old.key) is not None and old.key < key])
             self._epoch = self._maintenance_leader.epoch
         self._position = position
 

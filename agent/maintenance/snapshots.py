@@ -17,6 +17,7 @@ import logging
 from collections.abc import Sequence
 
 from agent.bucket.failed_deletions import UNDELETABLE
+from agent.bucket.strangers import Strangers
 from agent.ledger.apply_loop import ApplyLoop
 from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.leader import MaintenanceLeader
@@ -36,7 +37,7 @@ from protocol.limits import (
 )
 from protocol.types import Milliseconds, Position
 from storage.object_store import ObjectExists, ObjectMissing, ObjectsNotDeleted, ObjectStore
-from storage.refs import SNAPSHOT_PREFIX, snapshot_key
+from storage.refs import SNAPSHOT_PREFIX, position_of_key, snapshot_key
 
 log = logging.getLogger(__name__)
 
@@ -73,6 +74,7 @@ class Snapshots:
         self._definitions_covered = 0
         self._taken_s: float | None = None
         self._is_undeleted_reported = False
+        self._strangers = Strangers()
         self.covered_ms: Milliseconds = NO_TIME
         """The state's time at a position that the ledger's pointer covers: what is older happened before it. It only
         grows; it is unknown, and therefore the beginning of time, until this agent took a snapshot."""
@@ -200,13 +202,15 @@ class Snapshots:
         return True
 
     async def _drop_older(self, pointer: SnapshotPointer, kept: Sequence[str]) -> None:
-        """Keys sort by position: what is below the pointer is what was kept the last time, and what crashes left."""
-        older: list[str] = []
-        async for meta in self._store.list(SNAPSHOT_PREFIX):
-            if meta.key >= pointer.object_key:
-                break
-            if meta.key not in kept:
-                older.append(meta.key)
+        """Keys sort by position: what is below the pointer is what was kept the last time, and what crashes left. One
+        that cannot be looked at is deleted by its name; what is no snapshot stays."""
+        found = [meta async for meta in self._store.list(SNAPSHOT_PREFIX)]
+        self._strangers.tell_those_of(found)
+        older = [
+            meta.key
+            for meta in found
+            if position_of_key(meta.key) is not None and meta.key < pointer.object_key and meta.key not in kept
+        ]
         if not older:
             return
         try:

@@ -3,26 +3,41 @@
 Rule: nothing is believed of what an agent holds in memory: the state is loaded anew, from snapshot and entries, which
 checks both against the pointer's digest and the head's count (safety rules S3, S9). The bucket is listed first, so
 that what the state refers to was there; what seems to be missing or strange is looked at once more, for agents go on
-meanwhile. A repair deletes what ended sessions left, by the rules of the garbage collector, and nothing else.
+meanwhile. A repair deletes what ended sessions left, by the rules of the garbage collector, and nothing else. What the
+store cannot look at, and a name that is no key, is a row by its name and holds up no other (safety rule S20): it is
+neither missing nor there.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from agent.bucket.cluster_identity import check_bucket, check_reached
 from agent.bucket.store_damages import StoreDamages
+from agent.bucket.strangers import LEDGER_PREFIX, is_shape_known
 from agent.ledger.bootstrap import load_state
 from coordinator.invariants import check
 from coordinator.ledger.port import Ledger, LedgerCorrupt
 from coordinator.state.state import ClusterState
 from protocol.limits import AUDIT_DISAGREEMENTS_LISTED_MAX, GC_DELETIONS_PER_STEP_MAX
 from storage.gc_plan import judge_listed
-from storage.object_store import ObjectDamaged, ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreError
+from storage.keys import is_key, printable
+from storage.object_store import (
+    ObjectDamaged,
+    ObjectMissing,
+    ObjectsNotDeleted,
+    ObjectStore,
+    StoreError,
+    StoreMisconfigured,
+)
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
 if TYPE_CHECKING:
     from agent.recovery.deep_audit import Progress
+
+
+_UNREADABLE: Final = -1
+_UNKNOWN: Final = "no entry names it, nor its session: nobody will ever delete it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +78,23 @@ class AuditReport:
         return {**values, "disagreements_count": len(self.disagreements)}
 
 
+@dataclass(slots=True, kw_only=True)
+class _Listing:
+    """What the bucket holds."""
+
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """In bytes, of intake and lake."""
+    faults: dict[str, str] = field(default_factory=dict[str, str])
+    """Why it is not known what there is, by name."""
+    strange: list[str] = field(default_factory=list[str])
+    """Beside the ledger's objects, and none of them."""
+
+    def fault(self, key: str) -> str:
+        """Why it may be that an object is not listed; empty where it would be."""
+        names = (name for name in self.faults if key == name or key.startswith(f"{name.removesuffix('/')}/"))
+        return next((self.faults[name] for name in names), "")
+
+
 class Audit:
     """One audit; `run` once."""
 
@@ -96,7 +128,7 @@ class Audit:
         try:
             await check_bucket(self._store, identity, appends_count=1)  # so that an audit claims no empty bucket
             await check_reached(self._store, self._ledger)
-            sizes = await self._list()
+            listing = await self._list()
             state = (await load_state(self._ledger, self._store)).follower.state
         except LedgerCorrupt as error:
             self._disagree("ledger", identity.cluster_id, str(error))
@@ -106,8 +138,9 @@ class Audit:
         self._report.position, self._report.released = state.position, len(state.released)
         for fault in check(state):
             self._disagree("state", identity.cluster_id, fault)
-        await self._compare_referenced(state, sizes)
-        await self._compare_others(state, list(sizes), is_repairing=is_repairing)
+        await self._compare_referenced(state, listing)
+        await self._compare_others(state, list(listing.sizes), is_repairing=is_repairing)
+        self._name_strange(state, listing)
         if is_deep:
             await self._read_all(state, progress)
         for key, reason in self._undeletable.items():
@@ -127,22 +160,30 @@ class Audit:
     def _disagree(self, what: str, subject: str, detail: str) -> None:
         self._report.disagreements.append(Disagreement(what=what, subject=subject, detail=detail))
 
-    async def _list(self) -> Mapping[str, int]:
-        sizes: dict[str, int] = {}
-        for prefix in (INTAKE_PREFIX, LAKE_PREFIX):
+    async def _list(self) -> _Listing:
+        listing = _Listing()
+        for prefix in (INTAKE_PREFIX, LAKE_PREFIX, LEDGER_PREFIX):
             async for meta in self._store.list(prefix):
-                sizes[meta.key] = meta.size_bytes
-        return sizes
+                if meta.fault:
+                    listing.faults[meta.key] = meta.fault
+                elif prefix != LEDGER_PREFIX:
+                    listing.sizes[meta.key] = meta.size_bytes
+                elif not is_shape_known(meta.key):
+                    listing.strange.append(meta.key)
+        return listing
 
-    async def _compare_referenced(self, state: ClusterState, sizes: Mapping[str, int]) -> None:
+    async def _compare_referenced(self, state: ClusterState, listing: _Listing) -> None:
         """What the state refers to is there, and as large as it says."""
         missing: list[str] = []
         for known in state.objects.values():
             self._report.referenced += 1
             self._report.referenced_bytes += known.object_bytes
-            size_bytes = sizes.get(known.key)
+            size_bytes = listing.sizes.get(known.key)
             if size_bytes is None:
-                size_bytes = await self._size(known.key)
+                fault = listing.fault(known.key)
+                size_bytes = await (self._size_despite(known.key, fault) if fault else self._size(known.key))
+            if size_bytes == _UNREADABLE:
+                continue
             if size_bytes is None:
                 missing.append(known.key)
             elif size_bytes != known.object_bytes:
@@ -173,10 +214,23 @@ class Audit:
         self._report.leftovers = len(verdict.deletable) + len(verdict.waiting)
         self._report.in_flight = len(keys) - known - self._report.leftovers - len(verdict.unknown)
         for key in verdict.unknown:
-            if await self._size(key) is not None:
-                self._disagree("unknown", key, "no entry names it, nor its session: nobody will ever delete it")
+            # The store of another program may hold what is no key, and cannot be asked for.
+            if not is_key(key) or await self._size(key) is not None:
+                self._disagree("unknown", printable(key), _UNKNOWN)
         if is_repairing:
             await self._delete(verdict.deletable)
+
+    def _name_strange(self, state: ClusterState, listing: _Listing) -> None:
+        """Whatever else the listing came upon; what the state refers to has its row."""
+        for key in listing.strange:
+            self._disagree("unknown", printable(key), _UNKNOWN)
+        for name, fault in listing.faults.items():
+            if name in state.object_ids:
+                continue
+            if name.endswith("/") or is_shape_known(name):
+                self._disagree("unreadable", printable(name), fault)
+            else:
+                self._disagree("unknown", printable(name), f"{fault}: nobody will ever delete it")
 
     async def _delete(self, keys: Sequence[str]) -> None:
         for first in range(0, len(keys), GC_DELETIONS_PER_STEP_MAX):
@@ -188,6 +242,17 @@ class Audit:
                 reasons = error.reasons
             self._report.deleted += len(step) - len(reasons)
             self._undeletable |= {key: str(reason) for key, reason in reasons.items()}
+
+    async def _size_despite(self, key: str, fault: str) -> int | None:
+        """Of an object that could not be looked at before, `_UNREADABLE` where that is so still; None where it is not
+        there for certain."""
+        try:
+            return (await self._store.head(key)).size_bytes
+        except ObjectMissing:
+            return None
+        except (ObjectDamaged, StoreMisconfigured) as error:  # of this one alone: others were listed
+            self._disagree("unreadable", key, f"{error} ({fault})")
+            return _UNREADABLE
 
     async def _size(self, key: str) -> int | None:
         try:

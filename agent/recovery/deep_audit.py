@@ -41,7 +41,14 @@ from storage.chunk_format import (
     check_header,
     describe_object,
 )
-from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore
+from storage.object_store import (
+    BucketMissing,
+    ObjectDamaged,
+    ObjectMissing,
+    ObjectStore,
+    StoreDenied,
+    StoreMisconfigured,
+)
 from storage.refs import (
     METADATA_SUFFIX,
     REACHED_PREFIX,
@@ -93,8 +100,7 @@ class DeepAudit:
 
     async def run(self) -> None:
         """Read everything. Raises `StoreUnavailable`: try again."""
-        snapshots = [meta.key async for meta in self.store.list(SNAPSHOT_PREFIX)]
-        marks = [meta.key async for meta in self.store.list(REACHED_PREFIX)]
+        snapshots, marks = await self._positions(SNAPSHOT_PREFIX), await self._positions(REACHED_PREFIX)
         copies = [(topic, key) for topic in list(self.state.topics.values()) for key in await self._copies_of(topic)]
         total = len(self.state.objects) + len(snapshots) + len(marks) + len(copies) + 1
         for object_id, stored in list(self.state.objects.items()):
@@ -118,7 +124,9 @@ class DeepAudit:
             await read()
         except ObjectMissing:
             pass  # replaced meanwhile, or missing, which the audit names
-        except _DAMAGE as error:
+        except (*_DAMAGE, StoreMisconfigured) as error:
+            if isinstance(error, BucketMissing | StoreDenied):  # of all objects
+                raise
             affected = "" if object_id is None else f"; {await run_in_thread(self._affected, object_id)}"
             self.found.append(DamageFound(key, f"{error}{affected}"))
 
@@ -134,6 +142,12 @@ class DeepAudit:
         data = await self.store.get(key)
         self.byte_count += len(data)
         await run_in_thread(decode_it, data)
+
+    async def _positions(self, prefix: str) -> list[str]:
+        """Snapshots or marks. Everything else below their prefix, and what cannot be looked at, `agent.recovery.audit`
+        names."""
+        found = [meta async for meta in self.store.list(prefix)]
+        return [meta.key for meta in found if position_of_key(meta.key) is not None and not meta.fault]
 
     async def _copies_of(self, topic: TopicState) -> list[str]:
         """Keys of the copies of its table's metadata, and of the hint that leads to the newest one."""

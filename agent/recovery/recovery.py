@@ -17,6 +17,7 @@ import msgspec
 
 from agent.bucket.cluster_identity import CLUSTER_KEY, ClusterFile, check_bucket, check_reached, read_cluster_file
 from agent.ledger.bootstrap import load_state
+from agent.recovery.bucket_listing import Bucket, keys_of_agents, list_bucket
 from agent.recovery.snapshot_choice import FoundSnapshot, newest_snapshot
 from agent.runtime.clock import Clock
 from coordinator.apply.objects import is_key_known
@@ -51,21 +52,13 @@ from protocol.limits import (
     RECOVERY_READS_MAX,
     RECOVERY_WATCH_S,
 )
-from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
+from protocol.types import Milliseconds, ObjectNumber, SessionId
 from storage.chunk_format import HEADER_BYTES, ChunkFormatError
 from storage.object_store import ObjectDamaged, ObjectExists, ObjectMeta, ObjectMissing, ObjectStore
 from storage.refs import (
-    INTAKE_PREFIX,
-    LAKE_PREFIX,
-    REACHED_PREFIX,
-    SHORTENED_MARK,
-    SNAPSHOT_PREFIX,
-    name_in_folder,
     number_of_intake_key,
-    position_of_key,
     session_of_key,
     snapshot_key,
-    topic_of_parquet_key,
 )
 
 log = logging.getLogger(__name__)
@@ -102,6 +95,8 @@ class RecoveryReport:
     """Objects that the snapshot refers to, and which are not in the bucket: their records are lost."""
     damaged: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Snapshots, intake objects and files of the store that cannot be read, and why."""
+    passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """What the bucket holds beside: no objects of Penstock, or such as a recovery does not read, and why. No loss."""
 
     @property
     def has_losses(self) -> bool:
@@ -130,17 +125,6 @@ class RecoveryNeedless(LedgerError):
 
 class BucketInUse(LedgerError):
     """Somebody writes into the bucket: stop the agents that do."""
-
-
-@dataclass(slots=True)
-class _Bucket:
-    """What a listing of the whole bucket found."""
-
-    sizes: dict[str, int] = field(default_factory=dict[str, int])
-    intake: dict[SessionId, deque[ObjectMeta]] = field(default_factory=dict[SessionId, deque[ObjectMeta]])
-    sessions: set[SessionId] = field(default_factory=set[SessionId])
-    topic_names: dict[TopicId, str] = field(default_factory=dict[TopicId, str])
-    positions: list[int] = field(default_factory=list[int])
 
 
 async def recover(
@@ -214,9 +198,9 @@ async def _check_unused(store: ObjectStore, clock: Clock) -> None:
 
     Agents that live on a ledger of another name than the one that was given show here alone.
     """
-    before = await _keys(store)
+    before = await keys_of_agents(store)
     await clock.sleep(RECOVERY_WATCH_S)
-    changed = sorted(before ^ await _keys(store))
+    changed = sorted(before ^ await keys_of_agents(store))
     if changed:
         raise BucketInUse(
             f"somebody uses the bucket: {changed[-1]} came or went while it was watched for {RECOVERY_WATCH_S:.0f} s, "
@@ -225,13 +209,6 @@ async def _check_unused(store: ObjectStore, clock: Clock) -> None:
             "acknowledge while it is recovered would be lost. If you know that this was no agent, or the last "
             "request of one that has ended, run it again, or give --force. Nothing was changed"
         )
-
-
-async def _keys(store: ObjectStore) -> set[str]:
-    """What agents write and delete: an archive pass shows by the intake that it releases, and by the ledger's mark."""
-    return {
-        meta.key for prefix in (INTAKE_PREFIX, SNAPSHOT_PREFIX, REACHED_PREFIX) async for meta in store.list(prefix)
-    }
 
 
 async def _check_needed(ledger: Ledger, store: ObjectStore) -> None:
@@ -263,13 +240,16 @@ class _Reading:
         store, report = self._store, self._report
         report.damaged += unlisted
         identity = await self._ledger.identity()
-        bucket = await _list(store)
+        bucket = await list_bucket(store)
         state = await self._newest_state(identity)
         report.incarnation = self._incarnation(identity, state, bucket)
         recovery = Recovery(state, bucket.topic_names)
         recovery.abort_transactions()
         report.transactions_aborted = recovery.transactions_aborted_count
-        report.missing = sorted(known.key for known in state.objects.values() if known.key not in bucket.sizes)
+        report.damaged += bucket.hidden_intake
+        report.passed_over = bucket.passed_over
+        unfound = [known.key for known in state.objects.values() if not bucket.has(known.key)]
+        report.missing = sorted([key for key in unfound if await self._is_missing(bucket, key)])
         bridge = recovery.forget_lost(set(report.missing), report.incarnation) if report.missing else None
         report.objects_known = len(state.objects) - (bridge is not None)
         strangers = {session_of_key(key) for key in bucket.sizes if not is_key_known(state, key)}
@@ -291,7 +271,22 @@ class _Reading:
             report.is_carried_out = True
         return report
 
-    def _incarnation(self, identity: LedgerIdentity, state: ClusterState, bucket: "_Bucket") -> int:
+    async def _is_missing(self, bucket: Bucket, key: str) -> bool:
+        """Whether an object is gone: then its records are forgotten. One that could not be looked at, or may lie in a
+        folder that could not be listed, or behind a link, is asked for. Raises `StoreUnavailable`, and
+        `StoreMisconfigured` where that is not allowed.
+        """
+        if bucket.lacks(key):
+            return True
+        try:
+            await self._store.head(key)
+        except ObjectMissing:
+            return True
+        except ObjectDamaged:
+            return False
+        return False
+
+    def _incarnation(self, identity: LedgerIdentity, state: ClusterState, bucket: Bucket) -> int:
         told = [self._cluster.incarnation, identity.incarnation, state.incarnation]
         told += [_incarnation_of(position) for position in (*bucket.positions, *bucket.sessions)]
         return max(told) + 1
@@ -358,7 +353,7 @@ class _Reading:
     def _state_of(self, snapshot: FoundSnapshot) -> ClusterState:
         return snapshot.state(self._cluster.cluster_id, self._cluster.incarnation)
 
-    async def _commit_intake(self, recovery: Recovery, bucket: "_Bucket") -> None:
+    async def _commit_intake(self, recovery: Recovery, bucket: Bucket) -> None:
         """Commit every intake object that the state does not know, as they were written, but for one whose batches
         would come before others of their producer: an agent writes several objects at a time, and a producer may send
         through several agents. Objects without a place in that order wait as long as others of the first
@@ -415,6 +410,8 @@ class _Reading:
         try:
             return await self._store.get(meta.key)
         except ObjectDamaged:
+            if meta.fault:  # its size is not known
+                raise
             header = await self._store.get_range(meta.key, 0, HEADER_BYTES)
             return header + await self._store.get_range(meta.key, HEADER_BYTES, meta.size_bytes - HEADER_BYTES)
 
@@ -426,26 +423,6 @@ async def _cluster_file(store: ObjectStore) -> ClusterFile:
             f"the bucket has no {CLUSTER_KEY}, so it belongs to no cluster: is it the right one? Nothing was changed"
         )
     return found
-
-
-async def _list(store: ObjectStore) -> _Bucket:
-    bucket = _Bucket()
-    async for meta in store.list(INTAKE_PREFIX):
-        session = session_of_key(meta.key)
-        if session is not None:
-            bucket.sizes[meta.key] = meta.size_bytes
-            bucket.sessions.add(session)
-            bucket.intake.setdefault(session, deque()).append(meta)
-    async for meta in store.list(LAKE_PREFIX):
-        session, topic_id = session_of_key(meta.key), topic_of_parquet_key(meta.key)
-        if session is not None:
-            bucket.sizes[meta.key] = meta.size_bytes
-            bucket.sessions.add(session)
-        if topic_id is not None and not (name := name_in_folder(meta.key)).endswith(SHORTENED_MARK):
-            bucket.topic_names[topic_id] = name
-    for prefix in (SNAPSHOT_PREFIX, REACHED_PREFIX):
-        bucket.positions += [position_of_key(meta.key) or 0 async for meta in store.list(prefix)]
-    return bucket
 
 
 def _incarnation_of(position: int) -> int:
@@ -493,4 +470,5 @@ def report_rows(report: RecoveryReport) -> Mapping[str, object]:
         "objects_left_for_the_cleaner": report.objects_left,
         "objects_missing": len(report.missing),
         "objects_damaged": len({key for key, _ in report.damaged}),
+        "entries_passed_over": len(report.passed_over),
     }

@@ -47,13 +47,15 @@ async def newest_snapshot(
     damaged: list[tuple[str, str]],
 ) -> FoundSnapshot:
     """The newest snapshot of the cluster; those that cannot be believed, or are missing, are added to `damaged`, with
-    the reasons. `is_counted`: whether the snapshot of a position is of an incarnation that began.
+    the reasons. `is_counted`: whether the snapshot of a position is of an incarnation that began. What else lies beside
+    them is no snapshot, and no loss.
     """
     pointer = await _pointer(ledger)
     found = FoundSnapshot()
     keys = [meta.key async for meta in store.list(SNAPSHOT_PREFIX)]
     for key in sorted(keys, reverse=True):
-        if not is_counted(position_of_key(key) or Position(0)):
+        position = position_of_key(key)
+        if position is None or not is_counted(position):
             continue
         digest = pointer.digest if pointer is not None and pointer.object_key == key else None
         read = await _read(store, clock, key, cluster_id, digest)

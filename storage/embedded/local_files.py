@@ -8,10 +8,10 @@ loses everything else.
 import errno
 import fcntl
 import os
+import stat
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
 
 from storage.embedded.readable_bytes import UNREADABLE_ERRORS, ReadableBytes
 from storage.object_store import (
@@ -25,6 +25,9 @@ from storage.object_store import (
 
 _HOPELESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG})
 """Errors that asking again does not cure; a full disk or a failing one may get well."""
+
+_DAMAGED = UNREADABLE_ERRORS | {errno.ELOOP}
+"""Of one file alone: others can be read."""
 
 _PARTS_PER_WRITE = os.sysconf("SC_IOV_MAX")
 _FILE_MODE = 0o644
@@ -119,11 +122,12 @@ class Files:
         return descriptor
 
     def read(self, path: str) -> bytes:
-        return Path(path).read_bytes()
+        with open(_open_regular(path), "rb", buffering=0) as file:
+            return file.readall()
 
     def read_range(self, path: str, byte_first: int, byte_count: int) -> bytes:
         """Up to `byte_count` bytes from `byte_first`; fewer at the end of the file."""
-        descriptor = self.open_existing(path)
+        descriptor = _open_regular(path)
         try:
             return self.read_at(descriptor, byte_count, byte_first)
         finally:
@@ -149,11 +153,26 @@ def errors_of(key: str, *, is_read: bool = False) -> Generator[None]:
             raise ObjectMissing(f"{key} does not exist") from error
         raise StoreMisconfigured(f"{key}: {error.strerror}: a key must not be the folder of another one") from error
     except OSError as error:
-        if is_read and error.errno in UNREADABLE_ERRORS:
+        if is_read and error.errno in _DAMAGED:
             raise ObjectDamaged(f"{key}: the disk does not give back its bytes: {error.strerror}") from error
         if error.errno in _HOPELESS:
             raise StoreMisconfigured(f"{key}: {error.strerror}: check the directory and its permissions") from error
         raise StoreUnavailable(f"{key}: {error.strerror}: the put or read can be repeated") from error
+
+
+def _open_regular(path: str) -> int:
+    """A descriptor to read a file. What is none is not there: opening a FIFO would wait for a writer, indefinitely."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        # Of a disk that is gone, or of a socket.
+        if error.errno == errno.ENXIO and stat.S_ISSOCK(os.stat(path).st_mode):
+            raise FileNotFoundError(errno.ENOENT, "it is no file", path) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, "it is no file", path)
+    return descriptor
 
 
 def _after(parts: Sequence[Buffer], written: int) -> Sequence[Buffer]:

@@ -11,19 +11,21 @@ calls run in two bounded pools, so that reads of cold files do not keep puts wai
 import asyncio
 import errno
 import os
+import stat
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
 
 from storage.embedded.local_files import Files, errors_of
-from storage.keys import check_key, check_prefix
+from storage.keys import check_key, check_prefix, is_key, printable
 from storage.object_store import (
     Buffer,
     ObjectMeta,
-    ObjectMissing,
     ObjectsNotDeleted,
     StoreError,
     StoreMisconfigured,
@@ -38,6 +40,9 @@ WRITE_THREADS = 8
 READ_THREADS = 8
 EMPTY_FOLDER_DEPTH = 3
 """How deep empty folders are looked for: `intake/SESSION` and `lake/TOPIC/data`."""
+
+LOOKED_AT_TOGETHER = 1_000
+"""Files of a listing that one call of a thread looks at."""
 
 _Result = TypeVar("_Result")
 
@@ -66,6 +71,8 @@ class LocalStore:
         self._may_put = is_writer or is_guest
         self._files = Files() if files is None else files
         self._serial = count(os.getpid() << 32 if is_guest else 0)
+        self._taken: set[str] = set()
+        """Names below `.incomplete/` that the start could not remove."""
         self._durable_folders: set[str] = set() if is_writer else {self._root}
         self._held = -1
         self._writers = ThreadPoolExecutor(WRITE_THREADS, "store-write")
@@ -93,17 +100,26 @@ class LocalStore:
         return await self._in_thread(self._readers, lambda: self._head(key))
 
     async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
-        """A directory is read when the list arrives there, so what is put meanwhile may be missing."""
+        """A directory is read when the list arrives there, so what is put meanwhile may be missing.
+
+        Links to directories are not followed: one that leads up would never come to an end.
+        """
         check_prefix(prefix)
-        pending = [prefix]
+        pending = [*await self._in_thread(self._readers, partial(self._scan, prefix))]
         while pending:
             step = pending.pop()
-            if step and not step.endswith("/"):
-                if step > after:
-                    with suppress(ObjectMissing):
-                        yield await self.head(step)
+            if isinstance(step, ObjectMeta):
+                if step.key > after:
+                    yield step
+            elif not step.endswith("/"):
+                together = [step]
+                while pending and len(together) < LOOKED_AT_TOGETHER and _is_file_name(pending[-1]):
+                    together.append(str(pending.pop()))
+                keys = [key for key in together if key > after]
+                for meta in await self._in_thread(self._readers, partial(self._look_at, keys)):
+                    yield meta
             elif step > after or after.startswith(step):
-                pending.extend(await self._in_thread(self._readers, self._scanner(step)))
+                pending.extend(await self._in_thread(self._readers, partial(self._scan_below, step)))
 
     async def delete(self, keys: Sequence[str]) -> None:
         self._check_writer(may=self._is_writer)
@@ -153,7 +169,10 @@ class LocalStore:
         self._make_folder(f"{self._root}/{INCOMPLETE_FOLDER}")
         self._held = self._files.lock_directory(f"{self._root}/{INCOMPLETE_FOLDER}")
         for leftover in os.listdir(f"{self._root}/{INCOMPLETE_FOLDER}"):
-            self._files.unlink(f"{self._root}/{INCOMPLETE_FOLDER}/{leftover}")
+            try:
+                self._files.unlink(f"{self._root}/{INCOMPLETE_FOLDER}/{leftover}")
+            except OSError:  # a directory, say, that no put made: it costs a name
+                self._taken.add(leftover)
         _remove_empty_folders(self._root, depth=0)
 
     def _make_folder(self, folder: str) -> None:
@@ -174,7 +193,8 @@ class LocalStore:
         files = self._files
         target = self._path(key)
         folder = os.path.dirname(target)
-        incomplete = f"{self._root}/{INCOMPLETE_FOLDER}/{next(self._serial):x}"
+        name = next(name for name in map("{:x}".format, self._serial) if name not in self._taken)
+        incomplete = f"{self._root}/{INCOMPLETE_FOLDER}/{name}"
         with errors_of(key):
             self._make_folder(folder)
             is_moved = False
@@ -219,19 +239,49 @@ class LocalStore:
                 raise FileNotFoundError(errno.ENOENT, "a directory is no object", key)
         return ObjectMeta(key=key, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
 
-    def _scanner(self, prefix: str) -> Callable[[], Sequence[str]]:
-        return lambda: self._scan(prefix)
+    def _look_at(self, keys: Sequence[str]) -> Sequence[ObjectMeta]:
+        """Files of a listing; those that went away meanwhile are left out, and no other."""
+        return [meta for key in keys if (meta := self._listed(key)) is not None]
 
-    def _scan(self, prefix: str) -> Sequence[str]:
-        """The keys and prefixes in one directory, last first by whole keys: a directory's name ends with `/`."""
-        found: Sequence[str] = ()
+    def _listed(self, key: str) -> ObjectMeta | None:
+        path = self._path(key)
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            is_gone = isinstance(error, FileNotFoundError | NotADirectoryError)
+            if is_gone and not os.path.lexists(path):
+                return None
+            return _unlisted(key, "a link that leads nowhere" if is_gone else f"{error.strerror}")
+        if stat.S_ISREG(status.st_mode):
+            return ObjectMeta(key=key, size_bytes=status.st_size, modified_ms=status.st_mtime_ns // 1_000_000)
+        if stat.S_ISDIR(status.st_mode):
+            return _unlisted(key, "a link to a folder, which is not followed") if os.path.islink(path) else None
+        return _unlisted(key, "no file, but a pipe, a socket or a device")
+
+    def _scan(self, prefix: str) -> Sequence[str | ObjectMeta]:
+        """What is in one directory, last first by whole keys: the name of a directory ends with `/`, and what is no key
+        comes with its fault."""
+        found: deque[str | ObjectMeta] = deque()
         with (
             errors_of(prefix),
             suppress(FileNotFoundError, NotADirectoryError),
             os.scandir(f"{self._root}/{prefix}") as entries,
         ):
-            found = [f"{prefix}{entry.name}/" if entry.is_dir() else prefix + entry.name for entry in entries]
-        return sorted((key for key in found if key.rstrip("/") not in OWN_FOLDERS), reverse=True)
+            for entry in entries:
+                key = prefix + entry.name
+                if not is_key(key):
+                    found.append(_unlisted(printable(key), "its name is no key of an object"))
+                elif key not in OWN_FOLDERS:
+                    found.append(f"{key}/" if _is_folder(entry) else key)
+        return sorted(found, key=_name, reverse=True)
+
+    def _scan_below(self, prefix: str) -> Sequence[str | ObjectMeta]:
+        """The same of a directory that the list came upon: one that cannot be read is named, and holds up no other.
+        The one that was asked for is an error, as nothing would be known."""
+        try:
+            return self._scan(prefix)
+        except StoreError as error:
+            return [_unlisted(prefix, f"the folder cannot be listed: {error}")]
 
     def _delete(self, keys: Sequence[str]) -> None:
         """Synced: the garbage collector forgets what it has deleted, and does not look for what a loss of power brings
@@ -255,11 +305,32 @@ class LocalStore:
             raise ObjectsNotDeleted(reasons)
 
 
+def _unlisted(key: str, fault: str) -> ObjectMeta:
+    return ObjectMeta(key=key, size_bytes=0, modified_ms=0, fault=fault)
+
+
+def _name(step: str | ObjectMeta) -> str:
+    return step if isinstance(step, str) else step.key
+
+
+def _is_file_name(step: str | ObjectMeta) -> bool:
+    return isinstance(step, str) and not step.endswith("/")
+
+
+def _is_folder(entry: "os.DirEntry[str]") -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:  # what it is shows when it is looked at by its name
+        return False
+
+
 def _remove_empty_folders(folder: str, *, depth: int) -> None:
-    """Drop the folders that sessions and topics left empty. Lists no deeper than those, so that a start stays quick."""
+    """Drop the folders that sessions and topics left empty. Lists no deeper than those, so that a start stays quick. A
+    folder that cannot be read stays: only tidiness is lost."""
     if depth < EMPTY_FOLDER_DEPTH:
-        with os.scandir(folder) as entries:
-            below = [entry.path for entry in entries if entry.is_dir() and entry.name not in OWN_FOLDERS]
+        below: list[str] = []
+        with suppress(OSError), os.scandir(folder) as entries:
+            below += [entry.path for entry in entries if _is_folder(entry) and entry.name not in OWN_FOLDERS]
         for path in below:
             _remove_empty_folders(path, depth=depth + 1)
     if depth:

@@ -135,7 +135,7 @@ async def _of_progress(ledger: Ledger, store: ObjectStore) -> Finding:
                     f"the ledger's snapshot {pointer.object_key} is not in the bucket: was it deleted? {REMEDY}"
                 ) from error
     told = [
-        position_of_key(meta.key) or 0
+        position_of_key(meta.key) or 0  # what is neither says nothing
         for prefix in (SNAPSHOT_PREFIX, REACHED_PREFIX)
         async for meta in store.list(prefix)
     ]

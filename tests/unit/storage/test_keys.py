@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.keys import KEY_BYTES_MAX, check_key, check_prefix
+from storage.keys import KEY_BYTES_MAX, check_key, check_prefix, is_key, printable
 from storage.object_store import StoreMisconfigured
 
 
@@ -33,6 +33,17 @@ def test_keys_are_relative_paths(key: str) -> None:
 def test_anything_else_is_refused_with_the_key_in_the_message(key: str) -> None:
     with pytest.raises(StoreMisconfigured, match="is not a key"):
         check_key(key)
+    assert not is_key(key)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("lake/Grüße", "lake/Grüße"), ("a\udcff\udcfe", "a\\xff\\xfe"), ("a\n\x7fb", "a\\x0a\\x7fb")],
+)
+def test_a_name_that_is_no_key_can_be_shown(name: str, shown: str) -> None:
+    assert printable(name) == shown
+    assert printable(shown) == shown
+    shown.encode()
 
 
 def test_the_empty_prefix_is_the_whole_bucket() -> None:

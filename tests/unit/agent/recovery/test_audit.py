@@ -3,6 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from agent.bucket.cluster_identity import CLUSTER_KEY, check_bucket
 from agent.bucket.store_damages import StoreDamages
 from agent.maintenance.snapshots import Snapshots
@@ -13,18 +15,20 @@ from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.types import ObjectNumber, Position, SessionId
 from storage.decorators.failing import FailingStore
 from storage.memory_store import MemoryStore
-from storage.refs import intake_key, reached_key, snapshot_key
+from storage.object_store import ObjectMeta
+from storage.refs import INTAKE_PREFIX, intake_key, intake_session_prefix, reached_key, snapshot_key
 from storage.store_damage import StoreDamage
 from tests.support.agent.ledger_parts import ManualClock, Parts, running_parts
 from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, start
+from tests.support.odd_entries import OddStore
 
 GRACE_MS = 60_000
 
 
 @asynccontextmanager
-async def lived() -> AsyncIterator[tuple[Parts, MemoryStore]]:
+async def lived(store: MemoryStore | None = None) -> AsyncIterator[tuple[Parts, MemoryStore]]:
     """Two objects: one in the state, one released; and a session before this one, with an object that it left."""
-    ledger, store = MemoryLedger(), MemoryStore()
+    ledger, store = MemoryLedger(), MemoryStore() if store is None else store
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
         dead = parts.writer.session
@@ -206,3 +210,79 @@ async def test_damage_that_the_store_has_found_is_listed_and_what_may_be_torn_is
     async with lived() as (parts, store):
         report = await Audit(parts.ledger, store, grace_ms=GRACE_MS, damages=damages).run(is_repairing=False)
     assert faults(report) == [("damaged", "intake/1/0"), ("damaged", "/d/2.pack")]
+
+
+STRANGE = (
+    "ledger/snapshots/.DS_Store",
+    "ledger/snapshots/old/0000000000000001",
+    "ledger/reached/0000000000000001.bak",
+    "ledger/tail/current~",
+    "ledger/notes",
+    "lake/.DS_Store",
+)
+
+
+async def test_s20_what_lies_beside_the_ledgers_objects_is_named_and_is_no_damage() -> None:
+    async with lived() as (parts, store):
+        for key in STRANGE:
+            await store.put(key, [b"x"])
+        audit = Audit(parts.ledger, parts.store, grace_ms=GRACE_MS)
+        report = await audit.run(is_repairing=False, is_deep=True)
+        # The intake objects of these tests are none: the deep audit names them, too.
+        named = [fault for fault in faults(report) if not fault[1].startswith(INTAKE_PREFIX)]
+        assert sorted(named) == sorted(("unknown", key) for key in STRANGE)
+
+
+class NoKeys(MemoryStore):
+    """Lists what another program put, under a name that is no key here."""
+
+    async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
+        async for meta in super().list(prefix, after=after):
+            yield meta
+        if prefix == "lake/":
+            yield ObjectMeta(key="lake/a\nb/", size_bytes=0, modified_ms=0)
+
+
+async def test_s20_a_name_that_is_no_key_is_one_row_and_holds_up_no_other() -> None:
+    async with lived(NoKeys()) as (parts, store):
+        await store.put("lake/readme.txt", [b"x"])
+        assert faults(await audited(parts)) == [("unknown", "lake/readme.txt"), ("unknown", "lake/a\\x0ab/")]
+
+
+async def test_s20_what_cannot_be_looked_at_is_named_and_is_not_missing() -> None:
+    store = OddStore()
+    async with lived(store) as (parts, _):
+        await produced(parts, 2)
+        await produced(parts, 3)
+        session = parts.writer.session
+        kept, unreadable, gone = (intake_key(session, ObjectNumber(number)) for number in (1, 2, 3))
+        assert kept in parts.metadata.state.object_ids
+        store.faults = {
+            "lake/loop": "a link to a folder, which is not followed",
+            "lake/x": "Too many levels of symbolic links",
+            "lake/t/": "the folder cannot be listed",
+            unreadable: "Input/output error",
+            gone: "a link that leads nowhere",
+        }
+        report = await audited(parts)
+        assert sorted(faults(report)) == [
+            ("missing", gone),
+            ("unknown", "lake/loop"),
+            ("unknown", "lake/x"),
+            ("unreadable", unreadable),
+            ("unreadable", "lake/t/"),
+        ]
+        assert (report.referenced, report.in_flight) == (3, 1)
+
+
+@pytest.mark.parametrize("is_readable", [True, False], ids=["behind a link", "cannot be read"])
+async def test_s20_what_a_folder_hides_is_asked_for(*, is_readable: bool) -> None:
+    store = OddStore()
+    async with lived(store) as (parts, _):
+        folder = intake_session_prefix(parts.writer.session)
+        store.faults = {folder.removesuffix("/") if is_readable else folder: "Input/output error"}
+        store.is_readable_behind = is_readable
+        expected = {("unknown", folder.removesuffix("/"))}
+        if not is_readable:
+            expected = {("unreadable", folder), ("unreadable", intake_key(parts.writer.session, ObjectNumber(1)))}
+        assert set(faults(await audited(parts))) == expected

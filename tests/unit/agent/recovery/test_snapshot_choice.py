@@ -18,6 +18,7 @@ from tests.support.agent.ledger_parts import running_parts
 from tests.support.agent.recovery_clusters import (
     ACCEPTING,
     DRY_RUN,
+    FORCED,
     TimedStore,
     all_keys,
     log_end,
@@ -206,3 +207,17 @@ async def test_s20_a_deep_audit_names_the_snapshot_before_the_newest() -> None:
     assert await cluster.found_by_deep_audit() == []
     await cluster.change(cluster.before, flipped)
     assert await cluster.found_by_deep_audit() == [cluster.before]
+
+
+async def test_s20_what_is_no_snapshot_is_no_loss_and_is_said() -> None:
+    """A file manager's file, a copy, a folder: nothing is lost by any of them, so nothing is to be accepted."""
+    cluster = await lived()
+    strange = [f"{SNAPSHOT_PREFIX}.DS_Store", f"{cluster.newest}.bak", f"{cluster.newest}/x", "lake/notes", "intake/x"]
+    for key in strange:
+        await cluster.store.put(key, [b"Bud1"])
+    report = await recover(cluster.ledger, cluster.store, FORCED)
+    assert report.is_carried_out
+    assert (report.snapshot_key, report.damaged, report.has_losses) == (cluster.newest, [], False)
+    assert sorted(key for key, _ in report.passed_over) == sorted(strange)
+    assert await cluster.found_by_deep_audit() == []
+    assert log_end(await state_of(cluster.ledger, cluster.store)) == 9

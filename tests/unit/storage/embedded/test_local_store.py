@@ -14,7 +14,15 @@ import pytest
 
 from storage.embedded.local_files import Files
 from storage.embedded.local_store import LocalStore
-from storage.object_store import Buffer, ObjectExists, StoreMisconfigured, StoreUnavailable
+from storage.object_store import (
+    Buffer,
+    ObjectDamaged,
+    ObjectExists,
+    ObjectMissing,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
+from tests.support.odd_entries import make_all
 
 KEY = "intake/0000000000000001/0000000000000000"
 
@@ -207,6 +215,113 @@ class TestStart:
         (tmp_path / "file").write_bytes(b"")
         with pytest.raises(StoreMisconfigured):
             LocalStore(tmp_path / "file" / "store")
+
+
+ODD_FAULTS = {
+    "lake/.odd-bytes\\xff\\xfe": "its name is no key of an object",
+    "lake/.odd-dangling": "a link that leads nowhere",
+    "lake/.odd-endless": os.strerror(errno.ELOOP),
+    "lake/.odd-fifo": "no file, but a pipe, a socket or a device",
+    "lake/.odd-line\\x0aline": "its name is no key of an object",
+    "lake/.odd-loop": "a link to a folder, which is not followed",
+    "lake/.odd-socket": "no file, but a pipe, a socket or a device",
+}
+
+
+class TestOddEntries:
+    """Safety rule S20: what is no object, or cannot be looked at, holds up no other."""
+
+    @pytest.mark.timeout(60)
+    async def test_s20_each_is_named_with_its_fault_and_the_others_are_listed(self, tmp_path: Path) -> None:
+        store = LocalStore(tmp_path)
+        keys = ["lake/a", "lake/t/data/1", "lake/z"]
+        for key in keys:
+            await store.put(key, [b"x"])
+        make_all(tmp_path / "lake")
+        listed = [meta async for meta in store.list("lake/")]
+        assert [meta.key for meta in listed] == sorted(
+            [*ODD_FAULTS, "lake/.odd-file", "lake/.odd-folder/within", *keys]
+        )
+        assert {meta.key: meta.fault for meta in listed if meta.fault} == ODD_FAULTS
+        assert [meta.key async for meta in store.list("lake/", after="lake/.odd-socket")] == keys
+        assert [meta.key async for meta in store.list("lake/", after="lake/.odd-dangling")] == [
+            meta.key for meta in listed if meta.key > "lake/.odd-dangling"
+        ]
+        await store.close()
+
+    @pytest.mark.timeout(60)
+    @pytest.mark.parametrize(
+        ("name", "error"),
+        [
+            ("endless", ObjectDamaged),
+            *((name, ObjectMissing) for name in ("fifo", "socket", "folder", "loop", "dangling")),
+        ],
+    )
+    async def test_s20_what_is_asked_of_one_has_an_answer_at_once(
+        self, tmp_path: Path, name: str, error: type[Exception]
+    ) -> None:
+        store = LocalStore(tmp_path)
+        make_all(tmp_path)
+        with pytest.raises(error):
+            await store.get(f".odd-{name}")
+        with pytest.raises(error):
+            await store.get_range(f".odd-{name}", 0, 1)
+        with pytest.raises(error):
+            await store.head(f".odd-{name}")
+        await store.close()
+
+    async def test_a_link_to_a_file_is_that_object_and_a_folder_that_is_asked_for_may_be_a_link(
+        self, tmp_path: Path
+    ) -> None:
+        """As where somebody has moved it to another disk."""
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "elsewhere" / "one").write_bytes(b"abc")
+        store = LocalStore(tmp_path / "store")
+        (tmp_path / "store" / "lake").symlink_to(tmp_path / "elsewhere")
+        (tmp_path / "store" / "lake" / "two").symlink_to("one")
+        assert [(meta.key, meta.size_bytes, meta.fault) async for meta in store.list("lake/")] == [
+            ("lake/one", 3, ""),
+            ("lake/two", 3, ""),
+        ]
+        await store.close()
+
+    async def test_s20_a_folder_that_cannot_be_read_is_named_and_hides_what_is_below_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The one that was asked for is an error: nothing would be known."""
+        store = LocalStore(tmp_path)
+        for key in ("lake/a", "lake/bad/1", "lake/c/1"):
+            await store.put(key, [b"x"])
+        scandir = os.scandir
+
+        def failing(path: str) -> object:
+            if path.endswith("/bad/"):
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            return scandir(path)
+
+        monkeypatch.setattr(os, "scandir", failing)
+        listed = [meta async for meta in store.list("lake/")]
+        assert [(meta.key, meta.hides_others) for meta in listed] == [
+            ("lake/a", False),
+            ("lake/bad/", True),
+            ("lake/c/1", False),
+        ]
+        assert "Input/output error" in listed[1].fault
+        with pytest.raises(StoreUnavailable, match="lake/bad/"):
+            assert [meta async for meta in store.list("lake/bad/")] == []
+        await store.close()
+
+    @pytest.mark.timeout(60)
+    async def test_a_start_passes_over_them_also_among_its_own_files(self, tmp_path: Path) -> None:
+        await LocalStore(tmp_path).close()
+        for folder in (tmp_path, tmp_path / ".incomplete"):
+            make_all(folder)
+        (tmp_path / ".incomplete" / "0").mkdir()
+        store = LocalStore(tmp_path)
+        await store.put("a", [b"one"])
+        await store.put("b", [b"two"], if_absent=True)
+        assert (await store.get("a"), await store.get("b")) == (b"one", b"two")
+        await store.close()
 
 
 class TestErrors:
