@@ -96,7 +96,7 @@ async def test_s20_old_snapshots_are_dropped_and_nothing_that_lies_beside_them(
     async with running_parts(store=store) as parts:
         taking = snapshots(parts, store)
         for _ in range(3):
-            await parts.writer.submit(ReportTime())
+            await parts.writer.propose(ReportTime())
             assert await taking.take()
         found = {meta.key async for meta in store.list(SNAPSHOT_PREFIX)}
         assert found > strange
@@ -129,10 +129,10 @@ async def test_s20_copies_of_a_tables_metadata_are_those_of_its_own_folder() -> 
     for key in strange:
         await store.put(key, [b"x"])
     async with running_parts(store=store) as parts:
-        await parts.writer.submit(create())
+        await parts.writer.propose(create())
         session = parts.writer.session
         await store.put(metadata_key(1, session=session), (b"version 1",))
-        await parts.writer.submit(commit_table(table_commit(1, session=session), session=session))
+        await parts.writer.propose(commit_table(table_commit(1, session=session), session=session))
         copies = HadoopMetadata(
             store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock, metrics=parts.metrics
         )
