@@ -11,10 +11,21 @@ import contextlib
 
 from agent.bucket.permissions import CHECKS_PREFIX
 from coordinator.ledger.port import Ledger
-from storage.object_store import ObjectExists, ObjectsNotDeleted, ObjectStore, StoreDenied, StoreMisconfigured
+from storage.object_store import (
+    ObjectDamaged,
+    ObjectExists,
+    ObjectMissing,
+    ObjectsNotDeleted,
+    ObjectStore,
+    StoreDenied,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 
 FIRST, SECOND = b"first", b"second, which must be refused"
 """In different bytes: a retry that finds its own bytes under the key takes its put for successful."""
+OVERWRITTEN = "it was overwritten"
+LOOKS_MAX = 2
 REMEDY = (
     "two clusters could claim one bucket, and snapshots overwrite each other. Upgrade the store, or the proxy before "
     "it, to one that refuses such a put with 412 (Amazon S3, MinIO and Ceph do), or use another store "
@@ -35,7 +46,7 @@ async def check_conditional_puts(store: ObjectStore, *, name: str) -> None:
     """Pass if the store refuses a second put with `if_absent`. `name` is random: no other check has it.
 
     The object is deleted afterwards. Raises `StoreMisconfigured` where the store must not be used, and other
-    `StoreError`s.
+    `StoreError`s; `StoreUnavailable` also where the object cannot be read afterwards.
     """
     key = f"{CHECKS_PREFIX}conditional-{name}"
     try:
@@ -43,18 +54,40 @@ async def check_conditional_puts(store: ObjectStore, *, name: str) -> None:
         try:
             await _put(store, key, SECOND)
         except ObjectExists:
-            content = await store.get(key)
-            if content == FIRST:
-                return
-            raise StoreMisconfigured(
-                f"the store refused a conditional put of {key}, and overwrote the object all the same; {REMEDY}"
-            ) from None
+            await _check_kept(store, key)
+            return
         raise StoreMisconfigured(
             f"the store ignores If-None-Match: it took a conditional put of {key}, which was there already; {REMEDY}"
         )
     finally:
         with contextlib.suppress(ObjectsNotDeleted):  # it costs nothing; what may not be deleted is another check's
             await store.delete([key])
+
+
+async def _check_kept(store: ObjectStore, key: str) -> None:
+    """Pass if the object is as it was before the put that was refused.
+
+    One answer may be damaged on its way, so it is looked at again before the store is accused; and an answer that is
+    neither of the two objects accuses it of nothing: the check is to be made again, as when the store is away.
+    """
+    found = ""
+    for _ in range(LOOKS_MAX):
+        try:
+            content = await store.get(key)
+        except (ObjectDamaged, ObjectMissing) as error:
+            found = str(error)
+            continue
+        if content == FIRST:
+            return
+        found = OVERWRITTEN if content == SECOND else f"{key} holds what nobody put there ({len(content)} bytes)"
+    if found == OVERWRITTEN:
+        raise StoreMisconfigured(
+            f"the store refused a conditional put of {key}, and overwrote the object all the same; {REMEDY}"
+        )
+    raise StoreUnavailable(
+        f"the store refused a conditional put of {key}, and then did not give back what had been put before: {found}. "
+        "Something changes bytes on their way (a proxy, the network, memory), or the store is damaged"
+    )
 
 
 async def _put(store: ObjectStore, key: str, content: bytes) -> None:

@@ -13,6 +13,7 @@ from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore, 
 CHECKS_PREFIX = "checks/"
 CHECK_KEY = CHECKS_PREFIX + "access"
 CONTENT = b"penstock was here"
+LOOKS_MAX = 2
 
 
 async def denied_operations(store: ObjectStore) -> list[StoreDenied]:
@@ -43,12 +44,16 @@ async def _put(store: ObjectStore) -> None:
 
 
 async def _get(store: ObjectStore) -> None:
-    """Missing is an answer: another agent that starts has deleted it, or the put was denied."""
-    try:
-        found = await store.get(CHECK_KEY)
-    except ObjectMissing:
-        return
-    if found != CONTENT:
+    """Missing is an answer: another agent that starts has deleted it, or the put was denied. One answer may be damaged
+    on its way, so it is looked at again before the store is accused."""
+    for _ in range(LOOKS_MAX):
+        try:
+            found = await store.get(CHECK_KEY)
+        except ObjectMissing:
+            return
+        if found == CONTENT:
+            return
+    else:
         raise StoreMisconfigured(f"{CHECK_KEY} does not hold what was written there: do not use this store")
 
 

@@ -4,12 +4,21 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.bucket.conditional_puts import check_before_claim, check_conditional_puts
-from agent.bucket.permissions import CHECKS_PREFIX
+from agent.bucket.conditional_puts import SECOND, check_before_claim, check_conditional_puts
+from agent.bucket.permissions import CHECKS_PREFIX, check_access
 from coordinator.ledger.memory import MemoryLedger
 from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
 from storage.memory_store import MemoryStore
-from storage.object_store import Buffer, ObjectExists, ObjectStore, StoreDenied, StoreMisconfigured, StoreUnavailable
+from storage.object_store import (
+    Buffer,
+    ObjectDamaged,
+    ObjectExists,
+    ObjectMissing,
+    ObjectStore,
+    StoreDenied,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 from tests.support.agent.ledger_parts import running_parts
 
 KEY = f"{CHECKS_PREFIX}conditional-name"
@@ -51,6 +60,44 @@ async def test_s9_a_store_that_ignores_the_condition_is_refused_with_what_to_do(
 async def test_s9_a_store_that_refuses_and_overwrites_is_refused() -> None:
     with pytest.raises(StoreMisconfigured, match="overwrote the object all the same"):
         await check_conditional_puts(Answering(None, ObjectExists("it exists")), name="name")
+
+
+class Disturbed(MemoryStore):
+    """What the answers to gets are, one after the other, where they are not right."""
+
+    def __init__(self, *answers: bytes | Exception) -> None:
+        super().__init__()
+        self.answers = list(answers)
+
+    async def get(self, key: str) -> bytes:
+        if not self.answers:
+            return await super().get(key)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+DISTURBANCES = [b"firsu", SECOND, ObjectDamaged("its checksum is wrong"), ObjectMissing("it does not exist")]
+
+
+@pytest.mark.parametrize("answer", DISTURBANCES)
+async def test_s20_one_answer_that_is_damaged_accuses_no_store(answer: bytes | Exception) -> None:
+    await check_conditional_puts(Disturbed(answer), name="name")
+    if not isinstance(answer, Exception):
+        await check_access(Disturbed(answer))
+
+
+@pytest.mark.parametrize("answer", [each for each in DISTURBANCES if each != SECOND])
+async def test_s20_an_object_that_cannot_be_read_was_not_overwritten(answer: bytes | Exception) -> None:
+    """The check is made again, as while the store is away."""
+    with pytest.raises(StoreUnavailable, match=f"did not give back.*{KEY if isinstance(answer, bytes) else answer}"):
+        await check_conditional_puts(Disturbed(answer, answer), name="name")
+
+
+async def test_s20_a_store_that_gives_back_other_bytes_each_time_is_not_used() -> None:
+    with pytest.raises(StoreMisconfigured, match="does not hold what was written"):
+        await check_access(Disturbed(b"other", b"other"))
 
 
 @pytest.mark.parametrize(
