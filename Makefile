@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-test run cluster test test-all coverage check fmt bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep nightly clean
+.PHONY: help setup setup-spark setup-test run cluster test test-all coverage check fmt reference bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep nightly clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -47,6 +47,9 @@ check: setup-test ## format, lint, types, layers, tidiness: what CI runs beside 
 
 fmt: setup-test ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
+
+reference: setup-test ## write docs/reference from the code
+	@$(BIN)/python -m tools.reference
 
 bench: setup-test ## Penstock beside Apache Kafka on this machine: an hour; ARGS="--quick --only produce" for less
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -6,7 +6,7 @@ from agent.cli.option_flags import with_option_flags
 from agent.cli.serve import serve
 from agent.config.settings import Command
 
-HELP = "Run one agent of a cluster; --ledger and --store say of which."
+HELP = "Run one agent of the cluster that --ledger and --store name."
 
 
 def _agent(config: str | None, values: Mapping[str, object]) -> None:

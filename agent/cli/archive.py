@@ -9,14 +9,14 @@ from agent.cli.clients.http_client import SERVER_DEFAULT, Json, JsonOption, NoAn
 from agent.cli.failure import CommandFailed
 from agent.cli.output import print_json, print_table
 
-HELP = "Rewrite what the topics hold as Parquet now, instead of at the next interval."
+HELP = "Archive the topics' records as Parquet now, before the next interval."
 
 
 def archive(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
     *,
-    is_awaited: Annotated[bool, typer.Option("--wait", help="Return when the files are in the log's place.")] = False,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds that --wait waits.")] = 60,
+    is_awaited: Annotated[bool, typer.Option("--wait", help="Return after the archive pass has committed.")] = False,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Time-out of --wait in seconds.")] = 60,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:

@@ -16,8 +16,8 @@ from agent.config.settings import Settings
 from protocol.limits import CLIENT_AUDIT_SECONDS_MAX, CLIENT_DEEP_AUDIT_SECONDS_MAX
 
 HELP = (
-    "Compare bucket, ledger and state, through a running agent, or without one: with --ledger and --store, or with the "
-    "--data-dir of a penstock run that has stopped. Exit code 1 if they disagree."
+    "Compare bucket, ledger and state. By default a running agent does it. --ledger and --store, or the --data-dir of "
+    "a stopped penstock run, work without an agent. Exit code 1: they disagree."
 )
 
 
@@ -27,11 +27,14 @@ def _audit_flags(
     *,
     server: ServerOption = SERVER_DEFAULT,
     is_repairing: Annotated[
-        bool, typer.Option("--repair", help="Delete what ended sessions left behind, as the cleaner would.")
+        bool,
+        typer.Option(
+            "--repair", help="Delete objects that ended sessions left behind, as the garbage collector would."
+        ),
     ] = False,
     is_deep: Annotated[
         bool,
-        typer.Option("--deep", help="Read every byte of everything that is stored, and name what is damaged."),
+        typer.Option("--deep", help="Read every stored byte, and list damaged objects."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

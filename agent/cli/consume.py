@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agent.cli.clients.record_reader import ReadRecord
     from agent.config.addresses import HostPort
 
-HELP = "Print a topic's committed records: values, with --json everything. Stops at the end, or follows with --follow."
+HELP = "Print the values of a topic's committed records, up to the end of the log."
 WAIT_MS = 1_000
 RECONNECT_SECONDS = 0.5
 NO_LIMIT = -1
@@ -33,7 +33,7 @@ JsonLinesOption = Annotated[
     typer.Option(
         "--json",
         envvar="PENSTOCK_JSON",
-        help='One JSON object per line, with key, value and headers; bytes that are not UTF-8 are {"base64": "..."}.',
+        help='One JSON object per record, with key, value and headers. Bytes that are not UTF-8 are {"base64": "..."}.',
     ),
 ]
 
@@ -46,16 +46,20 @@ def consume(
         typer.Option(
             "--from",
             metavar="WHERE",
-            help="earliest, latest, an offset, or a time such as 2026-01-31T12:00Z or 2026-01-31T13:00+01:00; "
-            "without a zone it is UTC.",
+            help="Start: earliest, latest, an offset, or a time such as 2026-01-31T12:00Z. "
+            "A time without a zone is UTC.",
         ),
     ] = "earliest",
-    partition: Annotated[int, typer.Option(min=ALL_PARTITIONS, help="-1: all of them.")] = ALL_PARTITIONS,
-    count: Annotated[int, typer.Option("--max", min=NO_LIMIT, help="Stop after so many records.")] = NO_LIMIT,
+    partition: Annotated[int, typer.Option(min=ALL_PARTITIONS, help="-1 reads all partitions.")] = ALL_PARTITIONS,
+    count: Annotated[
+        int, typer.Option("--max", min=NO_LIMIT, help="Stop after this number of records; -1 is no limit.")
+    ] = NO_LIMIT,
     is_followed: Annotated[
-        bool, typer.Option("--follow", help="Wait for more at the end, also while the agent restarts.")
+        bool, typer.Option("--follow", help="Wait for new records at the end, also while the agent restarts.")
     ] = False,
-    with_keys: Annotated[bool, typer.Option("--keys", help="Print KEY, a tab, VALUE; a null is null.")] = False,
+    with_keys: Annotated[
+        bool, typer.Option("--keys", help="Print KEY, a tab and VALUE. A null prints as null.")
+    ] = False,
     server: ServerOption = SERVER_DEFAULT,
     bootstrap: BootstrapOption = None,
     as_json: JsonLinesOption = False,

@@ -21,18 +21,20 @@ app = typer.Typer(no_args_is_help=True)
 DataDirOption = Annotated[
     Path | None,
     typer.Option(
-        "--data-dir", metavar="DIR", help="Read the folder of a penstock run, stopped or running, instead of asking."
+        "--data-dir",
+        metavar="DIR",
+        help="Read the data folder of a penstock run, stopped or running, instead of an agent.",
     ),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, help="Show at most so many.")]
-AfterOption = Annotated[int, typer.Option("--after", help="Show entries above this position.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, help="Longest list to show.")]
+AfterOption = Annotated[int, typer.Option("--after", help="Show only entries above this position.")]
 
 
 @app.command("state")
 def show_state(
     *, data_dir: DataDirOption = None, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
 ) -> None:
-    """What the ledger's entries add up to: counts, position, live sessions."""
+    """Show a summary of the state: counts, ledger position and live sessions."""
     if data_dir is None:
         answer = get(server, "/api/inspect/state")
     else:
@@ -56,7 +58,7 @@ def show_ledger(
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """The ledger's entries, oldest first. Of those that a snapshot covers the newest are kept, if any."""
+    """Show the ledger's entries, oldest first. The ledger keeps only the newest entries that a snapshot covers."""
     if data_dir is None:
         query = {"limit": str(limit)} | ({"after": str(after)} if after >= 0 else {})
         answer = get(server, "/api/inspect/ledger", query)
@@ -74,12 +76,12 @@ def show_ledger(
 @app.command("objects")
 def show_objects(
     *,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Of those released, show at most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Longest list of released objects to show.")] = 20,
     data_dir: DataDirOption = None,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Every object that the state knows: what chunks refer to, then what was released and awaits deletion."""
+    """Show all objects of the state: referenced ones, then released ones that wait for deletion."""
     if data_dir is None:
         answer = get(server, "/api/inspect/objects", {"limit": str(limit)})
     else:
@@ -104,13 +106,13 @@ def show_objects(
 def show_chunks(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
-    partition: Annotated[int, typer.Option(min=-1, help="-1: all of them.")] = -1,
+    partition: Annotated[int, typer.Option(min=-1, help="-1 shows all partitions.")] = -1,
     limit: LimitOption = 1_000,
     data_dir: DataDirOption = None,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Where each run of a topic's offsets is: bytes of an intake object, or rows of a Parquet file."""
+    """Show the location of each range of a topic's offsets: bytes of an intake object, or rows of a Parquet file."""
     if data_dir is None:
         query = {"topic": topic, "limit": str(limit)} | ({"partition": str(partition)} if partition >= 0 else {})
         answer = get(server, "/api/inspect/chunks", query)
@@ -135,12 +137,12 @@ def show_chunks(
 @app.command("transactions")
 def show_transactions(
     *,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="Show at most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Longest list to show.")] = 20,
     data_dir: DataDirOption = None,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Transactional ids: those whose transaction is open, the oldest first, then those that were used last."""
+    """Show transactional ids: first open transactions, oldest first, then the recently used ids."""
     if data_dir is None:
         answer = get(server, "/api/inspect/transactions", {"limit": str(limit)})
     else:
@@ -168,13 +170,13 @@ def show_transactions(
 
 @app.command("object")
 def show_object(
-    key: Annotated[str, typer.Argument(metavar="KEY|FILE", help="A key of the bucket, or a file on this machine.")],
+    key: Annotated[str, typer.Argument(metavar="KEY|FILE", help="A key of the bucket, or a local file.")],
     *,
     data_dir: DataDirOption = None,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """One object in words: an intake object's chunks, a Parquet file's row groups, a snapshot's contents."""
+    """Show one object: an intake object's chunks, a Parquet file's row groups, or a snapshot's contents."""
     payload = _object_here(key, data_dir)
     if payload is not None:
         from agent.views.inspection import InspectError, describe_bytes

@@ -13,22 +13,25 @@ from agent.cli.spark_jobs import run_job, store_of
 from protocol.limits import CLIENT_REBUILD_SECONDS
 
 app = typer.Typer(no_args_is_help=True)
-StoreOption = Annotated[
-    str | None, typer.Option("--store", help="The bucket's URL; by default --server is asked for it.")
-]
+StoreOption = Annotated[str | None, typer.Option("--store", help="URL of the bucket; by default the agent's.")]
 TokenFileOption = Annotated[
     str | None,
-    typer.Option("--http-token-file", envvar="PENSTOCK_HTTP_TOKEN_FILE", metavar="FILE", help="As the agents have it."),
+    typer.Option(
+        "--http-token-file",
+        envvar="PENSTOCK_HTTP_TOKEN_FILE",
+        metavar="FILE",
+        help="File of bearer tokens; the agents' --http-token-file.",
+    ),
 ]
 COLUMNS = ("topic", "version", "files", "bytes", "older_files", "older_bytes", "waiting_bytes", "behind")
 
-FOLLOWER_COLUMNS = (
+CATALOG_COLUMNS = (
     "catalog",
     "type",
     "namespace",
     "tables",
-    "tables_refused",
-    "commits_behind",
+    "conflicts",
+    "commit_lag",
     "lag_s",
     "last_error_s_ago",
     "last_error",
@@ -44,15 +47,17 @@ def lake() -> None:
 def rebuild(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
-    is_sure: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds to wait.")] = CLIENT_REBUILD_SECONDS,
+    is_sure: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Time-out in seconds.")
+    ] = CLIENT_REBUILD_SECONDS,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a table's metadata anew from the data files of the topic's log, where it is damaged, or the bucket moved.
+    """Rebuild the metadata of a topic's table from its data files, after damage or a move of the bucket.
 
-    The files stay as they are, and consumers notice nothing. The table's snapshots are gone: no time travel to before,
-    and streams that read the table by its snapshots have to begin anew.
+    Data files and consumers are not affected. The table loses its snapshots: there is no earlier time travel, and
+    streams that read the table's snapshots must restart.
     """
     path = f"/api/lake/{path_part(topic)}"
     if not is_sure:
@@ -76,10 +81,9 @@ def status(
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """Each topic's table: its files, what only older snapshots hold, what waits for the next archive pass, and how far
-    it is behind the log.
+    """Show each topic's table: files, files of older snapshots only, unarchived bytes, and lag behind the log.
 
-    Below them catalogs of others that follow. With a topic: its last snapshot too, and what the next pass would take.
+    External catalogs follow below. With a topic: also its last snapshot, and the contents of the next archive pass.
     """
     answer = get(server, "/api/lake" if topic is None else f"/api/lake/{path_part(topic)}")
     if as_json:
@@ -88,11 +92,11 @@ def status(
         rows = answer["tables"]
         assert isinstance(rows, list)
         print_table(rows, COLUMNS, empty="There are no topics yet.")
-        followers = answer["followers"]
-        assert isinstance(followers, list)
-        if followers:
-            sys.stdout.write("\nCatalogs that follow, with the topics of this agent:\n")
-            print_table(followers, FOLLOWER_COLUMNS, empty="")
+        catalogs = answer["external_catalogs"]
+        assert isinstance(catalogs, list)
+        if catalogs:
+            sys.stdout.write("\nExternal catalogs, with the topics of this agent:\n")
+            print_table(catalogs, CATALOG_COLUMNS, empty="")
     else:
         last_ms = answer.pop("last_commit_ms", None)
         if isinstance(last_ms, int):
@@ -109,13 +113,13 @@ def verify(
     server: ServerOption = SERVER_DEFAULT,
     is_without_agent: Annotated[
         bool,
-        typer.Option("--without-agent", help="Ask none for the log's index: compare with what the bucket alone says."),
+        typer.Option("--without-agent", help="Compare with the bucket alone, without the log's index."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Read every archived record of topics, all by default, and compare it with the tables and the log. Needs Spark.
+    """Compare every archived record of topics with the tables and the log. The default is all topics. Needs Spark.
 
-    Exit status 1: something is wrong, and told. 2: it could not be verified.
+    Exit code 1: a difference was found and reported. 2: the comparison failed.
     """
     if is_without_agent and store is None:
         raise CommandFailed("--without-agent goes with --store: nobody else knows the bucket", exit_code=EXIT_USAGE)
@@ -135,10 +139,9 @@ def rewrite(
     server: ServerOption = SERVER_DEFAULT,
     token_file: TokenFileOption = None,
 ) -> None:
-    """Make a topic's small files as large as `penstock.table.file.bytes` says, all at once. Needs Spark.
+    """Compact all small files of a topic to `penstock.table.file.bytes` at once. Needs Spark.
 
-    Agents do the same by themselves, little by little. Exit status 1: some files were left as they are. 2: it could not
-    be done to its end.
+    Agents compact files in the background, step by step. Exit code 1: some files were not rewritten. 2: the job failed.
     """
     _rewritten("rewrite", topic, store, server, token_file)
 
@@ -151,9 +154,9 @@ def backfill(
     server: ServerOption = SERVER_DEFAULT,
     token_file: TokenFileOption = None,
 ) -> None:
-    """Give typed columns to what was archived before `penstock.table.columns` was set. Needs Spark.
+    """Add typed columns to files that were archived before `penstock.table.columns` was set. Needs Spark.
 
-    Exit status 1: some files were left as they are. 2: it could not be done to its end.
+    Exit code 1: some files were not rewritten. 2: the job failed.
     """
     _rewritten("backfill", topic, store, server, token_file)
 

@@ -9,7 +9,7 @@ import typer
 from agent.config.options import OPTIONS, Kind, Option
 
 METAVARS = {"http": "HOST:PORT", "data-dir": "DIR", "ledger": "URL", "store": "URL"}
-CONFIG_HELP = "TOML file with the same options as keys."
+CONFIG_HELP = "TOML file whose keys are the same options."
 COMMON = ("config", "values")
 """What every command takes that has such flags."""
 

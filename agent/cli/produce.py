@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agent.cli.clients.kafka_client import KafkaClient
     from agent.config.addresses import HostPort
 
-HELP = "Send lines from stdin (or one --value) to a topic, acknowledged when they are durable."
+HELP = "Send lines from stdin, or one --value, to a topic. Returns after the records are durable."
 LINES_PER_REQUEST = 1_000
 LINE_BYTES_PER_REQUEST = 256 * KIB
 ANY_PARTITION = -1
@@ -40,12 +40,16 @@ def produce(
     value: Annotated[str | None, typer.Option(help="Send this one record instead of reading stdin.")] = None,
     key_separator: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Each line is KEY TEXT VALUE (\\t is a tab); without it a line is a value."),
+        typer.Option(
+            metavar="TEXT", help="Separator of key and value in each line; \\t is a tab. By default a line is a value."
+        ),
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="Header of every record; repeatable.")
     ] = None,
-    partition: Annotated[int, typer.Option(min=ANY_PARTITION, help="-1: by key, or in turn without one.")] = -1,
+    partition: Annotated[
+        int, typer.Option(min=ANY_PARTITION, help="Partition of all records. -1 chooses by key, or in turn.")
+    ] = -1,
     server: ServerOption = SERVER_DEFAULT,
     bootstrap: BootstrapOption = None,
 ) -> None:

@@ -26,10 +26,10 @@ REFUSED = (
     "agents delete it after gc-min-age-s"
 )
 HELP = (
-    "Begin a cluster's next incarnation from its newest snapshot and all intake objects in the bucket, where its "
-    "ledger was wiped, restored from a backup or damaged. All agents must be stopped, and stay so. First the ledger is "
-    "fenced: no agent can use it until a recovery has come to its end. This command deletes nothing. But what it "
-    "cannot read the agents would delete as garbage after gc-min-age-s, so it refuses to begin without that."
+    "Start a cluster's next incarnation from the newest snapshot and all intake objects in the bucket. Use it after "
+    "the ledger was wiped, damaged or restored from a backup. Stop all agents first, and keep them stopped. The "
+    "command fences the ledger: no agent can use it until a recovery has completed. The command deletes nothing. "
+    "Agents would later delete unreadable objects as garbage, so it requires --accept-loss to continue without them."
 )
 
 
@@ -37,17 +37,19 @@ def _recover_flags(
     config: str | None,
     values: Mapping[str, object],
     *,
-    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would come back; change nothing.")] = False,
+    is_dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what the recovery would restore, and change nothing.")
+    ] = False,
     is_loss_accepted: Annotated[
-        bool, typer.Option("--accept-loss", help="Begin without what is missing or cannot be read.")
+        bool, typer.Option("--accept-loss", help="Continue without objects that are missing or unreadable.")
     ] = False,
     is_forced: Annotated[
         bool,
-        typer.Option("--force", help="Begin another incarnation although agents could be started, or run elsewhere."),
+        typer.Option("--force", help="Start another incarnation although agents could use the ledger, or may run."),
     ] = False,
     is_time_reset: Annotated[
         bool,
-        typer.Option("--time", help="Set the time back to now, where a wrong clock had moved the ledger's ahead."),
+        typer.Option("--time", help="Reset the ledger's time to now, after a wrong clock had moved it ahead."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -6,7 +6,7 @@ from agent.cli.option_flags import with_option_flags
 from agent.cli.serve import serve
 from agent.config.settings import Command
 
-HELP = "Run a broker in one process, with its own ledger and store; nothing else is needed."
+HELP = "Run a broker in one process, with an embedded ledger and store."
 
 
 def _run(config: str | None, values: Mapping[str, object]) -> None:

@@ -33,7 +33,7 @@ DEFAULT_SOURCE = "DEFAULT"
 
 @app.command("list")
 def list_topics(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
-    """All topics with their size."""
+    """List all topics with their sizes."""
     answer = get(server, "/api/topics")
     if as_json:
         print_json(answer["topics"])
@@ -47,11 +47,11 @@ def list_topics(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = 
 def describe(
     topic: TopicArgument,
     *,
-    is_all: Annotated[bool, typer.Option("--all", help="Show configs that have Kafka's defaults, too.")] = False,
+    is_all: Annotated[bool, typer.Option("--all", help="Also show configs with Kafka's default values.")] = False,
     server: ServerOption = SERVER_DEFAULT,
     as_json: JsonOption = False,
 ) -> None:
-    """One topic: its configs and where they are from, and where each partition's log begins, ends, is archived to."""
+    """Describe a topic: its configs and their sources, and each partition's log start, log end and archived offset."""
     answer = get(server, f"/api/topics/{path_part(topic)}")
     if as_json:
         print_json(answer)
@@ -81,7 +81,9 @@ def describe(
 def create(
     topic: TopicArgument,
     *,
-    partitions: Annotated[int, typer.Option(min=-1, help="-1 takes the cluster's num.partitions.")] = -1,
+    partitions: Annotated[
+        int, typer.Option(min=-1, help="Number of partitions; -1 is the cluster's num.partitions.")
+    ] = -1,
     config: ConfigOption = None,
     server: ServerOption = SERVER_DEFAULT,
     bootstrap: BootstrapOption = None,
@@ -98,12 +100,12 @@ def alter(
     *,
     config: ConfigOption = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Go back to the default of a config; repeatable.")
+        list[str] | None, typer.Option(metavar="KEY", help="A topic config to reset to its default; repeatable.")
     ] = None,
     server: ServerOption = SERVER_DEFAULT,
     bootstrap: BootstrapOption = None,
 ) -> None:
-    """Set a topic's configs, or take them back; those that are not named stay. All of it is done, or nothing."""
+    """Set or reset configs of a topic, all or none. Other configs stay."""
     configs: dict[str, str | None] = {**_pairs(config or [])}
     for name in (each.strip() for each in delete_config or []):
         if configs.get(name) is not None:
@@ -121,9 +123,9 @@ def delete(
     *,
     server: ServerOption = SERVER_DEFAULT,
     bootstrap: BootstrapOption = None,
-    is_sure: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    is_sure: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete a topic and its records, in the log and in the table."""
+    """Delete a topic with its records, in the log and in the table."""
     if not is_sure:
         _with_client(server, bootstrap, lambda client: client.partition_count(topic))
         typer.confirm(f"Delete {topic} and all of its records?", abort=True, err=True)

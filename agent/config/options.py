@@ -1,8 +1,8 @@
 """The table of options.
 
 Rule: an option stands here once; the command line's flags, the environment's names, the file's keys and
-docs/CONFIGURATION.md follow from the row. Where values come from: `agent.config.option_sources`; what they mean for the
-agent: `agent.config.settings`.
+docs/reference/options.md follow from the row. Where values come from: `agent.config.option_sources`; what they mean
+for the agent: `agent.config.settings`.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,59 +68,64 @@ OPTIONS: tuple[Option, ...] = (
         kind=Kind.LIST,
         default="127.0.0.1:9092",
         check=read_listener,
-        help="Address for Kafka clients, [NAME://]HOST:PORT; repeatable, one name each. Port 0 takes a free one.",
+        help="Address for Kafka clients, [NAME://]HOST:PORT. Repeatable, with a unique name for each listener. Port 0 "
+        "takes a free port.",
     ),
     Option(
         name="advertise",
         kind=Kind.LIST,
-        default="what --listen says",
+        default="the address of --listen",
         check=read_listener,
-        help="Address that clients are told to connect to, [NAME://]HOST:PORT; repeatable, by the listener's name.",
+        help="Address that the agent returns to clients of a listener, [NAME://]HOST:PORT. Repeatable, by the "
+        "listener's name.",
     ),
     Option(
         name="http",
         kind=Kind.TEXT,
         default="127.0.0.1:9644",
         check=read_host_port,
-        help="Address of health, metrics, admin and the Iceberg catalog, HOST:PORT.",
+        help="HTTP address of health, metrics, admin API, Iceberg catalog and schema registry, HOST:PORT.",
     ),
     Option(
         name="http-token-file",
         kind=Kind.TEXT,
-        default="none: this machine alone is answered",
-        help="File with the tokens, one a line, of which requests to catalog and schema registry must show one.",
+        default="none; only loopback may use catalog and registry",
+        help="File of bearer tokens, one per line. Requests to the Iceberg catalog and the schema registry must carry "
+        "one of them.",
     ),
     Option(
         name="catalog-vended-credentials",
         kind=Kind.TEXT,
         default="auto",
         choices=("auto", "sts", "none"),
-        help="Keys that engines get with a table of an s3:// store: from STS, for this table's files, to read. auto: "
-        "where the store has an endpoint of its own or --catalog-role-arn is given; without keys if STS gives none.",
+        help="Vends S3 credentials from STS that can read one table. auto does so if the store has its own endpoint "
+        "or --catalog-role-arn is set; if STS fails, tables come without credentials.",
     ),
     Option(
         name="catalog-role-arn",
         kind=Kind.TEXT,
-        default="none; AWS needs one",
-        help="Role that the agent takes to make those keys; it must be allowed to read the bucket.",
+        default="none; required on AWS",
+        help="IAM role that the agent assumes to vend credentials. The role must be able to read the bucket.",
     ),
     Option(
         name="catalog-s3-endpoint",
         kind=Kind.TEXT,
-        default="the agent's own",
-        help="URL at which engines find the s3:// store, if it is another one for them.",
+        default="the agent's endpoint",
+        help="URL of the s3:// store as engines reach it, if it differs from the agent's endpoint.",
     ),
     Option(
         name="external-catalogs",
         kind=Kind.TEXT,
         default="none",
-        help="TOML file of catalogs of others (SQL, REST, Glue, Hive) in which topics' tables are to be found, too.",
+        help="TOML file that lists external catalogs (SQL, REST, Glue, Hive). The agent keeps its tables registered "
+        "in each of them.",
     ),
     Option(
         name="data-dir",
         kind=Kind.TEXT,
         default="./penstock-data",
-        help="Folder of the embedded ledger (ledger.sqlite) and bucket (store/), without # and ?.",
+        help="Folder of the embedded ledger (ledger.sqlite) and the embedded bucket (store/). The path must not "
+        "contain # or ?.",
     ),
     Option(
         name="ledger",
@@ -128,36 +133,36 @@ OPTIONS: tuple[Option, ...] = (
         default="required by penstock agent",
         is_cluster_only=True,
         check=read_ledger_url,
-        help="The cluster's ledger: etcd://HOST:PORT[,HOST:PORT...]/CLUSTER (over TLS etcds://), sqlite:///PATH or "
-        "memory:.",
+        help="URL of the cluster's ledger: etcd://HOST:PORT[,HOST:PORT...]/CLUSTER, etcds:// for TLS, sqlite:///PATH "
+        "or memory:.",
     ),
     Option(
         name="ledger-ca",
         kind=Kind.TEXT,
         default="public authorities",
         is_cluster_only=True,
-        help="PEM file of the authorities that vouch for etcd's certificate; turns TLS on.",
+        help="PEM file of the certificate authorities of etcd. Turns TLS on.",
     ),
     Option(
         name="ledger-cert",
         kind=Kind.TEXT,
         default="none",
         is_cluster_only=True,
-        help="PEM file of the client certificate that etcd is shown; turns TLS on. Needs --ledger-key.",
+        help="PEM file of the client certificate for etcd. Turns TLS on and requires --ledger-key.",
     ),
     Option(
         name="ledger-key",
         kind=Kind.TEXT,
         default="none",
         is_cluster_only=True,
-        help="PEM file of the client certificate's key, not encrypted.",
+        help="PEM file of the client certificate's private key, unencrypted.",
     ),
     Option(
         name="ledger-user",
         kind=Kind.TEXT,
         default="none",
         is_cluster_only=True,
-        help="User to log in to etcd as. The password is in --ledger-password-file or in PENSTOCK_LEDGER_PASSWORD.",
+        help="User name for etcd. The password comes from --ledger-password-file or PENSTOCK_LEDGER_PASSWORD.",
     ),
     Option(
         name="ledger-password-file",
@@ -171,74 +176,75 @@ OPTIONS: tuple[Option, ...] = (
         kind=Kind.FLAG,
         default="true",
         is_cluster_only=True,
-        help="Let etcd forget its history behind the trimmed ledger. Without it etcd must compact by itself "
+        help="Agents compact etcd's history behind the trimmed ledger. Turn it off if etcd compacts itself "
         "(--auto-compaction-retention).",
     ),
     Option(
         name="ledger-quota-bytes",
         kind=Kind.BYTES,
-        default="what etcd 3.6 tells; before that etcd's default of 2GiB",
+        default="etcd 3.6 reports it; for older versions 2GiB",
         minimum=MIB,
         maximum=1024 * GIB,
         is_cluster_only=True,
-        help="etcd's --quota-backend-bytes, so that agents make room before it is reached.",
+        help="etcd's --quota-backend-bytes. Agents free space before etcd reaches it.",
     ),
     Option(
         name="store",
         kind=Kind.TEXT,
         default="store/ in the data folder; required by penstock agent",
         check=read_store_url,
-        help="The bucket: s3://BUCKET/PREFIX (with the usual AWS_ variables), file:///PATH or memory:.",
+        help="URL of the bucket: s3://BUCKET/PREFIX with the usual AWS_ variables, file:///PATH or memory:.",
     ),
     Option(
         name="name",
         kind=Kind.TEXT,
-        default="penstock for run; the machine's name for agent",
-        help="This agent's name, from which its node id follows; no two live agents of a cluster may have the same.",
+        default="penstock for run; the host name for agent",
+        help="Name of this agent. It determines the node id and must be unique among the live agents of a cluster.",
     ),
     Option(
-        name="zone", kind=Kind.TEXT, default="none", help="Availability zone, so that clients read from a near agent."
+        name="zone",
+        kind=Kind.TEXT,
+        default="none",
+        help="Availability zone of this agent. Clients in the same zone then read from it.",
     ),
     Option(
         name="set",
         kind=Kind.PAIRS,
         default="Kafka's defaults",
-        help="One of Kafka's broker configs by its own name, KEY=VALUE; repeatable.",
+        help="A Kafka broker config by its Kafka name, KEY=VALUE. Repeatable.",
     ),
     Option(
         name="insecure",
         kind=Kind.FLAG,
         default="false",
-        help="Allow addresses that other machines can reach, although nothing is encrypted or authenticated yet.",
+        help="Allows addresses that other machines can reach, without encryption or authentication.",
     ),
     Option(
         name="fsync",
         kind=Kind.FLAG,
         default="true",
-        help="Wait for the disk before acknowledging. Without it a loss of power can lose acknowledged records.",
+        help="Syncs to disk before acknowledging. Without it a power failure can lose acknowledged records.",
     ),
     Option(
         name="accept-time",
         kind=Kind.FLAG,
         default="false",
-        help=(
-            "Believe at this start a clock that is far ahead of the ledger's last time, where the store has no clock "
-            "of its own. Give it once, after you have checked the clock."
-        ),
+        help="Accepts at this start a clock far ahead of the ledger's last time, if the store has no clock. Use it "
+        "once, after checking the clock.",
     ),
     Option(
         name="log-level",
         kind=Kind.TEXT,
         default="info",
         choices=("debug", "info", "warning", "error"),
-        help="What is logged to stderr.",
+        help="Lowest level of messages logged to stderr.",
     ),
     Option(
         name="log-format",
         kind=Kind.TEXT,
         default="text",
         choices=("text", "json"),
-        help="One line of text, or one JSON object, per message.",
+        help="Format of a log message: one line of text, or one JSON object.",
     ),
     Option(
         name="flush-interval-ms",
@@ -246,8 +252,8 @@ OPTIONS: tuple[Option, ...] = (
         default="5; with s3:// 250",
         minimum=0,
         maximum=60_000,
-        help="How long a produced batch may wait for others to share its object; 0 writes at once while nothing is on "
-        "its way. Shorter costs requests.",
+        help="Longest time that a produced batch waits to share an object with others. 0 writes at once. Shorter "
+        "intervals cost more requests.",
     ),
     Option(
         name="archive-interval-s",
@@ -255,8 +261,8 @@ OPTIONS: tuple[Option, ...] = (
         default=str(ARCHIVE_AGE_MS_DEFAULT // 1000),
         minimum=1,
         maximum=DAY_SECONDS,
-        help="Seconds between two archive passes of a topic that has new records. What waited before an agent began "
-        "counts as having waited for a quarter of an hour.",
+        help="Seconds between two archive passes of a topic with new records. Records that wait when the agent starts "
+        "count as 15 minutes old.",
     ),
     Option(
         name="archive-bytes",
@@ -264,7 +270,7 @@ OPTIONS: tuple[Option, ...] = (
         default=f"{ARCHIVE_BYTES_DEFAULT // MIB}MiB",
         minimum=KIB,
         maximum=256 * MIB,
-        help="Unarchived bytes of a topic at which a pass begins before the interval is over.",
+        help="Unarchived bytes of a topic that start an archive pass before the interval ends.",
     ),
     Option(
         name="tail-interval-ms",
@@ -272,8 +278,8 @@ OPTIONS: tuple[Option, ...] = (
         default=str(TAIL_INTERVAL_MS_DEFAULT),
         minimum=0,
         maximum=60 * 60 * 1000,
-        help="How often the bucket is told, at most, where records lie that are not archived yet, for Spark jobs that "
-        "read them without a broker; 0 never does. Each costs a request, and only while something changes.",
+        help="Shortest time between two tail manifests, from which Spark reads unarchived records. 0 writes none. "
+        "Each costs a request, only after changes.",
     ),
     Option(
         name="gc-min-age-s",
@@ -281,7 +287,8 @@ OPTIONS: tuple[Option, ...] = (
         default="3600",
         minimum=0,
         maximum=30 * DAY_SECONDS,
-        help="Seconds before a released object is deleted; no shorter than your longest Spark job's plan lives.",
+        help="Seconds between the release and the deletion of an object. Use at least the duration of your longest "
+        "Spark job.",
     ),
     Option(
         name="read-cache-bytes",
@@ -289,7 +296,7 @@ OPTIONS: tuple[Option, ...] = (
         default=f"{READ_CACHE_BYTES_DEFAULT // MIB}MiB",
         minimum=MIB,
         maximum=1024 * GIB,
-        help="Memory for objects that were read or written lately.",
+        help="Memory for recently read and written objects.",
     ),
     Option(
         name="snapshot-entries",
@@ -305,7 +312,7 @@ OPTIONS: tuple[Option, ...] = (
         default=f"{SNAPSHOT_BYTES_INTERVAL // MIB}MiB",
         minimum=64 * KIB,
         maximum=GIB,
-        help="Bytes of ledger entries between two snapshots, if that comes first.",
+        help="Bytes of ledger entries between two snapshots of the state, if they come first.",
     ),
     Option(
         name="processes",
@@ -314,8 +321,8 @@ OPTIONS: tuple[Option, ...] = (
         minimum=1,
         maximum=PROCESSES_MAX,
         is_cluster_only=True,
-        help="How many agents to run, each in a process of its own: NAME-0, NAME-1, ... at ports PORT, PORT+1, ... of "
-        "every address. One for each core, at most.",
+        help="Number of agents, each in its own process: NAME-0, NAME-1, ... on ports PORT, PORT+1, ... At most one "
+        "per core.",
     ),
     Option(
         name="drain-timeout-s",
@@ -331,7 +338,7 @@ OPTIONS: tuple[Option, ...] = (
         default="30",
         minimum=1,
         maximum=600,
-        help="Seconds that one request to an s3:// store may take; then it is repeated.",
+        help="Time-out in seconds of one request to an s3:// store. The agent then repeats the request.",
     ),
     Option(
         name="store-hedge-after-ms",
@@ -339,8 +346,8 @@ OPTIONS: tuple[Option, ...] = (
         default="0",
         minimum=0,
         maximum=60_000,
-        help="Put an object once more when its put takes this long, and go on with the faster one; 0 never does. "
-        "Each costs a request.",
+        help="Milliseconds after which the agent repeats a slow put and takes the faster answer. 0 turns it off. Each "
+        "repeat costs a request.",
     ),
 )
 OPTIONS_BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}

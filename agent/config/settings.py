@@ -2,7 +2,7 @@
 
 Rule: `Settings` is complete and consistent when it exists: nothing downstream parses a text or falls back to a default.
 Order of sources: command line, environment, TOML file (`agent.config.option_sources`), then the defaults below. The
-reference for people is docs/CONFIGURATION.md.
+reference for people is docs/reference/options.md.
 """
 
 import os

@@ -150,7 +150,8 @@ class _Api:
     async def lake(self, request: Request) -> Response:
         limit = _limit(request)
         await self._agent.barrier()
-        return JSONResponse({"tables": lake_rows(self._agent.state, limit), "followers": list(self._agent.followers())})
+        catalogs = list(self._agent.followers())
+        return JSONResponse({"tables": lake_rows(self._agent.state, limit), "external_catalogs": catalogs})
 
     async def table(self, request: Request) -> Response:
         name = request.path_params["name"]

@@ -6,6 +6,7 @@ once. Gauges of the cluster's state are computed when they are scraped. The regi
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -24,6 +25,15 @@ from protocol.limits import METRIC_PARTITIONS_MAX
 
 SECONDS_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 BYTES_BUCKETS = tuple(float(1 << exponent) for exponent in range(10, 28, 2))
+
+
+class MetricRow(NamedTuple):
+    """What docs/reference/metrics.md shows of one metric. `name` is as it is scraped."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +111,8 @@ class Metrics:
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry(auto_describe=True)
+        self.rows: list[MetricRow] = []
+        """Every metric of this object; those of `StateCollector` are not among them."""
         self._requests: dict[tuple[str, int], RequestMetrics] = {}
         self._store: dict[str, StoreMetrics] = {}
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every counter, which nobody reads
@@ -115,14 +127,17 @@ class Metrics:
         self._add_transactions()
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
+        self.rows.append(MetricRow(f"penstock_{name}_total", "counter", labels, text))
         return Counter(f"penstock_{name}", text, labels, registry=self.registry)
 
     def _counted(self, name: str, text: str) -> "CountedElsewhere":
+        self.rows.append(MetricRow(f"penstock_{name}_total", "counter", (), text))
         counter = CountedElsewhere(f"penstock_{name}", text)
         self.registry.register(counter)
         return counter
 
     def _gauge(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Gauge:
+        self.rows.append(MetricRow(f"penstock_{name}", "gauge", labels, text))
         return Gauge(f"penstock_{name}", text, labels, registry=self.registry)
 
     def _histogram(
@@ -132,6 +147,7 @@ class Metrics:
         labels: tuple[str, ...] = (),
         buckets: tuple[float, ...] = SECONDS_BUCKETS,
     ) -> Histogram:
+        self.rows.append(MetricRow(f"penstock_{name}", "histogram", labels, text))
         return Histogram(f"penstock_{name}", text, labels, registry=self.registry, buckets=buckets)
 
     def _add_clients(self) -> None:

@@ -1,6 +1,6 @@
 """What an agent's /metrics says, as a mapping of series to values.
 
-Rule: reading is pure; only `scrape` asks an agent. The names are those of docs/CONFIGURATION.md.
+Rule: reading is pure; only `scrape` asks an agent. The names are those of docs/reference/metrics.md.
 """
 
 import re

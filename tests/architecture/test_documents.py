@@ -17,13 +17,13 @@ SHORT_SENTENCES = (
     "docs/quickstart.md",
     "docs/concepts.md",
     "docs/operations/*.md",
+    "docs/reference/*.md",
 )
 """Pages whose sentences are held to the limit. A page is added here once it is rewritten."""
 LONG_CELLS = frozenset(
     {
         "CONTRIBUTING.md",
         "docs/BENCHMARKS.md",
-        "docs/CONFIGURATION.md",
         "docs/DESIGN.md",
         "docs/RUNBOOK.md",
         "docs/UNSUPPORTED.md",

@@ -19,14 +19,14 @@ ServerOption = Annotated[
     str,
     typer.Option("--server", envvar="PENSTOCK_SERVER", metavar="HOST:PORT", help="HTTP address of a running agent."),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", envvar="PENSTOCK_JSON", help="One JSON document, for programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", envvar="PENSTOCK_JSON", help="Print one JSON document.")]
 BootstrapOption = Annotated[
     str | None,
     typer.Option(
         "--bootstrap",
         envvar="PENSTOCK_BOOTSTRAP",
         metavar="HOST:PORT",
-        help="Kafka address of an agent; by default --server is asked for it.",
+        help="Kafka address of an agent; by default the agent at --server returns it.",
     ),
 ]
 

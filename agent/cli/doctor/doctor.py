@@ -15,7 +15,9 @@ from agent.cli.option_flags import with_option_flags
 from agent.cli.output import counted
 from agent.config.settings import Command, InvalidSettings, load_settings
 
-HELP = "Check this machine: Python, ports, disk, limits, clock, ledger, bucket. Takes the options of run or of agent."
+HELP = (
+    "Check this machine: Python, ports, disk, limits, clock, ledger and bucket. Accepts the options of run and agent."
+)
 
 
 def _doctor(config: str | None, values: Mapping[str, object]) -> None:

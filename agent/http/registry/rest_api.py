@@ -13,6 +13,7 @@ Source: Confluent Schema Registry API 8. What is not there: docs/UNSUPPORTED.md.
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import ClassVar
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -60,8 +61,10 @@ MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
 UNAUTHORIZED, FORBIDDEN, NOT_ALLOWED = 40101, 40301, 405
 NO_OWN_COMPATIBILITY, NO_OWN_MODE = 40408, 40409
 SUBJECT, VERSION, ID = "{subject}", "{version}", "{id}"
+VERSIONS = ("subjects", SUBJECT, "versions")
+COMPATIBILITY = ("compatibility", *VERSIONS)
 
-Handler = Callable[[Request, Sequence[str]], Awaitable[object]]
+Handler = Callable[["_Api", Request, Sequence[str]], Awaitable[object]]
 Rows = Mapping[str, object]
 
 
@@ -77,35 +80,15 @@ def registry_mount(agent: RegistryAgent, tokens: HttpTokens) -> Mount:
     return Mount(PREFIX, app=app)
 
 
+def routes() -> list[tuple[str, str]]:
+    """Every method and path of the registry, with its prefix, as docs/reference/http-api.md lists them."""
+    return [(method, "/".join((PREFIX, *parts))) for parts, methods in _Api.ROUTES.items() for method in methods]
+
+
 class _Api:
     def __init__(self, registry: SchemaRegistry, tokens: HttpTokens) -> None:
         self._registry = registry
         self._tokens = tokens
-        versions = ("subjects", SUBJECT, "versions")
-        compatibility = ("compatibility", *versions)
-        self._routes: dict[tuple[str, ...], dict[str, Handler]] = {
-            (): {"GET": self._root},
-            ("contexts",): {"GET": self._contexts},
-            ("schemas",): {"GET": self._schemas},
-            ("schemas", "types"): {"GET": self._types},
-            ("schemas", "ids", ID): {"GET": self._by_id},
-            ("schemas", "ids", ID, "schema"): {"GET": self._text_by_id},
-            ("schemas", "ids", ID, "subjects"): {"GET": self._subjects_by_id},
-            ("schemas", "ids", ID, "versions"): {"GET": self._versions_by_id},
-            ("schemas", "guids", ID): {"GET": self._by_guid},
-            ("subjects",): {"GET": self._subjects},
-            ("subjects", SUBJECT): {"POST": self._look_up, "DELETE": self._delete},
-            versions: {"GET": self._versions, "POST": self._register},
-            (*versions, VERSION): {"GET": self._version, "DELETE": self._delete},
-            (*versions, VERSION, "schema"): {"GET": self._text},
-            (*versions, VERSION, "referencedby"): {"GET": self._referrers},
-            compatibility: {"POST": self._compare},
-            (*compatibility, VERSION): {"POST": self._compare},
-            ("config",): {"GET": self._config, "PUT": self._set_config, "DELETE": self._unset_config},
-            ("config", SUBJECT): {"GET": self._config, "PUT": self._set_config, "DELETE": self._unset_config},
-            ("mode",): {"GET": self._mode, "PUT": self._set_mode, "DELETE": self._unset_mode},
-            ("mode", SUBJECT): {"GET": self._mode, "PUT": self._set_mode, "DELETE": self._unset_mode},
-        }
 
     async def answer(self, request: Request) -> Response:
         """What a request gets, whatever becomes of it."""
@@ -114,7 +97,7 @@ class _Api:
             if refusal is not None:
                 raise RegistryFailure(UNAUTHORIZED if refusal.status == 401 else FORBIDDEN, refusal.message)
             handler, names = self._find(request)
-            answer = await handler(request, names)
+            answer = await handler(self, request, names)
         except RegistryFailure as failure:
             return failed(failure.code, str(failure))
         except OutcomeUnknown:
@@ -129,7 +112,7 @@ class _Api:
         raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
         path = raw.decode("ascii", errors="replace").partition("?")[0]
         parts = [unquote(part) for part in path.removeprefix(PREFIX).split("/") if part]
-        for pattern, methods in self._routes.items():
+        for pattern, methods in self.ROUTES.items():
             if len(pattern) == len(parts) and all(
                 wanted.startswith("{") or wanted == part for wanted, part in zip(pattern, parts, strict=True)
             ):
@@ -320,6 +303,31 @@ class _Api:
         before = (await self._registry.caught_up()).modes.get(subject, MODE_DEFAULT)
         await self._registry.propose(SetMode(subject=subject, mode=None, is_forced=False))
         return {"mode": before.name}
+
+    ROUTES: ClassVar[Mapping[tuple[str, ...], Mapping[str, Handler]]] = {
+        (): {"GET": _root},
+        ("contexts",): {"GET": _contexts},
+        ("schemas",): {"GET": _schemas},
+        ("schemas", "types"): {"GET": _types},
+        ("schemas", "ids", ID): {"GET": _by_id},
+        ("schemas", "ids", ID, "schema"): {"GET": _text_by_id},
+        ("schemas", "ids", ID, "subjects"): {"GET": _subjects_by_id},
+        ("schemas", "ids", ID, "versions"): {"GET": _versions_by_id},
+        ("schemas", "guids", ID): {"GET": _by_guid},
+        ("subjects",): {"GET": _subjects},
+        ("subjects", SUBJECT): {"POST": _look_up, "DELETE": _delete},
+        VERSIONS: {"GET": _versions, "POST": _register},
+        (*VERSIONS, VERSION): {"GET": _version, "DELETE": _delete},
+        (*VERSIONS, VERSION, "schema"): {"GET": _text},
+        (*VERSIONS, VERSION, "referencedby"): {"GET": _referrers},
+        COMPATIBILITY: {"POST": _compare},
+        (*COMPATIBILITY, VERSION): {"POST": _compare},
+        ("config",): {"GET": _config, "PUT": _set_config, "DELETE": _unset_config},
+        ("config", SUBJECT): {"GET": _config, "PUT": _set_config, "DELETE": _unset_config},
+        ("mode",): {"GET": _mode, "PUT": _set_mode, "DELETE": _unset_mode},
+        ("mode", SUBJECT): {"GET": _mode, "PUT": _set_mode, "DELETE": _unset_mode},
+    }
+    """What each path below the prefix answers, by its parts."""
 
 
 def _every_or(names: Sequence[str]) -> str:

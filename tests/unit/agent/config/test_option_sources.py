@@ -159,10 +159,3 @@ def test_what_is_no_broker_config_tells_what_to_set_instead(pair: str, told: str
 def test_names_are_unique_and_every_bound_is_a_range() -> None:
     assert len({option.name for option in OPTIONS}) == len(OPTIONS)
     assert all(option.minimum <= option.maximum for option in OPTIONS)
-
-
-def test_the_reference_names_every_option() -> None:
-    reference = (Path(__file__).parents[4] / "docs" / "CONFIGURATION.md").read_text(encoding="utf-8")
-    for option in OPTIONS:
-        row = f"| `{option.name}` | `{option.variable}` | {option.default} | {option.help} |"
-        assert row in reference

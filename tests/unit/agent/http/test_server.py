@@ -310,7 +310,7 @@ async def test_topics_are_listed_and_described(client: Client) -> None:
 async def test_the_lake_is_told_with_the_catalogs_that_follow(client: Client) -> None:
     told = await client.get_json("/api/lake")
     assert [row["topic"] for row in rows_of(told, "tables")] == ["orders"]
-    assert told["followers"] == [{"catalog": "others", "lag_s": 0.0}]
+    assert told["external_catalogs"] == [{"catalog": "others", "lag_s": 0.0}]
 
 
 async def test_a_table_is_begun_anew_on_request(agent: SmallAgent, client: Client) -> None:

@@ -72,7 +72,7 @@ async def test_topics_follow_whose_whole_names_match(place: Place) -> None:
         follower = place.follower(parts)
         await follower.look()
         assert (place.entry(), place.entry("t2")) == (location, None)
-        assert follower.view()["commits_behind"] == 0
+        assert follower.view()["commit_lag"] == 0
         await parts.writer.propose(DeleteTopic(topic_id=OTHER))
         await follower.look()
         assert place.entry() == location
@@ -89,8 +89,8 @@ async def test_it_says_how_far_it_is_and_what_failed_last(place: Place) -> None:
             "type": "sql",
             "namespace": "lake",
             "tables": 1,
-            "tables_refused": 0,
-            "commits_behind": 0,
+            "conflicts": 0,
+            "commit_lag": 0,
             "lag_s": 0.0,
             "last_error": None,
             "last_error_s_ago": None,
@@ -100,7 +100,7 @@ async def test_it_says_how_far_it_is_and_what_failed_last(place: Place) -> None:
         await follower.look()
         await later(parts, 5)
         view = follower.view()
-        assert (view["commits_behind"], view["lag_s"], view["last_error_s_ago"]) == (1, 5.0, 5.0)
+        assert (view["commit_lag"], view["lag_s"], view["last_error_s_ago"]) == (1, 5.0, 5.0)
         assert view["last_error"] == "t: ConnectionRefusedError: nobody is there"
 
 
