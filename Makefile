@@ -9,11 +9,13 @@ ARGS ?=
 # at twice the time of a start.
 unexport PYTHONDONTWRITEBYTECODE
 
+# The order is our own: the longest groups first (tests/support/durations.py).
+TWO_AT_A_TIME := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 # A whole run also measures how much of the core its own tests reach, by the same examples each time.
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-test run cluster test test-all coverage check fmt reference bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep nightly clean
+.PHONY: help setup setup-spark setup-test run cluster test durations test-all coverage check fmt reference bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep nightly clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -34,13 +36,16 @@ cluster: setup-test ## etcd, MinIO and three agents on this machine, to try thin
 	@exec $(BIN)/python -m tools.local_cluster $(ARGS)
 
 test: setup-test ## all tests but the slow ones, two at a time, with the coverage of the core; ARGS="tests/unit -k batch" chooses
-	@$(if $(ARGS),,$(WHOLE_RUN)) $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),--numprocesses 2 --dist loadgroup)
+	@$(if $(ARGS),,$(WHOLE_RUN)) $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(TWO_AT_A_TIME))
+
+durations: setup-test ## run all tests, and record which groups of them take long, so that the next run begins with those
+	@RECORD_DURATIONS=1 $(WHOLE_RUN) $(BIN)/python -m pytest $(TWO_AT_A_TIME)
 
 test-all: setup-test ## the slow tests too, and property tests with many more examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -m "slow or not slow" $(ARGS)
 
 coverage: setup-test ## the core's own tests alone, and which of its lines and branches they do not reach
-	@$(WHOLE_RUN) $(BIN)/python -m pytest -q --numprocesses 2 --dist loadgroup $$($(BIN)/python -m tests.support.core_coverage)
+	@$(WHOLE_RUN) $(BIN)/python -m pytest -q $(TWO_AT_A_TIME) $$($(BIN)/python -m tests.support.core_coverage)
 
 check: setup-test ## format, lint, types, layers, tidiness: what CI runs beside the tests
 	@$(BIN)/python -m tools.check

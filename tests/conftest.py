@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import durations
 from tests.support.cluster.cluster import clusters
 from tests.support.services.etcd import etcd, etcd_oldest
 from tests.support.services.java import compile_java, java, kafka_broker, kafka_jars, streams_jars
@@ -48,7 +49,8 @@ COSTLY = frozenset({"kafka_broker", "spark", "spark_session"})
 """Fixtures of which a run has one: of processes that run tests beside each other, one runs all that use them."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None, None, None]:
     """Which tests stay together where several processes share them: those that share what is dear to start.
 
     PySpark leaves sockets to the garbage collector; tests that use it do not answer for that.
@@ -62,6 +64,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("costly"))
         elif item.path.is_relative_to(Path(__file__).parent / "integration"):
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    yield
+    durations.check_groups(config, items)
+    durations.longest_first(items)  # last of all: pytest-randomly has shuffled, and pytest-xdist has named the groups
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if durations.is_recording():
+        durations.record(terminalreporter.stats)
 
 
 @pytest.hookimpl(wrapper=True)
