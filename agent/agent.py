@@ -209,7 +209,7 @@ class Agent:
 
     def notices(self) -> Sequence[str]:
         return notices(
-            is_disk_full=self._reserves is not None and self._reserves.is_full,
+            disk_text="" if self._reserves is None else self._reserves.full_text,
             clock_text=self._broker.clock_text,
             damaged_objects_count=self._broker.damaged_objects_count,
         )
@@ -245,11 +245,11 @@ class Agent:
         return await self._broker.audit(is_repairing=is_repairing, is_deep=is_deep, damages=self._damages)
 
 
-def notices(*, is_disk_full: bool, clock_text: str, damaged_objects_count: int) -> Sequence[str]:
+def notices(*, disk_text: str, clock_text: str, damaged_objects_count: int) -> Sequence[str]:
     """What a person must act on although the agent serves, a line each."""
     lines: list[str] = []
-    if is_disk_full:
-        lines.append(f"the disk is full, no records are taken: {DISK_REMEDY}")
+    if disk_text:
+        lines.append(f"{disk_text}, no records are taken: {DISK_REMEDY}")
     if clock_text:
         lines.append(f"{clock_text}: {CLOCK_REMEDY}")
     if damaged_objects_count:

@@ -126,6 +126,8 @@ DISK_RESERVE_BYTES = 32 * MIB
 """What an embedded ledger keeps of the disk for itself: entries and snapshots that free room, for hours."""
 DISK_RESERVE_DIVISOR = 16
 """It is no more than this part of a small disk."""
+DISK_INODES_WANTED = 16
+"""So many are free before records are taken again on a disk that had none: the reserve takes one."""
 DISK_CHECK_INTERVAL_S = 1.0
 STORE_DAMAGES_LISTED_MAX = 1_000
 """Damaged parts of packs that are logged and listed by an audit; whoever has so many needs no more."""

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from agent.runtime.clock import Clock
 from agent.runtime.outages import Outage, OutageWords
-from protocol.limits import DISK_CHECK_INTERVAL_S, DISK_RESERVE_BYTES, DISK_RESERVE_DIVISOR
+from protocol.limits import DISK_CHECK_INTERVAL_S, DISK_INODES_WANTED, DISK_RESERVE_BYTES, DISK_RESERVE_DIVISOR
 
 RESERVE_FILE = "reserve"
 FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT})
 REMEDY = 'docs/RUNBOOK.md, "The disk is full"'
 _ZEROS = bytes(1 << 20)
+NO_INODES = "no inode is left, though bytes are free (df -i): no file can be made"
 WORDS = OutageWords(
     fails=(
         "the disk is full: no records are taken until there is room; clients get retriable errors, reads and deletions "
@@ -47,13 +48,19 @@ class Disk:
         found = os.statvfs(folder)
         return found.f_bavail * found.f_frsize
 
+    def free_inodes(self, folder: Path) -> int | None:
+        """How many files can be made; None on a file system that has no such limit."""
+        found = os.statvfs(folder)
+        return found.f_favail if found.f_files else None
+
     def size_bytes(self, folder: Path) -> int:
         found = os.statvfs(folder)
         return found.f_blocks * found.f_frsize
 
     def make_file(self, path: Path, byte_count: int, room_bytes: int) -> None:
         """Make a file of `byte_count` bytes that has its blocks, where there is room for `room_bytes`."""
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # A FIFO of that name would be waited for indefinitely.
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         try:
             _allocate(descriptor, room_bytes)
             os.ftruncate(descriptor, byte_count)
@@ -81,6 +88,9 @@ class DiskReserve:
         self._when_full: list[Callable[[], None]] = []
         self.is_full = False
         """Whether records are refused for want of room."""
+        self.lacks_inodes = False
+        """Whether it is files that cannot be made, while there are free bytes: `df -i` shows it, and `df -h` does
+        not."""
 
     def begin(self) -> None:
         """Make the reserve, or find that the disk is full. The folder is made where it is missing."""
@@ -94,6 +104,9 @@ class DiskReserve:
 
     def find_full(self) -> None:
         """A write found no room. The ledger gets what was kept for it."""
+        with suppress(OSError):  # of bytes, as far as is known
+            if not self.lacks_inodes and self._disk.free_bytes(self._folder) >= self._bytes // 4:
+                self.lacks_inodes = self._are_inodes_few()
         self.is_full, self._has_blocks = True, False
         with suppress(OSError):  # what cannot be removed is tried again
             self._disk.remove_file(self._path)
@@ -119,14 +132,21 @@ class DiskReserve:
                 is_room = self._has_blocks or self._make(self._bytes)
             else:
                 # Twice the reserve, so that a little room that comes and goes does not switch with it.
-                is_room = free_bytes >= 2 * self._bytes and self._make(2 * self._bytes)
+                # Nor with the inode that the file gave up: a file system may count none of them, so they matter only
+                # where a write met it.
+                is_held = self.lacks_inodes and self._are_inodes_few()
+                is_room = free_bytes >= 2 * self._bytes and not is_held and self._make(2 * self._bytes)
         except OSError as error:
             self._unseen_reason = str(error)
             return
         if is_room:
-            self.is_full = False
+            self.is_full = self.lacks_inodes = False
         else:
             self.find_full()
+
+    def _are_inodes_few(self) -> bool:
+        free = self._disk.free_inodes(self._folder)
+        return free is not None and free < DISK_INODES_WANTED
 
     def _make(self, room_bytes: int) -> bool:
         """Give the file its blocks, where there is room for so many bytes with those that it has."""
@@ -149,7 +169,7 @@ class DiskReserve:
         if not self.is_full:
             self._outage.answered("write")
             return
-        self._outage.failed("write", "no room is left", key=str(self._folder))
+        self._outage.failed("write", NO_INODES if self.lacks_inodes else "no room is left", key=str(self._folder))
         for release in self._when_full:
             release()
 
@@ -179,6 +199,14 @@ class DiskReserves:
     def is_full(self) -> bool:
         """Whether records are refused for want of room on any of them."""
         return any(reserve.is_full for reserve in self._by_file_system.values())
+
+    @property
+    def full_text(self) -> str:
+        """What a person is told while it is so; empty while there is room."""
+        full = [reserve for reserve in self._by_file_system.values() if reserve.is_full]
+        if not full:
+            return ""
+        return f"the disk is full: {NO_INODES}" if any(each.lacks_inodes for each in full) else "the disk is full"
 
     async def run(self) -> None:
         """Check all of them again and again, indefinitely. A disk that hangs holds up none of the others."""

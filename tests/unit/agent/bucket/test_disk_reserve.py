@@ -14,7 +14,7 @@ from agent.config.settings import Command, load_settings
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
-from protocol.limits import DISK_CHECK_INTERVAL_S, DISK_RESERVE_BYTES, DISK_RESERVE_DIVISOR, MIB
+from protocol.limits import DISK_CHECK_INTERVAL_S, DISK_INODES_WANTED, DISK_RESERVE_BYTES, DISK_RESERVE_DIVISOR, MIB
 from storage.decorators.retrying import RetryPolicy
 from storage.embedded.local_files import Files
 from storage.memory_store import MemoryStore
@@ -31,6 +31,10 @@ class SmallDisk(Disk):
         self.used = used
         self.code = 0
         self.file_bytes = 0
+        self.inodes: int | None = None
+
+    def free_inodes(self, folder: Path) -> int | None:
+        return self.inodes
 
     def free_bytes(self, folder: Path) -> int:
         if self.code:
@@ -183,6 +187,58 @@ def test_a_folder_that_cannot_be_looked_at_changes_nothing_and_is_logged_once(
         "the free space of a data folder cannot be read",
         "the free space of the data folder can be read again",
     ]
+
+
+def test_a_disk_without_inodes_says_so_and_takes_records_when_it_has_some(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Removing the reserve gives one back, which does not count as room."""
+    caplog.set_level("INFO")
+    disk = SmallDisk(1_000 * MIB)
+    disk.inodes = 0
+    reserves = DiskReserves(clock=ManualClock(), disk=disk)
+    reserve = reserves.of(tmp_path)
+    reserve.begin()
+    assert (reserve.is_full, reserves.full_text) == (False, "")  # a file system may count none, and have them
+    reserve.find_full()
+    disk.inodes = 1
+    for _ in range(3):
+        reserve.check()
+        assert (reserve.is_full, reserve.lacks_inodes) == (True, True)
+    assert reserves.full_text.startswith("the disk is full: no inode is left")
+    assert "df -i" in reserves.full_text
+    disk.inodes = DISK_INODES_WANTED
+    reserve.check()
+    assert (reserve.is_full, reserve.lacks_inodes, reserves.full_text) == (False, False, "")
+    (full, _) = caplog.records
+    assert "df -i" in full.__dict__["reason"]
+
+
+def test_a_disk_without_room_is_not_one_without_inodes(tmp_path: Path) -> None:
+    disk = SmallDisk(64 * MIB)
+    disk.inodes = 0
+    reserve = reserve_on(tmp_path, disk)
+    disk.used = disk.size - disk.file_bytes
+    reserve.find_full()
+    disk.used = disk.size
+    reserve.check()
+    assert (reserve.is_full, reserve.lacks_inodes) == (True, False)
+    disk.used = 0
+    reserve.check()
+    assert not reserve.is_full
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_in_the_place_of_the_reserve_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / RESERVE_FILE)
+    reserve = DiskReserve(tmp_path, clock=ManualClock())
+    reserve.begin()
+    assert not reserve.is_full
+
+
+def test_inodes_are_counted_where_the_file_system_counts_them(tmp_path: Path) -> None:
+    found = os.statvfs(tmp_path)
+    assert Disk().free_inodes(tmp_path) == (found.f_favail if found.f_files else None)
 
 
 class TwoDisks(Disk):
