@@ -1,6 +1,7 @@
 """What wiring alone decides, seen from outside an agent that serves."""
 
 import asyncio
+import signal
 import urllib.request
 from pathlib import Path
 
@@ -25,8 +26,8 @@ async def test_a_full_disk_is_told_by_its_metric(tmp_path: Path, monkeypatch: py
     serving: asyncio.Future[AgentEndpoints] = asyncio.get_running_loop().create_future()
     running = asyncio.create_task(run_agent(settings, serving.set_result))
     try:
-        await asyncio.wait([running, serving], return_when=asyncio.FIRST_COMPLETED)
-        url = f"http://{serving.result().http}/metrics"
+        async with asyncio.timeout(30):
+            url = f"http://{(await serving).http}/metrics"
 
         async def told() -> float:
             answer = await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=10).read())
@@ -37,5 +38,8 @@ async def test_a_full_disk_is_told_by_its_metric(tmp_path: Path, monkeypatch: py
         assert await told() == 1
     finally:
         monkeypatch.undo()
-        running.cancel()
-        await asyncio.wait([running])
+        if serving.done():  # it listens for the signal then, and closes what it opened
+            signal.raise_signal(signal.SIGTERM)
+        else:
+            running.cancel()
+        await asyncio.wait([running], timeout=30)
