@@ -28,9 +28,7 @@ _ADMIN: Final[Mapping[str, RouteText]] = {
     "GET /api/state": RouteText("", "object: ledger position, rules version and digest of the state"),
     "GET /api/topics": RouteText("", '`{"topics": [...]}`: topics with partitions and sizes'),
     "GET /api/topics/{name}": RouteText("", "object: partitions, configs and their sources"),
-    "GET /api/lake": RouteText(
-        "`limit`", '`{"tables": [...], "external_catalogs": [...]}`'
-    ),
+    "GET /api/lake": RouteText("`limit`", '`{"tables": [...], "external_catalogs": [...]}`'),
     "GET /api/lake/{name}": RouteText("", "object: files, lag, last snapshot and contents of the next archive pass"),
     "GET /api/lake/{name}/index": RouteText("`after`, `limit`", "archived ranges of offsets with their files"),
     "GET /api/lake/{name}/rewrites": RouteText("`purpose=rewrite` or `backfill`, `behind`", "plan for a Spark job"),

@@ -1,5 +1,6 @@
 """The documents: links lead somewhere, diagrams can be drawn, sentences are short."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,20 @@ SHORT_SENTENCES = (
     "docs/reference/*.md",
 )
 """Pages whose sentences are held to the limit. A page is added here once it is rewritten."""
+NUMBER = r"\d[\d,]*(?:\.\d+)?(?<!,)"
+OPTIONS_OF_OTHERS = frozenset(
+    {
+        "add-config",
+        "auto-compaction-retention",
+        "bootstrap-server",
+        "from-beginning",
+        "max-messages",
+        "prefix",
+        "quiet",
+        "topic",
+    }
+)
+"""Options of etcd, Kafka's tools and pip that the pages name."""
 LONG_CELLS = frozenset(
     {
         "docs/BENCHMARKS.md",
@@ -44,6 +59,10 @@ def text(page: str | Path) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
+def short_pages() -> list[str]:
+    return sorted(str(page.relative_to(ROOT)) for pattern in SHORT_SENTENCES for page in ROOT.glob(pattern))
+
+
 @pytest.mark.parametrize("page", pages())
 def test_every_link_leads_to_a_file_and_a_heading(page: str) -> None:
     broken = [link for link in links(text(page)) if "://" not in link and not _is_there(page, link)]
@@ -58,12 +77,25 @@ def _is_there(page: str, link: str) -> bool:
     return not anchor or (target.suffix == ".md" and anchor in anchors(target.read_text(encoding="utf-8")))
 
 
+@pytest.mark.parametrize("page", [page for page in short_pages() if not page.startswith("tests/")])
+def test_every_option_and_metric_that_a_page_names_is_in_the_reference(page: str) -> None:
+    reference = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "docs" / "reference").glob("*.md"))
+    words = set(re.findall(r"(?<![\w-])--(?:no-)?([a-z][a-z0-9-]*[a-z0-9])", text(page))) - OPTIONS_OF_OTHERS
+    words |= set(re.findall(r"\bpenstock_[a-z_]+[a-z]\b", text(page)))
+    unknown = sorted(word for word in words if not re.search(rf"(?:--|`){word}\b", reference))
+    assert unknown == []
+
+
+def test_every_latency_of_the_readme_is_in_the_benchmarks() -> None:
+    section = text("README.md").partition("\n## What it takes\n")[2].partition("\n## ")[0]
+    measured = set(re.findall(NUMBER, text("docs/BENCHMARKS.md")))
+    quoted = re.findall(rf"({NUMBER}) (?:ms|s|USD)\b", section)
+    assert len(quoted) >= 10
+    assert set(quoted) <= measured
+
+
 def test_the_readme_is_short() -> None:
     assert len(text("README.md").splitlines()) <= README_LINES_MAX
-
-
-def short_pages() -> list[str]:
-    return sorted(str(page.relative_to(ROOT)) for pattern in SHORT_SENTENCES for page in ROOT.glob(pattern))
 
 
 @pytest.mark.parametrize("page", short_pages())
