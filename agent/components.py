@@ -17,9 +17,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from agent.agent import Agent
-from agent.bucket.cluster_identity import AnotherBucket, check_reached, claim_bucket
+from agent.bucket.cluster_identity import (
+    AnotherBucket,
+    check_reached,
+    claim_bucket,
+    read_cluster_file,
+    without_ledger,
+)
 from agent.bucket.conditional_puts import check_before_claim
 from agent.bucket.disk_reserve import DiskReserves
+from agent.bucket.missing_objects import report_missing
 from agent.bucket.permissions import check_access
 from agent.bucket.store_damages import StoreDamages
 from agent.bucket.store_outages import StoreOutages
@@ -105,6 +112,7 @@ async def _serve(
     stopping: asyncio.Event,
     watch: "_Signals",
 ) -> None:
+    await _check_ledger_lost(settings, clock, ids)
     outages, damages = StoreOutages(clock=clock), StoreDamages()
     metrics.store_damaged_parts.set_function(lambda: len(damages.found))
     reserves = _ledger_reserve(settings, clock)
@@ -128,6 +136,8 @@ async def _serve(
         identity = await once_there(lambda: claim_bucket(store, ledger, new_bucket_id=new_bucket_id), clock)
         await once_there(lambda: check_reached(store, ledger), clock)
         loaded = await once_there(lambda: load_state(ledger, store), clock)
+        if isinstance(read_store_url(settings.store_url), FileUrl):
+            await once_there(lambda: report_missing(store, loaded.follower.state), clock)
         agent = Agent(
             settings=settings,
             identity=identity,
@@ -160,6 +170,21 @@ async def _serve(
             if _is_ledger_lost(error):
                 await leave_mark(store, agent.state, clock)
             raise
+
+
+async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids) -> None:
+    """Raise `LedgerCorrupt` before an embedded ledger is made for a bucket that has a cluster, whose ledger is lost."""
+    url = read_ledger_url(settings.ledger_url)
+    if not isinstance(url, SqliteUrl):
+        return
+    from coordinator.ledger.sqlite import is_missing
+
+    if not is_missing(Path(url.path)):
+        return
+    async with open_store(settings, clock, ids, Metrics(), is_writer=False) as store:
+        found = await once_there(lambda: read_cluster_file(store), clock)
+    if found is not None:
+        raise without_ledger(settings.ledger_url, found)
 
 
 def _ledger_reserve(settings: Settings, clock: Clock) -> DiskReserves:

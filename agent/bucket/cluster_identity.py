@@ -250,6 +250,15 @@ def _of_another(identity: LedgerIdentity, found: ClusterFile, *, is_new: bool) -
     )
 
 
+def without_ledger(ledger_url: str, found: ClusterFile) -> AnotherBucket:
+    """What is wrong where there is no embedded ledger, or an empty file, and the bucket has a cluster."""
+    return AnotherBucket(
+        f"there is no ledger {ledger_url}, and the bucket belongs to cluster {found.cluster_id}, incarnation "
+        f"{found.incarnation}: is the ledger's name right? The last part of --ledger, or --data-dir, may be mistyped. "
+        "If the ledger is lost, stop all agents and run `penstock recover`; nothing was changed"
+    )
+
+
 class BucketWatch:
     """Whether the bucket still belongs to the ledger that an agent has open."""
 

@@ -14,13 +14,14 @@ from agent.cli.failure import CommandFailed
 from agent.runtime.ids import SystemIds
 from coordinator.follower import Follower
 from coordinator.ledger.port import LedgerCorrupt, LedgerError, LedgerRecord, LedgerStart
-from coordinator.ledger.sqlite import SqliteLedger
+from coordinator.ledger.sqlite import SqliteLedger, check_regular, is_missing
 from coordinator.ledger.sqlite_log import log_of
 from coordinator.ledger.sqlite_schema import check_log
 from coordinator.state.state import ClusterState
 from protocol.limits import LEDGER_COPIES_MAX
 from storage.embedded.local_files import Files
 from storage.embedded.local_store import PACKS_FOLDER
+from storage.embedded.pack_opening import folder_fault
 from storage.embedded.packs import PackFolder
 from storage.object_store import StoreError
 
@@ -58,6 +59,9 @@ def read_object(data_dir: Path, key: str) -> bytes | None:
     try:
         if (store / key).is_file():
             return (store / key).read_bytes()
+        fault = folder_fault(str(store / PACKS_FOLDER))
+        if fault:
+            raise CommandFailed(fault)
         if not (store / PACKS_FOLDER).is_dir():
             return None
         packs = PackFolder(str(store / PACKS_FOLDER), new_nonce=SystemIds().new_uuid, is_durable=True, files=Files())
@@ -85,8 +89,9 @@ def _copy(file: Path, folder: Path, *, is_durable: bool) -> None:
     """A copy that is of one moment: while it was made, the log did not begin from its start again, and no commit that
     was written meanwhile came into it without the one before, which would look like damage. Else it is made again.
     """
-    if not file.is_file():
-        raise CommandFailed(f"there is no {file}: --data-dir names the folder of penstock run")
+    if is_missing(file):
+        raise CommandFailed(f"there is no {file}, or it is empty: --data-dir names the folder of penstock run")
+    check_regular(file)
     copies = 0
     while True:
         copies += 1
@@ -125,6 +130,6 @@ def _snapshot(data_dir: Path, start: LedgerStart) -> bytes | None:
     if start.pointer is None:
         return None
     try:
-        return (data_dir / "store" / start.pointer.object_key).read_bytes()
+        return Files().read(f"{data_dir / 'store' / start.pointer.object_key}")
     except OSError as error:
         raise CommandFailed(f"the snapshot cannot be read: {error}") from error

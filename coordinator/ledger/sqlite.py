@@ -21,6 +21,7 @@ from coordinator.ledger.file_lock import FileHeld, FileLock
 from coordinator.ledger.port import (
     Entry,
     Head,
+    LedgerCorrupt,
     LedgerIdentity,
     LedgerMissing,
     LedgerRecord,
@@ -30,6 +31,7 @@ from coordinator.ledger.port import (
     SnapshotPointer,
 )
 from coordinator.ledger.sqlite_file import LedgerFile
+from coordinator.ledger.sqlite_log import log_of
 from protocol.limits import LEDGER_RECENT_BYTES_MAX, LEDGER_TAIL_RECORDS_MAX
 from protocol.types import Position, SessionId
 from storage.embedded.one_thread import OneThread
@@ -247,11 +249,24 @@ class SqliteLedger:
         self._changed = asyncio.Event()
 
 
+def is_missing(path: Path) -> bool:
+    """Whether there is no ledger: no file, or an empty one, whose write-ahead log SQLite would delete."""
+    return not path.exists() or (path.is_file() and not path.stat().st_size)
+
+
+def check_regular(path: Path) -> None:
+    """Raise `LedgerCorrupt` where the ledger's file, or its log, is a pipe or the like: SQLite would wait for it."""
+    for part in (path, log_of(path)):
+        if part.exists() and not part.is_file():
+            raise LedgerCorrupt(f"{part} is no regular file: move away what has its name, and bring back the ledger")
+
+
 def _open_file(
     path: Path, *, new_cluster_id: str | None, is_durable: bool, connection_type: type[sqlite3.Connection]
 ) -> tuple[FileLock, LedgerFile]:
-    if new_cluster_id is None and not path.exists():
-        raise LedgerMissing(f"{path} does not exist: name the folder that an agent uses")
+    if new_cluster_id is None and is_missing(path):
+        raise LedgerMissing(f"{path} does not exist, or is empty: name the folder that an agent uses")
+    check_regular(path)
     try:
         lock = FileLock(path.with_name(path.name + ".lock"))
     except FileHeld as error:

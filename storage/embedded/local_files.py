@@ -49,7 +49,7 @@ class Files:
 
     def open_existing(self, path: str, *, is_writing: bool = False) -> int:
         """A descriptor of a file that is there. The caller closes it."""
-        return os.open(path, (os.O_RDWR if is_writing else os.O_RDONLY) | os.O_CLOEXEC)
+        return _open_regular(path, os.O_RDWR if is_writing else os.O_RDONLY)
 
     def write_at(self, descriptor: int, parts: Sequence[Buffer], position: int) -> None:
         """Write all of `parts` from `position` on, gathered by the kernel: nothing is joined."""
@@ -160,10 +160,10 @@ def errors_of(key: str, *, is_read: bool = False) -> Generator[None]:
         raise StoreUnavailable(f"{key}: {error.strerror}: the put or read can be repeated") from error
 
 
-def _open_regular(path: str) -> int:
-    """A descriptor to read a file. What is none is not there: opening a FIFO would wait for a writer, indefinitely."""
+def _open_regular(path: str, mode: int = os.O_RDONLY) -> int:
+    """A descriptor of a file. What is none is not there: opening a FIFO would wait for a writer, indefinitely."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = os.open(path, mode | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError as error:
         # Of a disk that is gone, or of a socket.
         if error.errno == errno.ENXIO and stat.S_ISSOCK(os.stat(path).st_mode):

@@ -26,6 +26,13 @@ _FILE_NAME = re.compile(r"([0-9a-f]{16})\.pack")
 _NO_PACK = Pack(number=-1, nonce=b"")
 
 
+def folder_fault(folder: str) -> str:
+    """What is wrong with a folder of packs as a whole, for people; empty where nothing is, or it is not there."""
+    if os.path.isdir(folder) or not os.path.lexists(folder):
+        return ""
+    return f"{folder} is no folder: the records that wait for the archive lie in it; move away what has its name"
+
+
 class PackFile(NamedTuple):
     """A pack, and the number that its file is called by."""
 
@@ -60,8 +67,23 @@ class PackFiles:
         return f"{self._folder}/{number:016x}.pack"
 
     def numbers(self) -> list[int]:
-        named = (_FILE_NAME.fullmatch(name) for name in os.listdir(self._folder))
-        return sorted(int(name[1], 16) for name in named if name is not None)
+        """Of the files. What has the name of one and is none is left out: a pipe would keep its reader waiting."""
+        return sorted(int(entry.name[:16], 16) for entry in self._entries() if entry.is_file())
+
+    def strays(self) -> Sequence[StoreDamage]:
+        """What has the name of a pack and is no file: what was in a pack of that name cannot be read."""
+        strays = [entry for entry in self._entries() if not entry.is_file() and os.path.lexists(entry.path)]
+        return [
+            StoreDamage(
+                file=self.path(int(entry.name[:16], 16)),
+                detail=f"it is {'a directory' if entry.is_dir() else 'no regular file'}, and has the name of a pack",
+            )
+            for entry in sorted(strays, key=lambda entry: entry.name)
+        ]
+
+    def _entries(self) -> list[os.DirEntry[str]]:
+        with os.scandir(self._folder) as entries:
+            return [entry for entry in entries if _FILE_NAME.fullmatch(entry.name)]
 
     def in_order(self) -> list[PackFile]:
         """The files in the order in which their packs were begun; of two of one pack the rightly named one first."""
@@ -127,7 +149,7 @@ class PackFiles:
         One whose checksum is wrong is found where there is no other. Raises `ObjectDamaged` where it may be what cannot
         be read.
         """
-        has_gaps = False
+        has_gaps = bool(self.strays())
         damaged: Place | None = None
         for _, number in reversed(self.in_order()):
             with suppress(FileNotFoundError):  # taken back meanwhile
@@ -156,7 +178,7 @@ class PackFiles:
         return [damage for damage in self._look_for_damage() if damage in before] if before else ()
 
     def _look_for_damage(self) -> Sequence[StoreDamage]:
-        found: list[StoreDamage] = []
+        found = list(self.strays())
         in_order = self.in_order()
         for own_number, number in in_order:
             with suppress(FileNotFoundError):  # taken back meanwhile

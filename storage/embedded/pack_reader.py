@@ -77,7 +77,7 @@ class PackReader:
         """From the beginnings, and behind what cannot be read: to look for records there takes a read of every pack."""
         self._packs.clear()
         self._places.clear()
-        self._has_gaps = False
+        self._has_gaps = self._has_strays()
         self._look(is_anew=True)
 
     def _look(self, *, is_anew: bool) -> None:
@@ -140,6 +140,12 @@ class PackReader:
         if len(found) != wanted or (wanted == record.payload_bytes and crc32c(found) != record.payload_crc):
             raise ObjectDamaged(f"{record.key}: its checksum in {self._pack_files.path(place.number)} is wrong")
         return found
+
+    def _has_strays(self) -> bool:
+        try:
+            return bool(self._pack_files.strays())
+        except FileNotFoundError:
+            return False
 
     def _in_order(self) -> list[int]:
         try:

@@ -17,6 +17,7 @@ from pathlib import Path
 from protocol.limits import PACK_BYTES_TARGET, PACK_GROUP_BYTES_MAX
 from storage.embedded.local_files import Files, errors_of
 from storage.embedded.one_thread import OneThread
+from storage.embedded.pack_opening import folder_fault
 from storage.embedded.packs import Pack, PackFolder, PackObject, Place
 from storage.keys import check_key, check_prefix
 from storage.object_store import (
@@ -82,6 +83,9 @@ class PackStore:
         self._is_closed = False
         self._newest: Pack | None = None
         """Where the last group went: the only pack that is kept without objects."""
+        fault = folder_fault(str(folder))
+        if fault:
+            raise StoreMisconfigured(fault)
         with errors_of(str(folder)):
             if is_writer:
                 files.make_directory(str(folder))

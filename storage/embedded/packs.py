@@ -58,9 +58,11 @@ class PackFolder:
     ) -> None:
         self._folder = folder
         self._on_removed = on_removed
+        self._on_damage = on_damage
         self._pack_files = PackFiles(folder, files, on_damage=on_damage)
         self.path = self._pack_files.path
         self._gap_numbers: set[int] = set()
+        self._has_strays = False
         self._new_nonce = new_nonce
         self._is_durable = is_durable
         self._is_writer = is_writer
@@ -97,7 +99,7 @@ class PackFolder:
     @property
     def has_gaps(self) -> bool:
         """Whether an object that was not found may be there, unreadable."""
-        return bool(self._gap_numbers)
+        return bool(self._gap_numbers) or self._has_strays
 
     def find(self, key: str) -> bytes | None:
         """An object of a folder that another process may have open: nothing is changed. None where it is not there.
@@ -221,6 +223,9 @@ class PackFolder:
 
     def _scan_all(self) -> dict[str, Place]:
         in_order = self._pack_files.in_order()
+        for stray in self._pack_files.strays():
+            self._has_strays = True
+            self._on_damage(stray)
         found: dict[str, Place] = {}
         replaced: list[Place] = []
         unmarked: list[Place] = []

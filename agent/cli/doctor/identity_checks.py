@@ -26,6 +26,7 @@ from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
 from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, LedgerMissing
+from coordinator.ledger.sqlite import is_missing
 from protocol.limits import DOCTOR_STORE_SECONDS_MAX
 from storage.decorators.retrying import RetryPolicy
 from storage.object_store import ObjectMissing, ObjectStore, StoreError
@@ -87,8 +88,8 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> ObjectStore | Non
 
 def _existing_file(path: str) -> Path:
     """Raises `LedgerMissing`."""
-    if not Path(path).is_file():
-        raise LedgerMissing(f"there is no {path}")
+    if is_missing(Path(path)):
+        raise LedgerMissing(f"there is no {path}, or it is empty")
     return Path(path)
 
 

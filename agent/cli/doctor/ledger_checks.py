@@ -17,6 +17,7 @@ from agent.config.addresses import EtcdUrl, HostPort, SqliteUrl, read_ledger_url
 from agent.config.settings import Settings
 from agent.runtime.clock import SystemClock
 from coordinator.ledger.port import UNREADABLE, LedgerCorrupt, LedgerError
+from coordinator.ledger.sqlite import is_missing
 from protocol.limits import ETCD_QUOTA_BYTES_DEFAULT
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ PRESSURE_HIGH = 0.8
 async def check_ledger(settings: Settings) -> AsyncIterator[Finding]:
     """Of a ledger that is a file, whether it is damaged (`machine_checks` looks at its folder); nothing of memory."""
     url = read_ledger_url(settings.ledger_url)
-    if isinstance(url, SqliteUrl) and _is_file(url.path):
+    if isinstance(url, SqliteUrl) and not is_missing(Path(url.path)):
         yield await _file(Path(url.path), is_durable=settings.is_durable)
     if not isinstance(url, EtcdUrl):
         return
@@ -61,10 +62,6 @@ async def check_ledger(settings: Settings) -> AsyncIterator[Finding]:
         yield _finding(Verdict.FAILED, str(error), "an agent would not start, or wait until it is mended")
     finally:
         await client.close()
-
-
-def _is_file(path: str) -> bool:
-    return Path(path).is_file()
 
 
 async def _file(file: Path, *, is_durable: bool) -> Finding:

@@ -3,6 +3,7 @@
 Headers are checked; payloads are checked by whoever reads them, and by `penstock audit`.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from agent.config.addresses import FileUrl, read_store_url
 from agent.config.settings import Settings
 from storage.embedded.local_files import Files
 from storage.embedded.local_store import PACKS_FOLDER
-from storage.embedded.pack_opening import PackFiles
+from storage.embedded.pack_opening import PackFiles, folder_fault
 
 DAMAGES_SHOWN = 5
 
@@ -21,8 +22,13 @@ DAMAGES_SHOWN = 5
 def check_packs(settings: Settings) -> Iterator[Finding]:
     """One finding for each damaged part, and nothing for a store that has no packs."""
     url = read_store_url(settings.store_url)
-    folder = Path(url.path) / PACKS_FOLDER if isinstance(url, FileUrl) else None
-    if folder is None or not folder.is_dir():
+    if not isinstance(url, FileUrl):
+        return
+    folder = Path(url.path) / PACKS_FOLDER
+    fault = folder_fault(str(folder))
+    if fault:
+        yield _finding(Verdict.FAILED, fault, REMEDY)
+    if not os.path.isdir(folder):
         return
     files = PackFiles(str(folder), Files())
     try:

@@ -152,7 +152,7 @@ async def test_a_folder_that_cannot_be_listed_once_says_nothing_of_an_object(
     async with opened(tmp_path / "packs") as store:
         await store.put("a", [b"1"])
         with monkeypatch.context() as patched:
-            patched.setattr(os, "listdir", failing)
+            patched.setattr(os, "scandir", failing)
             with pytest.raises(StoreUnavailable, match="a: Input/output error"):
                 reader.get("a")
             with pytest.raises(StoreUnavailable, match="a: Input/output error"):

@@ -33,6 +33,14 @@ def test_sound_packs_are_fine_while_somebody_has_them_open(data_dir: Path) -> No
     assert (finding.verdict, finding.text) == (Verdict.FINE, "1 pack, every header is readable")
 
 
+def test_a_file_in_the_place_of_the_folder_is_named_as_by_a_start(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / ".packs").touch()
+    (finding,) = check_packs(settings_of(tmp_path))
+    assert finding.verdict is Verdict.FAILED
+    assert f"{tmp_path}/store/.packs is no folder: the records" in finding.text
+
+
 def test_each_damaged_part_is_named_with_the_page_that_helps(data_dir: Path) -> None:
     for number in range(DAMAGES_SHOWN + 2):
         plant_object(data_dir / "store", f"{number}", b"x" * 100)

@@ -1,0 +1,76 @@
+"""A data folder whose ledger is gone, or an empty file, or no file at all: all commands say so, and change nothing."""
+
+import asyncio
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from agent.cli.main import app
+from agent.components import run_agent
+from agent.config.settings import Command, load_settings
+from coordinator.ledger.port import LedgerCorrupt
+from storage.embedded.local_store import LocalStore
+from tests.support.agent.recovery_clusters import lived
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    async def live() -> None:
+        store = LocalStore(tmp_path / "store")
+        await lived(store)
+        await store.close()
+
+    asyncio.run(live())
+    return tmp_path
+
+
+def invoke(*command: str) -> tuple[int, str]:
+    result = CliRunner().invoke(app, list(command), env={"PENSTOCK_LEDGER": None})
+    return result.exit_code, f"{result.output}{result.exception or ''}"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("make", [lambda _: None, Path.touch], ids=["no file", "an empty file"])
+class TestLost:
+    def test_a_start_refuses_and_changes_nothing(self, data_dir: Path, make: Callable[[Path], None]) -> None:
+        make(data_dir / "ledger.sqlite")
+        before = contents(data_dir)
+        values = {"data-dir": str(data_dir), "listen": ["127.0.0.1:0"], "http": "127.0.0.1:0"}
+        settings = load_settings(Command.RUN, values, config_path=None)
+        for _ in range(2):
+            with pytest.raises(LedgerCorrupt, match=r"there is no ledger .*penstock recover.*nothing was changed"):
+                asyncio.run(run_agent(settings, lambda _: None))
+            assert contents(data_dir) == before
+
+    def test_what_only_looks_calls_it_missing(self, data_dir: Path, make: Callable[[Path], None]) -> None:
+        make(data_dir / "ledger.sqlite")
+        before = contents(data_dir)
+        place = ("--data-dir", str(data_dir))
+        code, output = invoke("recover", "--dry-run", "--force", "--json", *place)
+        assert code == 0, output
+        assert json.loads(output)["incarnation"] == 2
+        code, output = invoke("audit", *place)
+        assert (code != 0, "does not exist, or is empty" in output) == (True, True), output
+        code, output = invoke("doctor", *place)
+        assert "and the bucket belongs to cluster" in " ".join(output.split())
+        code, output = invoke("inspect", "state", *place)
+        assert code != 0, output
+        assert {name: content for name, content in contents(data_dir).items() if ".lock" not in name} == before
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("name", ["ledger.sqlite", "ledger.sqlite-wal"])
+def test_a_pipe_is_not_waited_for(data_dir: Path, name: str) -> None:
+    (data_dir / "ledger.sqlite").write_bytes(b"SQLite format 3")
+    (data_dir / name).unlink(missing_ok=True)
+    os.mkfifo(data_dir / name)
+    for command in (("recover", "--dry-run", "--force"), ("audit",), ("doctor",), ("recover", "--force")):
+        code, output = invoke(*command, "--data-dir", str(data_dir))
+        assert (code != 0, "no regular file" in output) == (True, True), output
