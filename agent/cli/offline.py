@@ -99,8 +99,9 @@ def _copy(file: Path, folder: Path, *, is_durable: bool) -> None:
             header = _log_header(file)
             for old in folder.iterdir():
                 old.unlink()
-            for part in sorted(file.parent.glob(file.name + "*")):  # the file, then its log, whose pages come into it
-                if not part.name.endswith((".lock", "-shm")):
+            for suffix in ("", "-journal", "-wal"):  # the file, then its log, whose pages come into it
+                part = file.with_name(file.name + suffix)
+                if part.is_file():  # what else begins with this name is somebody's copy, or a FIFO
                     shutil.copy2(part, folder)
             is_of_one_moment = header == _log_header(file)
         except FileNotFoundError:  # the log went between two looks: its broker ended

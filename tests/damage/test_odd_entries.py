@@ -95,6 +95,7 @@ def test_s20_odd_entries_in_every_folder_hold_up_nothing_and_are_no_loss(built: 
     for folder in folders:
         make_all(folder)
         make_all(folder, "~odd-")
+    make_all(data, "ledger.sqlite.odd-")
     serves(data, tmp_path, "odd")
     found = audited(data)
     assert found.keys() == {"unknown"}
