@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
 
 from agent.cli.failure import CommandFailed
 from agent.runtime.ids import SystemIds
 from coordinator.follower import Follower
 from coordinator.ledger.port import LedgerCorrupt, LedgerError, LedgerRecord, LedgerStart
 from coordinator.ledger.sqlite import SqliteLedger, check_regular, is_missing
-from coordinator.ledger.sqlite_log import log_of
+from coordinator.ledger.sqlite_log import LOG_HEADER_BYTES, log_of
 from coordinator.ledger.sqlite_schema import check_log
 from coordinator.state.state import ClusterState
 from protocol.limits import LEDGER_COPIES_MAX
@@ -28,8 +27,6 @@ from storage.object_store import StoreError
 LEDGER_FILE = "ledger.sqlite"
 UNUSED_CLUSTER_ID = "-"
 """The copy has an identity already."""
-LOG_HEADER_BYTES: Final = 32
-"""Of the write-ahead log: another one from when it begins from its start again."""
 
 
 async def read_state(data_dir: Path) -> ClusterState:
@@ -111,15 +108,15 @@ def _copy(file: Path, folder: Path, *, is_durable: bool) -> None:
         try:
             check_log(folder / file.name, is_each_commit_synced=is_durable)
         except LedgerCorrupt:
-            if copies == LEDGER_COPIES_MAX:
+            if copies >= LEDGER_COPIES_MAX:
                 check_log(file, is_each_commit_synced=is_durable)  # in the words of the file itself
         else:
-            if is_of_one_moment or copies == LEDGER_COPIES_MAX:
+            if is_of_one_moment or copies >= LEDGER_COPIES_MAX:
                 return
 
 
 def _log_header(file: Path) -> bytes:
-    """Empty where there is no log."""
+    """It is another one from when the log begins from its start again. Empty where there is no log."""
     try:
         with log_of(file).open("rb") as log:
             return log.read(LOG_HEADER_BYTES)

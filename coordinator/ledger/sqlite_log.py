@@ -16,8 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 LOG_SUFFIX: Final = "-wal"
+LOG_HEADER_BYTES: Final = 32
+"""A log that is no longer has no frames."""
 
-_HEADER_BYTES: Final = 32
 _FRAME_HEADER_BYTES: Final = 24
 _HEADER_CHECKED_BYTES: Final = 24
 _FRAME_HEADER_CHECKED_BYTES: Final = 8
@@ -57,9 +58,9 @@ def find_damage(log: bytes, *, is_each_commit_synced: bool) -> LogDamage | None:
     Where commits are not synced one by one, a loss of power may tear all of them since the last checkpoint: then only
     a changed byte is called damage.
     """
-    if len(log) <= _HEADER_BYTES:
+    if len(log) <= LOG_HEADER_BYTES:
         return None  # no frames: SQLite looks no further either
-    header = np.frombuffer(log, ">u4", _HEADER_BYTES // _WORD_BYTES).astype(np.uint32)
+    header = np.frombuffer(log, ">u4", LOG_HEADER_BYTES // _WORD_BYTES).astype(np.uint32)
     magic, version, page_bytes = (int(word) for word in header[:3])
     order = ">u4" if magic & 1 else "<u4"
     words = np.frombuffer(log, order, _HEADER_CHECKED_BYTES // _WORD_BYTES).astype(np.uint32)[np.newaxis]
@@ -116,9 +117,9 @@ class _Frames:
 
     def __init__(self, log: bytes, header: Words, page_bytes: int, order: str) -> None:
         self._frame_bytes = _FRAME_HEADER_BYTES + page_bytes
-        self._count = (len(log) - _HEADER_BYTES) // self._frame_bytes
+        self._count = (len(log) - LOG_HEADER_BYTES) // self._frame_bytes
         size = self._count * self._frame_bytes
-        frames = np.frombuffer(log, np.uint8, size, _HEADER_BYTES).reshape(self._count, self._frame_bytes)
+        frames = np.frombuffer(log, np.uint8, size, LOG_HEADER_BYTES).reshape(self._count, self._frame_bytes)
         fields = np.ascontiguousarray(frames[:, :_FRAME_HEADER_BYTES]).view(">u4").astype(np.uint32)
         checked = np.hstack([frames[:, :_FRAME_HEADER_CHECKED_BYTES], frames[:, _FRAME_HEADER_BYTES:]])
         self._words: Words = checked.view(order).astype(np.uint32)
@@ -188,7 +189,7 @@ class _Frames:
         return None
 
     def _damage(self, frame: int, reason: str) -> LogDamage:
-        place = _HEADER_BYTES + frame * self._frame_bytes
+        place = LOG_HEADER_BYTES + frame * self._frame_bytes
         return LogDamage(frame=frame + 1, frames=self._count, place=place, reason=reason)
 
 

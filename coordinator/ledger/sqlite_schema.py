@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from coordinator.ledger.port import LedgerCorrupt, LedgerIdentity, LedgerUnavailable, SessionHeld
-from coordinator.ledger.sqlite_log import find_damage, log_of
+from coordinator.ledger.sqlite_log import LOG_HEADER_BYTES, find_damage, log_of
 from protocol.limits import LEDGER_WAL_BYTES_KEPT, LEDGER_WAL_PAGES_MAX
 from protocol.records.crc import crc32c
 
@@ -26,7 +26,7 @@ NO_CHECKSUM: Final = -1
 """The entry was written before entries had one."""
 INCARNATION_FIRST: Final = 1
 REMEDY: Final = (
-    "move the file away and recover the cluster from its bucket with `penstock recover` "
+    "move the file away, with its -wal, and recover the cluster from its bucket with `penstock recover` "
     '(docs/RUNBOOK.md, "The embedded ledger is damaged")'
 )
 
@@ -88,8 +88,8 @@ def connect(path: Path, *, is_durable: bool, connection_type: type[sqlite3.Conne
 
 
 def check_log(path: Path, *, is_each_commit_synced: bool) -> None:
-    """Raise `LedgerCorrupt` where the write-ahead log of the file `path` is damaged, `LedgerUnavailable` where it
-    cannot be read. Nothing is changed, and nothing is wrong where there is no log.
+    """Raise `LedgerCorrupt` where the write-ahead log of the file `path` is damaged, or has lost its file: SQLite would
+    remove it then. Raise `LedgerUnavailable` where it cannot be read. Nothing is changed, and no log is fine.
     """
     log = log_of(path)
     with _as_unavailable(log):
@@ -97,12 +97,18 @@ def check_log(path: Path, *, is_each_commit_synced: bool) -> None:
             content = log.read_bytes()
         except FileNotFoundError:
             return
+        is_alone = len(content) > LOG_HEADER_BYTES and not (path.is_file() and path.stat().st_size)
     damage = find_damage(content, is_each_commit_synced=is_each_commit_synced)
     if damage is not None:
         raise LedgerCorrupt(
             f"{log} is damaged ({damage}): SQLite would drop what was acknowledged from there on. Move {path.name} and "
             f"{log.name} away, together, and recover the cluster from its bucket with `penstock recover` "
             '(docs/RUNBOOK.md, "The embedded ledger is damaged")'
+        )
+    if is_alone:
+        raise LedgerCorrupt(
+            f"{log} is there, but not its {path.name}, and SQLite would begin a new one: put it back. "
+            f"If it is lost, {REMEDY}"
         )
 
 

@@ -37,6 +37,7 @@ class Kind(StrEnum):
     TAIL = "tail manifest"
     IDENTITY = "cluster.json"
     LEDGER = "SQLite ledger"
+    LOG = "write-ahead log of a killed agent"
     OBJECT = "intake object in a bucket"
     ETCD = "key or value in etcd"
 
@@ -53,7 +54,7 @@ OF_TOPICS = (
     Kind.HINT,
 )
 """Each topic has one of its own: many are damaged in one life of an agent."""
-OF_CLUSTERS = (Kind.PACK, Kind.SNAPSHOT, Kind.TAIL, Kind.IDENTITY, Kind.LEDGER)
+OF_CLUSTERS = (Kind.PACK, Kind.SNAPSHOT, Kind.TAIL, Kind.IDENTITY, Kind.LEDGER, Kind.LOG)
 """There is one: each damage takes a life."""
 
 
@@ -146,6 +147,7 @@ def targets_of_cluster(data: Path, kind: Kind) -> Target:
         Kind.TAIL: "store/ledger/tail/current",
         Kind.IDENTITY: "store/cluster.json",
         Kind.LEDGER: "ledger.sqlite",
+        Kind.LOG: "ledger.sqlite-wal",
     }[kind]
     path = max(path for path in data.glob(pattern) if path.is_file() and path.stat().st_size)
     return Target(kind=kind, path=path.relative_to(data), first=0, end=path.stat().st_size)

@@ -38,9 +38,9 @@ from tests.support.clients.raw_client import connected
 
 WHOLE = ("whole-archived", "whole-waiting")
 """Topics of which nothing is damaged."""
-MAY_END = frozenset({Kind.LEDGER, Kind.SNAPSHOT, Kind.ETCD})
+MAY_END = frozenset({Kind.LEDGER, Kind.LOG, Kind.SNAPSHOT, Kind.ETCD})
 """`LedgerCorrupt` ends an agent: what it serves would be wrong."""
-MAY_REFUSE = frozenset({Kind.LEDGER, Kind.SNAPSHOT, Kind.IDENTITY, Kind.ETCD})
+MAY_REFUSE = frozenset({Kind.LEDGER, Kind.LOG, Kind.SNAPSHOT, Kind.IDENTITY, Kind.ETCD})
 """An agent may refuse to start over these, with a text that says what to do."""
 AUDITED = {
     **dict.fromkeys((Kind.PARQUET, Kind.FOOTER), frozenset(Mode)),
@@ -397,10 +397,12 @@ def sweep(folder: Path, plan: Plan, seed: int, tally: Tally, kinds: Collection[K
         data = folder / "data"
         build(data, folder, plan, kinds)
         one_life(data, folder, plan, kinds, random_, tally)
-    if any(kind in OF_CLUSTERS for kind in kinds):
-        small = folder / "small"
-        world.build(small, folder, archived=WHOLE[:1], waiting=WHOLE[1:])
-        _own_lives(folder, small, plan, [kind for kind in OF_CLUSTERS if kind in kinds], random_, tally)
+    for name, of_name in (("small", [kind for kind in OF_CLUSTERS if kind is not Kind.LOG]), ("killed", [Kind.LOG])):
+        chosen = [kind for kind in of_name if kind in kinds]
+        if chosen:
+            data = folder / name
+            world.build(data, folder, archived=WHOLE[:1], waiting=WHOLE[1:], is_killed=name == "killed")
+            _own_lives(folder, data, plan, chosen, random_, tally)
 
 
 def _own_lives(

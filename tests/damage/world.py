@@ -221,8 +221,12 @@ def recovery(data: Path) -> str:
     return (done.stdout if done.returncode == 0 else done.stdout + done.stderr).decode(errors="replace")
 
 
-def build(data: Path, folder: Path, *, archived: Sequence[str], waiting: Sequence[str]) -> None:
-    """A data folder whose agent has stopped: `archived` topics lie in files of a table each, the others in a pack."""
+def build(
+    data: Path, folder: Path, *, archived: Sequence[str], waiting: Sequence[str], is_killed: bool = False
+) -> None:
+    """A data folder whose agent has stopped, or was killed: then all that it knows of `waiting` is in its write-ahead
+    log. `archived` topics lie in files of a table each, the others in a pack.
+    """
     with running(data, folder, "build") as agent:
         assert isinstance(agent, Agent), agent
         for first in range(0, len(archived), 50):
@@ -243,6 +247,8 @@ def build(data: Path, folder: Path, *, archived: Sequence[str], waiting: Sequenc
             lambda: (ledger / "tail" / "current").exists() and any((ledger / "snapshots").glob("*")),
             "a tail manifest and a snapshot",
         )
+        if is_killed:
+            agent.process.kill()
 
 
 async def fill(agent: Agent, topics: Sequence[str]) -> None:

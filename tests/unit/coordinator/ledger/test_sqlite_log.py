@@ -154,7 +154,19 @@ class TestDamage:
         assert find_damage(zeroed(log, first, size), is_each_commit_synced=True) is not None
         assert find_damage(zeroed(log, first, size), is_each_commit_synced=False) is None
 
-    async def test_a_log_without_its_file_is_not_lost_in_silence(self, left: tuple[Path, bytes, int]) -> None:
+    @pytest.mark.parametrize("is_empty", [True, False])
+    async def test_a_log_without_its_file_is_not_removed(self, left: tuple[Path, bytes, int], is_empty: bool) -> None:
+        folder, log, _ = left
+        (folder / FILE).unlink()
+        if is_empty:
+            (folder / FILE).touch()
+        with pytest.raises(
+            LedgerCorrupt, match=r"ledger\.sqlite-wal is there, but not its ledger\.sqlite.*put it back"
+        ):
+            await SqliteLedger.open(folder / FILE, new_cluster_id="another")
+        assert log_of(folder / FILE).read_bytes() == log
+
+    async def test_a_damaged_log_without_its_file_is_to_be_moved_with_it(self, left: tuple[Path, bytes, int]) -> None:
         folder, log, _ = left
         log_of(folder / FILE).write_bytes(flipped(log, len(log) * 4))
         (folder / FILE).unlink()
