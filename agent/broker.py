@@ -173,21 +173,21 @@ class Broker:
     def _roles(self) -> Mapping[str, Run]:
         """The background work that ends before the session does."""
         return {
-            "maintenance_leader": self._maintenance_leader.run,
+            "maintenance leader": self._maintenance_leader.run,
             **self._lake.loops(),
-            "cleaner": self._garbage_collector.run,
+            "garbage collector": self._garbage_collector.run,
             "snapshots": self._snapshots.run,
-            "digests": self._digests.run,
-            "reached marks": self._reached_marks.run,
+            "corruption check": self._digests.run,
+            "progress marks": self._reached_marks.run,
             "tail manifest": self._tail_manifests.run,
             "sessions": self._reaper.run,
-            "ends of sessions": self._reaper.run_watch,
+            "session ends": self._reaper.run_watch,
             "rules": self._rules.run,
             **self._expiry.loops(),
             "group timers": self._groups.run_timers,
             "groups": self._groups.run_maintenance,
             "consumer groups": self._consumer_groups.run,
-            "stamps": self._stamps.run,
+            "connection epochs": self._stamps.run,
         }
 
     def _start_session(self, endpoints: Sequence[Endpoint]) -> StartSession:

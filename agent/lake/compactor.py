@@ -72,7 +72,7 @@ class FileCompactor:
         self._metrics = metrics
         self._broker_configs = broker_configs
         self._work = TopicWork(
-            "leveller", failing="small files of a topic are not merged", clock=clock, metrics=metrics
+            "file compactor", failing="small files of a topic are not merged", clock=clock, metrics=metrics
         )
         self._settled: dict[TopicId, _Rules] = {}
         """By which each topic had nothing to merge."""

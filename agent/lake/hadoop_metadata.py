@@ -42,7 +42,7 @@ class HadoopMetadata:
         self._writer = writer
         self._clock = clock
         self._work = TopicWork(
-            "table copies",
+            "hadoop metadata",
             failing="readers without a catalog do not see the newest version of a table yet",
             clock=clock,
             metrics=metrics,

@@ -43,7 +43,7 @@ class SnapshotExpiry:
         self._metrics = metrics
         self._superseded_ms = superseded_ms
         self._work = TopicWork(
-            "table upkeep",
+            "snapshot expiry",
             failing="a table is not kept up, and files that left the log stay",
             clock=clock,
             metrics=metrics,

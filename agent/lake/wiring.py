@@ -90,7 +90,7 @@ class LakeRoles:
         """The background work of each, by its name."""
         return {
             "archiver": self.archiver.run,
-            "leveller": self._compactor.run,
-            "table upkeep": self._snapshot_expiry.run,
-            "table copies": self._table_copies.run,
+            "file compactor": self._compactor.run,
+            "snapshot expiry": self._snapshot_expiry.run,
+            "hadoop metadata": self._table_copies.run,
         }

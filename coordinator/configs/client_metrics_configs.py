@@ -42,14 +42,14 @@ CLIENT_METRICS_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         name="match",
         type=ConfigType.LIST,
         default="",
-        documentation="Which clients it is for, as NAME=REGULAR EXPRESSION; all where it is empty.",
+        documentation="Patterns NAME=REGULAR EXPRESSION that choose clients. An empty list chooses all.",
         effect=Effect.HONOURED,
     ),
     ConfigSpec(
         name="metrics",
         type=ConfigType.LIST,
         default="",
-        documentation="How the names of the metrics begin that are wanted; * wants all.",
+        documentation="Prefixes of the names of metrics to push; * is all metrics.",
         effect=Effect.HONOURED,
     ),
 )

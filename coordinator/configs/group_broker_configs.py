@@ -14,21 +14,21 @@ from coordinator.configs.config_types import ConfigSpec, ConfigType, Effect
 _KINDS: Final = ("consumer", "share", "streams")
 _INTERVAL: Final = "assignment.interval.ms"
 _LIMITS: Final = (
-    ("share.delivery.count.limit", 5, 2, 10, "How often a share group delivers a record at most."),
-    ("share.heartbeat.interval.ms", 5_000, 5_000, 15_000, "How often a member of a share group reports."),
-    ("share.partition.max.record.locks", 2_000, 100, 4_000, "Records of a partition under way at a time."),
-    ("share.record.lock.duration.ms", 30_000, 15_000, 60_000, "How long a member may keep a record."),
-    ("share.session.timeout.ms", 45_000, 45_000, 60_000, "When a silent member of a share group counts as gone."),
-    ("streams.heartbeat.interval.ms", 5_000, 5_000, 15_000, "How often a member of a streams group reports."),
-    ("streams.session.timeout.ms", 45_000, 45_000, 60_000, "When a silent member of a streams group counts as gone."),
+    ("share.delivery.count.limit", 5, 2, 10, "The largest number of deliveries of a record to a share group."),
+    ("share.heartbeat.interval.ms", 5_000, 5_000, 15_000, "The heartbeat interval of a share group's members."),
+    ("share.partition.max.record.locks", 2_000, 100, 4_000, "The largest number of locked records of a partition."),
+    ("share.record.lock.duration.ms", 30_000, 15_000, 60_000, "How long a member may lock a record."),
+    ("share.session.timeout.ms", 45_000, 45_000, 60_000, "The session time-out of a share group's members."),
+    ("streams.heartbeat.interval.ms", 5_000, 5_000, 15_000, "The heartbeat interval of a streams group's members."),
+    ("streams.session.timeout.ms", 45_000, 45_000, 60_000, "The session time-out of a streams group's members."),
 )
 """Name behind `group.`, default, and the least and the most that a group may have."""
 _PLAIN: Final = (
     ("group.share.max.size", 200, "Members of a share group."),
     ("group.streams.initial.rebalance.delay.ms", 3_000, "How long an empty streams group waits for more members."),
     ("group.streams.max.size", (1 << 31) - 1, "Members of a streams group."),
-    ("group.streams.max.standby.replicas", 2, "The most that streams.num.standby.replicas may be."),
-    ("group.streams.num.standby.replicas", 0, "Copies of a streams group's state."),
+    ("group.streams.max.standby.replicas", 2, "The largest streams.num.standby.replicas of a group."),
+    ("group.streams.num.standby.replicas", 0, "Standby replicas of a streams group's state."),
 )
 
 
@@ -48,8 +48,8 @@ def group_broker_specs() -> Iterator[ConfigSpec]:
 
 def _bounds(name: str, least: int, most: int) -> Iterator[ConfigSpec]:
     kind, _, rest = name.partition(".")
-    yield _spec(f"group.{kind}.min.{rest}", least, f"The least that {name} of a group may be.")
-    yield _spec(f"group.{kind}.max.{rest}", most, f"The most that {name} of a group may be.")
+    yield _spec(f"group.{kind}.min.{rest}", least, f"The smallest {name} of a group.")
+    yield _spec(f"group.{kind}.max.{rest}", most, f"The largest {name} of a group.")
 
 
 def _spec(

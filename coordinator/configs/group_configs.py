@@ -31,7 +31,7 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "consumer.heartbeat.interval.ms",
         _INT,
         "5000",
-        "How often a member reports (KIP-848).",
+        "The heartbeat interval of members (KIP-848).",
         effect=_HONOURED,
         low=1,
     ),
@@ -39,20 +39,26 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "consumer.session.timeout.ms",
         _INT,
         "45000",
-        "When a silent member counts as gone (KIP-848).",
+        "The session time-out of members (KIP-848).",
         effect=_HONOURED,
         low=1,
     ),
-    ConfigSpec("share.assignment.interval.ms", _INT, "1000", "As of consumers, for a share group.", low=0),
+    ConfigSpec(
+        "share.assignment.interval.ms", _INT, "1000", "The pause between two assignments of a share group.", low=0
+    ),
     ConfigSpec(
         "share.auto.offset.reset",
         _STRING,
         "latest",
-        "Where a share group begins: latest, earliest, or by_duration:DURATION ago.",
+        "The start of a share group: latest, earliest, or by_duration:DURATION.",
         pattern=_OFFSET_RESET,
     ),
-    ConfigSpec("share.delivery.count.limit", _INT, "5", "How often a share group delivers a record at most.", low=2),
-    ConfigSpec("share.heartbeat.interval.ms", _INT, "5000", "How often a member of a share group reports.", low=1),
+    ConfigSpec(
+        "share.delivery.count.limit", _INT, "5", "The largest number of deliveries of a record to a share group.", low=2
+    ),
+    ConfigSpec(
+        "share.heartbeat.interval.ms", _INT, "5000", "The heartbeat interval of a share group's members.", low=1
+    ),
     ConfigSpec(
         "share.isolation.level",
         _STRING,
@@ -61,21 +67,31 @@ GROUP_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         choices=("read_committed", "read_uncommitted"),
     ),
     ConfigSpec(
-        "share.partition.max.record.locks", _INT, "2000", "Records of a partition under way at a time.", low=100
+        "share.partition.max.record.locks",
+        _INT,
+        "2000",
+        "The largest number of locked records of a partition.",
+        low=100,
     ),
-    ConfigSpec("share.record.lock.duration.ms", _INT, "30000", "How long a member may keep a record.", low=1000),
-    ConfigSpec("share.renew.acknowledge.enable", _BOOLEAN, "true", "Whether a member may keep a record for longer."),
+    ConfigSpec("share.record.lock.duration.ms", _INT, "30000", "How long a member may lock a record.", low=1000),
+    ConfigSpec("share.renew.acknowledge.enable", _BOOLEAN, "true", "Whether a member may extend the lock of a record."),
+    ConfigSpec("share.session.timeout.ms", _INT, "45000", "The session time-out of a share group's members.", low=1),
     ConfigSpec(
-        "share.session.timeout.ms", _INT, "45000", "When a silent member of a share group counts as gone.", low=1
+        "streams.assignment.interval.ms", _INT, "1000", "The pause between two assignments of a streams group.", low=0
     ),
-    ConfigSpec("streams.assignment.interval.ms", _INT, "1000", "As of consumers, for a streams group.", low=0),
-    ConfigSpec("streams.heartbeat.interval.ms", _INT, "5000", "How often a member of a streams group reports.", low=1),
     ConfigSpec(
-        "streams.initial.rebalance.delay.ms", _INT, "3000", "How long an empty streams group waits for more.", low=0
+        "streams.heartbeat.interval.ms", _INT, "5000", "The heartbeat interval of a streams group's members.", low=1
     ),
-    ConfigSpec("streams.num.standby.replicas", _INT, "0", "Copies of a streams group's state.", low=0),
     ConfigSpec(
-        "streams.session.timeout.ms", _INT, "45000", "When a silent member of a streams group counts as gone.", low=1
+        "streams.initial.rebalance.delay.ms",
+        _INT,
+        "3000",
+        "How long an empty streams group waits for more members.",
+        low=0,
+    ),
+    ConfigSpec("streams.num.standby.replicas", _INT, "0", "Standby replicas of a streams group's state.", low=0),
+    ConfigSpec(
+        "streams.session.timeout.ms", _INT, "45000", "The session time-out of a streams group's members.", low=1
     ),
 )
 
