@@ -16,7 +16,7 @@ from agent.broker import Broker
 from agent.bucket.disk_reserve import REMEDY as DISK_REMEDY
 from agent.bucket.disk_reserve import DiskReserves
 from agent.bucket.store_damages import StoreDamages
-from agent.config.addresses import Listener
+from agent.config.addresses import ListenerAddress
 from agent.config.settings import Settings
 from agent.http.iceberg.catalog_config import catalog_parts
 from agent.http.server import HttpServer
@@ -30,7 +30,7 @@ from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
 from agent.runtime.supervisor import Supervisor
 from agent.runtime.version import VERSION
-from agent.server.connection import Connection
+from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from coordinator.commands.commands import Command, Endpoint, Outcome
@@ -90,8 +90,8 @@ class Agent:
         self._followers: Mapping[str, ExternalCatalogSync] = {}
         """By the names of their tasks, which end before the session does."""
         self.is_ready = False
-        self.bound: list[Listener] = []
-        self.advertised: list[Listener] = []
+        self.bound: list[ListenerAddress] = []
+        self.advertised: list[ListenerAddress] = []
         self.http = settings.http
 
     async def __aenter__(self) -> Self:
@@ -144,7 +144,7 @@ class Agent:
         KERNELS.watch()
         self.metrics.kernels_loaded.set_function(kernels_ready)
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
-        await self._server.start_serving(partial(Connection, self._server.table, services, self._tasks))
+        await self._server.start_serving(partial(ClientConnection, self._server.table, services, self._tasks))
         await http_server.serving()
         self.is_ready = True
 
@@ -152,8 +152,8 @@ class Agent:
         """Take the ports first: the session tells the others where this agent listens."""
         for listener, shown in zip(self._settings.listeners, self._settings.advertised, strict=True):
             port = await self._server.listen(listener.name, listener.host, listener.port)
-            self.bound.append(Listener(name=listener.name, host=listener.host, port=port))
-            self.advertised.append(Listener(name=shown.name, host=shown.host, port=shown.port or port))
+            self.bound.append(ListenerAddress(name=listener.name, host=listener.host, port=port))
+            self.advertised.append(ListenerAddress(name=shown.name, host=shown.host, port=shown.port or port))
 
     async def drain(self) -> None:
         """Send clients to other agents, answer what was accepted, and end the session: all within the drain's time.

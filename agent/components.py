@@ -34,7 +34,7 @@ from agent.config.addresses import (
     EtcdUrl,
     FileUrl,
     HostPort,
-    Listener,
+    ListenerAddress,
     MemoryUrl,
     S3Url,
     SqliteUrl,
@@ -74,8 +74,8 @@ T = TypeVar("T")
 class AgentEndpoints:
     """The addresses at which an agent serves its cluster, with the ports that its sockets got."""
 
-    bound: Sequence[Listener]
-    advertised: Sequence[Listener]
+    bound: Sequence[ListenerAddress]
+    advertised: Sequence[ListenerAddress]
     http: HostPort
     cluster_id: str
 

@@ -191,7 +191,7 @@ def _commit(
 
 
 @dataclass(slots=True)
-class Recovery:
+class StateRecovery:
     """A state on its way into the next incarnation. `finish` last."""
 
     state: ClusterState

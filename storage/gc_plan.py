@@ -116,7 +116,7 @@ def judge_listed(
     return ListedVerdict(deletable=tuple(deletable), waiting=tuple(waiting), unknown=tuple(unknown))
 
 
-class Fate(Enum):
+class EntryFate(Enum):
     """What is known of the entry for which a live session put objects."""
 
     UNPROPOSED = "unproposed"
@@ -129,13 +129,13 @@ class Fate(Enum):
     """It may have been applied, or still be applied."""
 
 
-def may_discard(fate: Fate, *, is_session_confirmed: bool) -> bool:
+def may_discard(fate: EntryFate, *, is_session_confirmed: bool) -> bool:
     """Whether a live session may delete what it put for an entry (safety rule S6, third case).
 
     Only where that is certain: an append of unknown outcome may be applied later, and its object is the only copy then.
     `is_session_confirmed`: within a lease's time the session lived; else a recovery may take its objects (S9).
     """
-    return fate in (Fate.UNPROPOSED, Fate.REJECTED) and is_session_confirmed
+    return fate in (EntryFate.UNPROPOSED, EntryFate.REJECTED) and is_session_confirmed
 
 
 def is_session_due(ended_ms: Milliseconds, *, time_ms: Milliseconds, grace_ms: int) -> bool:

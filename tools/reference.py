@@ -14,7 +14,7 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from agent.cli.main import app as command_line
 from agent.config.http_auth import HttpTokens
-from agent.config.options import OPTIONS, OPTIONS_BY_NAME, Kind, Option
+from agent.config.options import OPTIONS, OPTIONS_BY_NAME, Option, OptionKind
 from agent.http.api import build_app
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.registry.rest_api import routes as registry_routes
@@ -125,17 +125,17 @@ def options_page() -> str:
 
 def option_type(option: Option) -> str:
     match option.kind:
-        case Kind.TEXT:
+        case OptionKind.TEXT:
             return ", ".join(code(choice) for choice in option.choices) or "text"
-        case Kind.LIST:
+        case OptionKind.LIST:
             return "list"
-        case Kind.PAIRS:
+        case OptionKind.PAIRS:
             return "KEY=VALUE list"
-        case Kind.FLAG:
+        case OptionKind.FLAG:
             return "switch"
-        case Kind.COUNT:
+        case OptionKind.COUNT:
             return f"number, {option.minimum} to {option.maximum}"
-        case Kind.BYTES:
+        case OptionKind.BYTES:
             return f"bytes, {bytes_text(option.minimum)} to {bytes_text(option.maximum)}"
 
 

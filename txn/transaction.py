@@ -92,7 +92,7 @@ class InitProducerId:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AddToTransaction:
+class AddToTransactionEvent:
     """Partitions, or a group's offsets, become part of the transaction, which begins where none is open."""
 
     producer_id: ProducerId
@@ -111,7 +111,7 @@ class VerifyInTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EndTransaction:
+class EndTransactionEvent:
     producer_id: ProducerId
     epoch: ProducerEpoch
     version: TransactionVersion
@@ -119,7 +119,7 @@ class EndTransaction:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireTransaction:
+class ExpireTransactionEvent:
     """A transaction was seen open for longer than its time-out: exactly this one is aborted, if it still is open."""
 
     producer_id: ProducerId
@@ -136,7 +136,14 @@ class ForceTerminate:
     is_commit: bool
 
 
-Event = InitProducerId | AddToTransaction | VerifyInTransaction | EndTransaction | ExpireTransaction | ForceTerminate
+Event = (
+    InitProducerId
+    | AddToTransactionEvent
+    | VerifyInTransaction
+    | EndTransactionEvent
+    | ExpireTransactionEvent
+    | ForceTerminate
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

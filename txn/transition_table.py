@@ -1,8 +1,8 @@
 """The rules of transactions, as a table: what becomes of which event, from whom, in which status.
 
-Rule: data alone. A row for every kind of event and relation of its sender, a column for every status, nothing left
-out; `txn.transitions` looks one cell up and does what it says. A cell that is no `Step` refuses the event with that
-error.
+Rule: data alone. A row for every kind of event and relation of its sender, a column for every status, nothing left out;
+`txn.transitions` looks one cell up and does what it says. A cell that is no `TransitionStep` refuses the event with
+that error.
 
 Source: TransactionCoordinator.{prepareInitProducerIdTransit,handleAddPartitionsToTransaction,
 handleVerifyPartitionsInTransaction,endTransaction,endTransactionWithTV1} (Kafka 4.3). What differs: `txn.transitions`.
@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 from txn.transaction import TransactionStatus
 
 
-class Kind(Enum):
+class EventKind(Enum):
     """Events as far as the table tells them apart."""
 
     INIT = auto()
@@ -48,7 +48,7 @@ class Sender(Enum):
     """Another producer id."""
 
 
-class Step(Enum):
+class TransitionStep(Enum):
     """What is done where an event is not refused."""
 
     NOTHING = auto()
@@ -76,7 +76,7 @@ class Step(Enum):
     FENCE_AND_RESUME = auto()
 
 
-Cell = Step | ErrorCode
+Cell = TransitionStep | ErrorCode
 
 FENCED: Final = ErrorCode.producer_fenced
 STATE: Final = ErrorCode.invalid_txn_state
@@ -110,57 +110,69 @@ def _only_current(*row: *Row) -> dict[Sender, Row]:
     }
 
 
-TABLE: Final[Mapping[Kind, Mapping[Sender, Row]]] = {
+TABLE: Final[Mapping[EventKind, Mapping[Sender, Row]]] = {
     # sender             Empty               Ongoing                 CompleteCommit      CompleteAbort
-    Kind.INIT: {
-        Sender.ANYONE: (Step.START, Step.FENCE_AND_START, Step.START, Step.START),
-        Sender.CURRENT: (Step.RESUME, Step.FENCE_AND_RESUME, Step.RESUME, Step.RESUME),
-        Sender.BEFORE: (Step.REPEAT_INIT, FENCED, Step.REPEAT_INIT, Step.REPEAT_INIT),
-        Sender.ROTATED: (Step.REPEAT_INIT, FENCED, Step.REPEAT_INIT, Step.REPEAT_INIT),
+    EventKind.INIT: {
+        Sender.ANYONE: (
+            TransitionStep.START,
+            TransitionStep.FENCE_AND_START,
+            TransitionStep.START,
+            TransitionStep.START,
+        ),
+        Sender.CURRENT: (
+            TransitionStep.RESUME,
+            TransitionStep.FENCE_AND_RESUME,
+            TransitionStep.RESUME,
+            TransitionStep.RESUME,
+        ),
+        Sender.BEFORE: (TransitionStep.REPEAT_INIT, FENCED, TransitionStep.REPEAT_INIT, TransitionStep.REPEAT_INIT),
+        Sender.ROTATED: (TransitionStep.REPEAT_INIT, FENCED, TransitionStep.REPEAT_INIT, TransitionStep.REPEAT_INIT),
         Sender.OUTDATED: _all(FENCED),
         Sender.FOREIGN: _all(FENCED),
     },
-    Kind.ADD: _only_current(Step.BEGIN, Step.NOTHING, Step.BEGIN, Step.BEGIN),
-    Kind.VERIFY_ADDED: _only_current(ABORTABLE, Step.NOTHING, ABORTABLE, ABORTABLE),
-    Kind.VERIFY_MISSING: _only_current(*_all(ABORTABLE)),
-    Kind.COMMIT_V1: _only_current(STATE, Step.COMMIT, Step.NOTHING, STATE),
-    Kind.ABORT_V1: _only_current(STATE, Step.ABORT, STATE, Step.NOTHING),
-    Kind.COMMIT_V2: {
-        Sender.CURRENT: (STATE, Step.COMMIT_AND_BUMP, STATE, STATE),
-        Sender.BEFORE: (FENCED, FENCED, Step.REPEAT, FENCED),
-        Sender.ROTATED: (FENCED, FENCED, Step.REPEAT, FENCED),
+    EventKind.ADD: _only_current(
+        TransitionStep.BEGIN, TransitionStep.NOTHING, TransitionStep.BEGIN, TransitionStep.BEGIN
+    ),
+    EventKind.VERIFY_ADDED: _only_current(ABORTABLE, TransitionStep.NOTHING, ABORTABLE, ABORTABLE),
+    EventKind.VERIFY_MISSING: _only_current(*_all(ABORTABLE)),
+    EventKind.COMMIT_V1: _only_current(STATE, TransitionStep.COMMIT, TransitionStep.NOTHING, STATE),
+    EventKind.ABORT_V1: _only_current(STATE, TransitionStep.ABORT, STATE, TransitionStep.NOTHING),
+    EventKind.COMMIT_V2: {
+        Sender.CURRENT: (STATE, TransitionStep.COMMIT_AND_BUMP, STATE, STATE),
+        Sender.BEFORE: (FENCED, FENCED, TransitionStep.REPEAT, FENCED),
+        Sender.ROTATED: (FENCED, FENCED, TransitionStep.REPEAT, FENCED),
         Sender.OUTDATED: _all(FENCED),
         Sender.FOREIGN: _all(MAPPING),
     },
-    Kind.ABORT_V2: {
-        Sender.CURRENT: (Step.BUMP, Step.ABORT_AND_BUMP, Step.BUMP, Step.BUMP),
-        Sender.BEFORE: (FENCED, FENCED, STATE, Step.REPEAT),
-        Sender.ROTATED: (FENCED, FENCED, STATE, Step.REPEAT),
+    EventKind.ABORT_V2: {
+        Sender.CURRENT: (TransitionStep.BUMP, TransitionStep.ABORT_AND_BUMP, TransitionStep.BUMP, TransitionStep.BUMP),
+        Sender.BEFORE: (FENCED, FENCED, STATE, TransitionStep.REPEAT),
+        Sender.ROTATED: (FENCED, FENCED, STATE, TransitionStep.REPEAT),
         Sender.OUTDATED: _all(FENCED),
         Sender.FOREIGN: _all(MAPPING),
     },
-    Kind.EXPIRE: _only_current(STATE, Step.FENCE, STATE, STATE),
-    Kind.TERMINATE: {
-        Sender.CURRENT: (Step.NOTHING, Step.FENCE, Step.NOTHING, Step.NOTHING),
+    EventKind.EXPIRE: _only_current(STATE, TransitionStep.FENCE, STATE, STATE),
+    EventKind.TERMINATE: {
+        Sender.CURRENT: (TransitionStep.NOTHING, TransitionStep.FENCE, TransitionStep.NOTHING, TransitionStep.NOTHING),
         Sender.BEFORE: _all(EPOCH),
         Sender.ROTATED: _all(EPOCH),
         Sender.OUTDATED: _all(EPOCH),
-        Sender.FOREIGN: _all(Step.NOTHING),
+        Sender.FOREIGN: _all(TransitionStep.NOTHING),
     },
-    Kind.TERMINATE_COMMIT: {sender: _all(STATE) for sender in Sender if sender is not Sender.ANYONE},
+    EventKind.TERMINATE_COMMIT: {sender: _all(STATE) for sender in Sender if sender is not Sender.ANYONE},
 }
 
-UNKNOWN_ID: Final[Mapping[Kind, Cell]] = {
-    Kind.INIT: Step.START,
-    Kind.ADD: MAPPING,
-    Kind.VERIFY_ADDED: MAPPING,
-    Kind.VERIFY_MISSING: MAPPING,
-    Kind.COMMIT_V1: MAPPING,
-    Kind.ABORT_V1: MAPPING,
-    Kind.COMMIT_V2: MAPPING,
-    Kind.ABORT_V2: MAPPING,
-    Kind.EXPIRE: MAPPING,
-    Kind.TERMINATE: Step.NOTHING,
-    Kind.TERMINATE_COMMIT: STATE,
+UNKNOWN_ID: Final[Mapping[EventKind, Cell]] = {
+    EventKind.INIT: TransitionStep.START,
+    EventKind.ADD: MAPPING,
+    EventKind.VERIFY_ADDED: MAPPING,
+    EventKind.VERIFY_MISSING: MAPPING,
+    EventKind.COMMIT_V1: MAPPING,
+    EventKind.ABORT_V1: MAPPING,
+    EventKind.COMMIT_V2: MAPPING,
+    EventKind.ABORT_V2: MAPPING,
+    EventKind.EXPIRE: MAPPING,
+    EventKind.TERMINATE: TransitionStep.NOTHING,
+    EventKind.TERMINATE_COMMIT: STATE,
 }
 """Where nothing is remembered of the transactional id, or of the producer id that WriteTxnMarkers names."""

@@ -28,12 +28,12 @@ from protocol.errors import ErrorCode
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from txn.transaction import (
     EPOCH_EXHAUSTED,
-    AddToTransaction,
+    AddToTransactionEvent,
     Decision,
     Ending,
-    EndTransaction,
+    EndTransactionEvent,
     Event,
-    ExpireTransaction,
+    ExpireTransactionEvent,
     ForceTerminate,
     InitProducerId,
     TransactionMetadata,
@@ -41,7 +41,7 @@ from txn.transaction import (
     TransactionVersion,
     VerifyInTransaction,
 )
-from txn.transition_table import COLUMNS, TABLE, UNKNOWN_ID, Kind, Sender, Step
+from txn.transition_table import COLUMNS, TABLE, UNKNOWN_ID, EventKind, Sender, TransitionStep
 
 _EPOCH_FIRST: Final = ProducerEpoch(0)
 
@@ -59,35 +59,35 @@ def decide(current: TransactionMetadata | None, event: Event, fresh_producer_id:
         cell = TABLE[kind][sender_of(current, event)][COLUMNS.index(current.status)]
     if isinstance(cell, ErrorCode):
         return Decision(error_code=cell)
-    if cell is Step.NOTHING:
+    if cell is TransitionStep.NOTHING:
         return Decision()
     if isinstance(event, InitProducerId):
         return _initialise(current, event, fresh_producer_id, _EPOCHS_GIVEN[cell])
     assert current is not None, "of an unknown transactional id, nothing but InitProducerId does anything"
-    if cell is Step.REPEAT:
+    if cell is TransitionStep.REPEAT:
         return Decision(producer_id=current.producer_id, epoch=current.epoch)
-    if isinstance(event, AddToTransaction):
+    if isinstance(event, AddToTransactionEvent):
         return _begin(current, event)
     return _end(current, fresh_producer_id, _ENDS[cell])
 
 
-def kind_of(event: Event) -> Kind:
+def kind_of(event: Event) -> EventKind:
     """The table's word for an event."""
     match event:
         case InitProducerId():
-            return Kind.INIT
-        case AddToTransaction():
-            return Kind.ADD
+            return EventKind.INIT
+        case AddToTransactionEvent():
+            return EventKind.ADD
         case VerifyInTransaction(is_added=is_added):
-            return Kind.VERIFY_ADDED if is_added else Kind.VERIFY_MISSING
-        case EndTransaction(version=TransactionVersion.V1, is_commit=is_commit):
-            return Kind.COMMIT_V1 if is_commit else Kind.ABORT_V1
-        case EndTransaction(is_commit=is_commit):
-            return Kind.COMMIT_V2 if is_commit else Kind.ABORT_V2
-        case ExpireTransaction():
-            return Kind.EXPIRE
+            return EventKind.VERIFY_ADDED if is_added else EventKind.VERIFY_MISSING
+        case EndTransactionEvent(version=TransactionVersion.V1, is_commit=is_commit):
+            return EventKind.COMMIT_V1 if is_commit else EventKind.ABORT_V1
+        case EndTransactionEvent(is_commit=is_commit):
+            return EventKind.COMMIT_V2 if is_commit else EventKind.ABORT_V2
+        case ExpireTransactionEvent():
+            return EventKind.EXPIRE
         case ForceTerminate(is_commit=is_commit):
-            return Kind.TERMINATE_COMMIT if is_commit else Kind.TERMINATE
+            return EventKind.TERMINATE_COMMIT if is_commit else EventKind.TERMINATE
         case _:
             assert_never(event)
 
@@ -97,7 +97,7 @@ def sender_of(current: TransactionMetadata, event: Event) -> Sender:
     if event.producer_id == NO_PRODUCER_ID and isinstance(event, InitProducerId):
         return Sender.ANYONE
     if event.producer_id == current.producer_id and event.epoch == current.epoch:
-        is_another = isinstance(event, ExpireTransaction) and event.serial != current.serial
+        is_another = isinstance(event, ExpireTransactionEvent) and event.serial != current.serial
         return Sender.OUTDATED if is_another else Sender.CURRENT
     if event.epoch == current.last_epoch != NO_PRODUCER_EPOCH:
         if current.previous_producer_id == NO_PRODUCER_ID:
@@ -117,21 +117,21 @@ class _End(NamedTuple):
     """Whether the new epoch is answered."""
 
 
-_ENDS: Final[Mapping[Step, _End]] = {
-    Step.COMMIT: _End(is_commit=True, is_bumped=False, is_told=False),
-    Step.ABORT: _End(is_commit=False, is_bumped=False, is_told=False),
-    Step.COMMIT_AND_BUMP: _End(is_commit=True, is_bumped=True, is_told=True),
-    Step.ABORT_AND_BUMP: _End(is_commit=False, is_bumped=True, is_told=True),
-    Step.BUMP: _End(is_commit=False, is_bumped=True, is_told=True),
-    Step.FENCE: _End(is_commit=False, is_bumped=True, is_told=False),
+_ENDS: Final[Mapping[TransitionStep, _End]] = {
+    TransitionStep.COMMIT: _End(is_commit=True, is_bumped=False, is_told=False),
+    TransitionStep.ABORT: _End(is_commit=False, is_bumped=False, is_told=False),
+    TransitionStep.COMMIT_AND_BUMP: _End(is_commit=True, is_bumped=True, is_told=True),
+    TransitionStep.ABORT_AND_BUMP: _End(is_commit=False, is_bumped=True, is_told=True),
+    TransitionStep.BUMP: _End(is_commit=False, is_bumped=True, is_told=True),
+    TransitionStep.FENCE: _End(is_commit=False, is_bumped=True, is_told=False),
 }
 
-_EPOCHS_GIVEN: Final[Mapping[Step, tuple[bool, ...]]] = {
-    Step.START: (False,),
-    Step.RESUME: (True,),
-    Step.REPEAT_INIT: (),
-    Step.FENCE_AND_START: (True, False),
-    Step.FENCE_AND_RESUME: (True,),
+_EPOCHS_GIVEN: Final[Mapping[TransitionStep, tuple[bool, ...]]] = {
+    TransitionStep.START: (False,),
+    TransitionStep.RESUME: (True,),
+    TransitionStep.REPEAT_INIT: (),
+    TransitionStep.FENCE_AND_START: (True, False),
+    TransitionStep.FENCE_AND_RESUME: (True,),
 }
 """For each time that InitProducerId moves the epoch on, whether the epoch before is remembered. Fencing is the first of
 two, as in Kafka, whose clients come to the second by their repeat."""
@@ -156,7 +156,7 @@ def _initialise(
     )
 
 
-def _begin(current: TransactionMetadata, event: AddToTransaction) -> Decision:
+def _begin(current: TransactionMetadata, event: AddToTransactionEvent) -> Decision:
     following = replace(
         current,
         status=TransactionStatus.ONGOING,

@@ -23,7 +23,7 @@ from protocol.wire import Buffer
 ChunkKey = Hashable
 
 
-class Part(NamedTuple):
+class ChunkPart(NamedTuple):
     """What a consumer is given of a chunk: whole batches, the offset after them, and whether they reach its end."""
 
     records: memoryview
@@ -62,7 +62,9 @@ class ServedChunk:
             batches.offset_ends.append(header.base_offset + header.last_offset_delta + 1)
         return batches
 
-    def from_offset(self, offset: int, bytes_max: int, *, at_least_one: bool, offset_end: int | None = None) -> Part:
+    def from_offset(
+        self, offset: int, bytes_max: int, *, at_least_one: bool, offset_end: int | None = None
+    ) -> ChunkPart:
         """Whole batches from the one that holds `offset`, at most `bytes_max` bytes.
 
         With `at_least_one` the first batch is returned however large it is. With `offset_end` none that ends behind it.
@@ -73,7 +75,7 @@ class ServedChunk:
         buffer = memoryview(self.buffer)
         first = bisect_right(offset_ends, offset)
         if first == len(byte_ends):
-            return Part(buffer[:0], offset, is_rest=True)
+            return ChunkPart(buffer[:0], offset, is_rest=True)
         byte_first = byte_ends[first - 1] if first else 0
         end = bisect_right(byte_ends, byte_first + bytes_max)
         if end <= first and at_least_one:
@@ -81,9 +83,9 @@ class ServedChunk:
         if offset_end is not None:
             end = min(end, bisect_right(offset_ends, offset_end))
         if end <= first:
-            return Part(buffer[:0], offset, is_rest=False)
+            return ChunkPart(buffer[:0], offset, is_rest=False)
         records = buffer[byte_first : byte_ends[end - 1]]
-        return Part(records, offset_ends[end - 1], is_rest=end == len(byte_ends))
+        return ChunkPart(records, offset_ends[end - 1], is_rest=end == len(byte_ends))
 
 
 def chunk_key(chunk: ChunkRef, compression: Compression) -> ChunkKey:

@@ -15,7 +15,7 @@ from agent.cli.failure import EXIT_USAGE, CommandFailed, Unavailable
 from agent.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
-    from agent.cli.clients.kafka_client import Fetched, KafkaClient
+    from agent.cli.clients.kafka_client import FetchedPartition, KafkaClient
     from agent.cli.clients.record_reader import ReadRecord
     from agent.config.addresses import HostPort
 
@@ -146,7 +146,7 @@ class _Reconnecting:
         self._client: KafkaClient | None = client
         self._clock = SystemClock()
 
-    async def fetch(self, topic: str, positions: Mapping[int, int], *, wait_ms: int) -> "list[Fetched]":
+    async def fetch(self, topic: str, positions: Mapping[int, int], *, wait_ms: int) -> "list[FetchedPartition]":
         from agent.cli.clients.kafka_client import KafkaClient
 
         is_away = False
@@ -169,7 +169,7 @@ class _Reconnecting:
             return fetched
 
 
-def _within(fetched: "Fetched", first: int, end: int) -> "Iterator[ReadRecord]":
+def _within(fetched: "FetchedPartition", first: int, end: int) -> "Iterator[ReadRecord]":
     """The records of the batches from `first` up to `end`: the first batch may begin earlier."""
     from agent.cli.clients.record_reader import read_records
     from protocol.errors import InvalidBatch
@@ -180,7 +180,7 @@ def _within(fetched: "Fetched", first: int, end: int) -> "Iterator[ReadRecord]":
         raise CommandFailed(f"partition {fetched.partition} from offset {first}: {error}") from error
 
 
-def _next_offset(fetched: "Fetched", position: int) -> int:
+def _next_offset(fetched: "FetchedPartition", position: int) -> int:
     from agent.cli.clients.kafka_client import next_offset
 
     return next_offset(fetched, position)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from agent.config.options import OPTIONS, Kind, Option
+from agent.config.options import OPTIONS, Option, OptionKind
 
 METAVARS = {"http": "HOST:PORT", "data-dir": "DIR", "ledger": "URL", "store": "URL"}
 CONFIG_HELP = "TOML file whose keys are the same options."
@@ -50,19 +50,19 @@ def _parameter(option: Option, *, is_default_told: bool) -> inspect.Parameter:
     text = f"{option.help}{default} [env: {option.variable}]"
     flag = f"--{option.name}"
     match option.kind:
-        case Kind.LIST:
+        case OptionKind.LIST:
             return _keyword(option.field, Annotated[list[str] | None, _typer_option(flag, text, "ADDRESS")], None)
-        case Kind.PAIRS:
+        case OptionKind.PAIRS:
             return _keyword(option.field, Annotated[list[str] | None, _typer_option(flag, text, "KEY=VALUE")], None)
-        case Kind.FLAG:
+        case OptionKind.FLAG:
             both = f"{flag}/--no-{option.name}"
             return _keyword(option.field, Annotated[bool | None, _typer_option(both, text, None)], None)
-        case Kind.TEXT:
+        case OptionKind.TEXT:
             metavar = "|".join(option.choices) or METAVARS.get(option.name, "TEXT")
             return _keyword(option.field, Annotated[str | None, _typer_option(flag, text, metavar)], None)
-        case Kind.COUNT:
+        case OptionKind.COUNT:
             return _keyword(option.field, Annotated[str | None, _typer_option(flag, text, "NUMBER")], None)
-        case Kind.BYTES:
+        case OptionKind.BYTES:
             return _keyword(option.field, Annotated[str | None, _typer_option(flag, text, "BYTES")], None)
 
 

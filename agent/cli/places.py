@@ -13,7 +13,7 @@ from agent.cli.failure import EXIT_USAGE, CommandFailed
 from agent.cli.reasons import ENVIRONMENT_ERRORS, reason
 from agent.config.option_sources import InvalidSettings, gather
 from agent.config.options import OPTIONS, OPTIONS_BY_NAME
-from agent.config.settings import Command, Settings, load_settings
+from agent.config.settings import CliCommand, Settings, load_settings
 from agent.runtime.logs import configure_logs
 from protocol.limits import COMMAND_OPEN_SECONDS_MAX
 
@@ -49,9 +49,9 @@ def place_settings(values: Mapping[str, object], config: str | None) -> Settings
         if values.get("data-dir") is not None and "ledger" in given:
             raise CommandFailed("--ledger and --data-dir name two clusters: give one of them", exit_code=EXIT_USAGE)
         if "ledger" in given:
-            return load_settings(Command.AGENT, values, config_path=config)
+            return load_settings(CliCommand.AGENT, values, config_path=config)
         if "data-dir" in given:
-            return load_settings(Command.RUN, values, config_path=config)
+            return load_settings(CliCommand.RUN, values, config_path=config)
     except InvalidSettings as error:
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
     raise CommandFailed("name the cluster: --ledger and --store, or --data-dir", exit_code=EXIT_USAGE)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from agent.config.addresses import HostPort, Listener
+from agent.config.addresses import HostPort, ListenerAddress
 from agent.config.settings import InvalidSettings, Settings
 from protocol.limits import (
     PROCESS_HEALTHY_SECONDS,
@@ -29,7 +29,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 @dataclass(slots=True, kw_only=True)
-class _Place:
+class ProcessSlot:
     """One of the processes, and when it was, or is to be, started."""
 
     settings: Settings
@@ -72,7 +72,7 @@ def _settings_of(settings: Settings, number: int) -> Settings:
     )
 
 
-def _moved(listener: Listener, number: int) -> Listener:
+def _moved(listener: ListenerAddress, number: int) -> ListenerAddress:
     return replace(listener, port=listener.port + number) if listener.port else listener
 
 
@@ -94,7 +94,7 @@ def supervise(settings: Settings, monotonic_s: Callable[[], float]) -> Settings 
 class _Parent:
     def __init__(self, each: list[Settings], monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
-        self._places = [_Place(settings=settings, due_s=monotonic_s()) for settings in each]
+        self._places = [ProcessSlot(settings=settings, due_s=monotonic_s()) for settings in each]
         self._is_stopping = False
         self.status = 0
 
@@ -109,7 +109,7 @@ class _Parent:
             self._wait()
             self._reap()
 
-    def _start(self, place: _Place) -> bool:
+    def _start(self, place: ProcessSlot) -> bool:
         """Whether this is the child."""
         parent_pid = os.getpid()
         sys.stdout.flush()
@@ -148,7 +148,7 @@ class _Parent:
                 place.pid = None
                 self._ended(place, os.waitstatus_to_exitcode(wait_status))
 
-    def _ended(self, place: _Place, status: int) -> None:
+    def _ended(self, place: ProcessSlot, status: int) -> None:
         ran_s = self._monotonic_s() - place.started_s
         if self._is_stopping:
             self.status = self.status or abs(status)

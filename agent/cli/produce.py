@@ -59,7 +59,7 @@ def produce(
     lines = [os.fsencode(value)] if value is not None else _lines(sys.stdin.buffer)
     given_key = None if key is None else os.fsencode(key)
     split = _Split(key=given_key, separator=_separator(key_separator))
-    source = _Source(lines, split, is_one_value=value is not None)
+    source = _LineSource(lines, split, is_one_value=value is not None)
     count = asyncio.run(_produce(kafka_address(server, bootstrap), topic, partition, source, headers))
     sys.stderr.write(f"{counted(count, 'record')} acknowledged\n")
 
@@ -85,7 +85,7 @@ async def _produce(
     address: "HostPort",
     topic: str,
     partition: int,
-    source: "_Source",
+    source: "_LineSource",
     headers: Headers,
 ) -> int:
     """Send everything and return how many records were acknowledged. Raises `CommandFailed`, which says so too."""
@@ -111,7 +111,7 @@ async def _produce(
                 return count
 
 
-class _Source:
+class _LineSource:
     """Lines, cut into requests that a topic with Kafka's defaults takes."""
 
     def __init__(self, lines: Iterable[bytes], split: _Split, *, is_one_value: bool) -> None:

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 from agent.cli.option_flags import with_option_flags
 from agent.cli.serve import serve
-from agent.config.settings import Command
+from agent.config.settings import CliCommand
 
 HELP = "Run a broker in one process, with an embedded ledger and store."
 
 
 def _run(config: str | None, values: Mapping[str, object]) -> None:
-    serve(Command.RUN, config, values)
+    serve(CliCommand.RUN, config, values)
 
 
 run = with_option_flags(_run, is_cluster=False)

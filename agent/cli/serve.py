@@ -14,7 +14,7 @@ from agent.cli.failure import EXIT_USAGE, CommandFailed
 from agent.cli.processes import supervise
 from agent.cli.reasons import ENVIRONMENT_ERRORS, reason
 from agent.cli.startup_report import ready_line, startup_report
-from agent.config.settings import Command, InvalidSettings, Settings, load_settings
+from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
 from agent.runtime.clock import SystemClock
 from agent.runtime.logs import configure_logs
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def serve(command: Command, config: str | None, values: Mapping[str, object]) -> None:
+def serve(command: CliCommand, config: str | None, values: Mapping[str, object]) -> None:
     """Run an agent until it is told to stop. Raises `CommandFailed`."""
     try:
         settings = load_settings(command, values, config_path=config)

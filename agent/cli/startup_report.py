@@ -6,11 +6,11 @@ Rule: pure text. The `ready` line is for machines and goes to stdout alone; the 
 import shlex
 from collections.abc import Sequence
 
-from agent.config.addresses import HostPort, Listener, is_every_interface
+from agent.config.addresses import HostPort, ListenerAddress, is_every_interface
 from agent.config.settings import Settings
 
 
-def ready_line(kafka: Listener, http: HostPort) -> str:
+def ready_line(kafka: ListenerAddress, http: HostPort) -> str:
     """`ready kafka=HOST:PORT http=HOST:PORT`, with the ports that the sockets got: it serves from now on."""
     return f"ready kafka={HostPort(host=kafka.host, port=kafka.port)} http={http}"
 
@@ -18,8 +18,8 @@ def ready_line(kafka: Listener, http: HostPort) -> str:
 def startup_report(
     settings: Settings,
     *,
-    bound: Sequence[Listener],
-    advertised: Sequence[Listener],
+    bound: Sequence[ListenerAddress],
+    advertised: Sequence[ListenerAddress],
     http: HostPort,
     cluster_id: str,
     program: str,

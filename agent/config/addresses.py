@@ -30,7 +30,7 @@ class HostPort:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listener:
+class ListenerAddress:
     """An address under a listener's name. `host` "" means every interface, as "0.0.0.0" and "::" do."""
 
     name: str
@@ -90,14 +90,14 @@ def read_host_port(text: str) -> HostPort:
     return HostPort(host=host, port=int(port_text))
 
 
-def read_listener(text: str) -> Listener:
+def read_listener(text: str) -> ListenerAddress:
     """`[NAME://]HOST:PORT`; without a name it is PLAINTEXT. Raises `InvalidAddress`."""
     name, separator, address = text.rpartition("://")
     name = name.upper() if separator else LISTENER_NAME_DEFAULT
     if not _LISTENER_NAME.fullmatch(name):
         raise InvalidAddress(f"{text!r} is not [NAME://]HOST:PORT: a name is letters, digits and _")
     host_port = read_host_port(address)
-    return Listener(name=name, host=host_port.host, port=host_port.port)
+    return ListenerAddress(name=name, host=host_port.host, port=host_port.port)
 
 
 def is_loopback(host: str) -> bool:

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent.config.options import OPTIONS, OPTIONS_BY_NAME, Kind, Option
+from agent.config.options import OPTIONS, OPTIONS_BY_NAME, Option, OptionKind
 from protocol.limits import KIB, MIB
 from protocol.suggestions import nearest
 
@@ -119,25 +119,25 @@ def _parts(text: str) -> list[str]:
 
 
 def _is_many(option: Option) -> bool:
-    return option.kind in (Kind.LIST, Kind.PAIRS)
+    return option.kind in (OptionKind.LIST, OptionKind.PAIRS)
 
 
 def _parse(option: Option, value: object, origin: str) -> Value:
     """The value in the option's type. `value` is a text, or what TOML or the command line made of it already."""
     try:
         match option.kind:
-            case Kind.TEXT:
+            case OptionKind.TEXT:
                 return _parse_text(option, value)
-            case Kind.LIST:
+            case OptionKind.LIST:
                 items = value if isinstance(value, list | tuple) else [value]
                 return tuple(_checked(option, _text(item)) for item in items)
-            case Kind.PAIRS:
+            case OptionKind.PAIRS:
                 pairs = _parse_pairs(value)
                 _check_broker_configs(pairs, origin)
                 return pairs
-            case Kind.FLAG:
+            case OptionKind.FLAG:
                 return _parse_flag(value)
-            case Kind.COUNT | Kind.BYTES:
+            case OptionKind.COUNT | OptionKind.BYTES:
                 return _parse_number(option, value)
     except ValueError as error:
         raise InvalidSettings(f"{origin}: {error}") from error
@@ -201,7 +201,7 @@ def _parse_flag(value: object) -> bool:
 def _parse_number(option: Option, value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool):
         number = value
-    elif option.kind is Kind.BYTES:
+    elif option.kind is OptionKind.BYTES:
         number = read_bytes(_text(value))
     else:
         text = _text(value)

@@ -26,7 +26,7 @@ DAY_SECONDS = 86_400
 GIB = 1024 * MIB
 
 
-class Kind(Enum):
+class OptionKind(Enum):
     TEXT = auto()
     LIST = auto()
     """Repeatable on the command line; in the environment separated by commas; in the file an array."""
@@ -43,7 +43,7 @@ class Option:
     """One row. `minimum` and `maximum` are inclusive and of the kind's unit; `default` is what the documents show."""
 
     name: str
-    kind: Kind
+    kind: OptionKind
     help: str
     default: str
     minimum: int = 0
@@ -65,7 +65,7 @@ class Option:
 OPTIONS: tuple[Option, ...] = (
     Option(
         name="listen",
-        kind=Kind.LIST,
+        kind=OptionKind.LIST,
         default="127.0.0.1:9092",
         check=read_listener,
         help="Address for Kafka clients, [NAME://]HOST:PORT. Repeatable, with a unique name for each listener. Port 0 "
@@ -73,7 +73,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="advertise",
-        kind=Kind.LIST,
+        kind=OptionKind.LIST,
         default="the address of --listen",
         check=read_listener,
         help="Address that the agent returns to clients of a listener, [NAME://]HOST:PORT. Repeatable, by the "
@@ -81,21 +81,21 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="http",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="127.0.0.1:9644",
         check=read_host_port,
         help="HTTP address of health, metrics, admin API, Iceberg catalog and schema registry, HOST:PORT.",
     ),
     Option(
         name="http-token-file",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="none; only loopback may use catalog and registry",
         help="File of bearer tokens, one per line. Requests to the Iceberg catalog and the schema registry must carry "
         "one of them.",
     ),
     Option(
         name="catalog-vended-credentials",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="auto",
         choices=("auto", "sts", "none"),
         help="Vends S3 credentials from STS that can read one table. auto does so if the store has its own endpoint "
@@ -103,33 +103,33 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="catalog-role-arn",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="none; required on AWS",
         help="IAM role that the agent assumes to vend credentials. The role must be able to read the bucket.",
     ),
     Option(
         name="catalog-s3-endpoint",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="the agent's endpoint",
         help="URL of the s3:// store as engines reach it, if it differs from the agent's endpoint.",
     ),
     Option(
         name="external-catalogs",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="none",
         help="TOML file that lists external catalogs (SQL, REST, Glue, Hive). The agent keeps its tables registered "
         "in each of them.",
     ),
     Option(
         name="data-dir",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="./penstock-data",
         help="Folder of the embedded ledger (ledger.sqlite) and the embedded bucket (store/). The path must not "
         "contain # or ?.",
     ),
     Option(
         name="ledger",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="required by penstock agent",
         is_cluster_only=True,
         check=read_ledger_url,
@@ -138,42 +138,42 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="ledger-ca",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="public authorities",
         is_cluster_only=True,
         help="PEM file of the certificate authorities of etcd. Turns TLS on.",
     ),
     Option(
         name="ledger-cert",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="none",
         is_cluster_only=True,
         help="PEM file of the client certificate for etcd. Turns TLS on and requires --ledger-key.",
     ),
     Option(
         name="ledger-key",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="none",
         is_cluster_only=True,
         help="PEM file of the client certificate's private key, unencrypted.",
     ),
     Option(
         name="ledger-user",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="none",
         is_cluster_only=True,
         help="User name for etcd. The password comes from --ledger-password-file or PENSTOCK_LEDGER_PASSWORD.",
     ),
     Option(
         name="ledger-password-file",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="none",
         is_cluster_only=True,
         help="File whose first line is the password of --ledger-user.",
     ),
     Option(
         name="etcd-compaction",
-        kind=Kind.FLAG,
+        kind=OptionKind.FLAG,
         default="true",
         is_cluster_only=True,
         help="Agents compact etcd's history behind the trimmed ledger. Turn it off if etcd compacts itself "
@@ -181,7 +181,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="ledger-quota-bytes",
-        kind=Kind.BYTES,
+        kind=OptionKind.BYTES,
         default="etcd 3.6 reports it; for older versions 2GiB",
         minimum=MIB,
         maximum=1024 * GIB,
@@ -190,65 +190,65 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="store",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="store/ in the data folder; required by penstock agent",
         check=read_store_url,
         help="URL of the bucket: s3://BUCKET/PREFIX with the usual AWS_ variables, file:///PATH or memory:.",
     ),
     Option(
         name="name",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="penstock for run; the host name for agent",
         help="Name of this agent. It determines the node id and must be unique among the live agents of a cluster.",
     ),
     Option(
         name="zone",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="none",
         help="Availability zone of this agent. Clients in the same zone then read from it.",
     ),
     Option(
         name="set",
-        kind=Kind.PAIRS,
+        kind=OptionKind.PAIRS,
         default="Kafka's defaults",
         help="A Kafka broker config by its Kafka name, KEY=VALUE. Repeatable.",
     ),
     Option(
         name="insecure",
-        kind=Kind.FLAG,
+        kind=OptionKind.FLAG,
         default="false",
         help="Allows addresses that other machines can reach, without encryption or authentication.",
     ),
     Option(
         name="fsync",
-        kind=Kind.FLAG,
+        kind=OptionKind.FLAG,
         default="true",
         help="Syncs to disk before acknowledging. Without it a power failure can lose acknowledged records.",
     ),
     Option(
         name="accept-time",
-        kind=Kind.FLAG,
+        kind=OptionKind.FLAG,
         default="false",
         help="Accepts at this start a clock far ahead of the ledger's last time, if the store has no clock. Use it "
         "once, after checking the clock.",
     ),
     Option(
         name="log-level",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="info",
         choices=("debug", "info", "warning", "error"),
         help="Lowest level of messages logged to stderr.",
     ),
     Option(
         name="log-format",
-        kind=Kind.TEXT,
+        kind=OptionKind.TEXT,
         default="text",
         choices=("text", "json"),
         help="Format of a log message: one line of text, or one JSON object.",
     ),
     Option(
         name="flush-interval-ms",
-        kind=Kind.COUNT,
+        kind=OptionKind.COUNT,
         default="5; with s3:// 250",
         minimum=0,
         maximum=60_000,
@@ -257,7 +257,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="archive-interval-s",
-        kind=Kind.COUNT,
+        kind=OptionKind.COUNT,
         default=str(ARCHIVE_AGE_MS_DEFAULT // 1000),
         minimum=1,
         maximum=DAY_SECONDS,
@@ -266,7 +266,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="archive-bytes",
-        kind=Kind.BYTES,
+        kind=OptionKind.BYTES,
         default=f"{ARCHIVE_BYTES_DEFAULT // MIB}MiB",
         minimum=KIB,
         maximum=256 * MIB,
@@ -274,7 +274,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="tail-interval-ms",
-        kind=Kind.COUNT,
+        kind=OptionKind.COUNT,
         default=str(TAIL_INTERVAL_MS_DEFAULT),
         minimum=0,
         maximum=60 * 60 * 1000,
@@ -283,7 +283,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="gc-min-age-s",
-        kind=Kind.COUNT,
+        kind=OptionKind.COUNT,
         default="3600",
         minimum=0,
         maximum=30 * DAY_SECONDS,
@@ -292,7 +292,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="read-cache-bytes",
-        kind=Kind.BYTES,
+        kind=OptionKind.BYTES,
         default=f"{READ_CACHE_BYTES_DEFAULT // MIB}MiB",
         minimum=MIB,
         maximum=1024 * GIB,
@@ -300,7 +300,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="snapshot-entries",
-        kind=Kind.COUNT,
+        kind=OptionKind.COUNT,
         default=str(SNAPSHOT_ENTRIES_INTERVAL),
         minimum=10,
         maximum=10_000_000,
@@ -308,7 +308,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="snapshot-bytes",
-        kind=Kind.BYTES,
+        kind=OptionKind.BYTES,
         default=f"{SNAPSHOT_BYTES_INTERVAL // MIB}MiB",
         minimum=64 * KIB,
         maximum=GIB,
@@ -316,7 +316,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="processes",
-        kind=Kind.COUNT,
+        kind=OptionKind.COUNT,
         default="1",
         minimum=1,
         maximum=PROCESSES_MAX,
@@ -326,7 +326,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="drain-timeout-s",
-        kind=Kind.COUNT,
+        kind=OptionKind.COUNT,
         default="20",
         minimum=0,
         maximum=3600,
@@ -334,7 +334,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="store-timeout-s",
-        kind=Kind.COUNT,
+        kind=OptionKind.COUNT,
         default="30",
         minimum=1,
         maximum=600,
@@ -342,7 +342,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         name="store-hedge-after-ms",
-        kind=Kind.COUNT,
+        kind=OptionKind.COUNT,
         default="0",
         minimum=0,
         maximum=60_000,

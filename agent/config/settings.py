@@ -16,7 +16,7 @@ from agent.config.addresses import (
     EtcdUrl,
     HostPort,
     InvalidAddress,
-    Listener,
+    ListenerAddress,
     S3Url,
     is_every_interface,
     is_loopback,
@@ -40,7 +40,7 @@ from protocol.limits import (
 )
 from protocol.suggestions import nearest
 
-__all__ = ["Command", "InvalidSettings", "Listener", "Settings", "load_settings"]
+__all__ = ["CliCommand", "InvalidSettings", "ListenerAddress", "Settings", "load_settings"]
 
 LISTEN_DEFAULT = "127.0.0.1:9092"
 HTTP_DEFAULT = "127.0.0.1:9644"
@@ -50,7 +50,7 @@ FLUSH_INTERVAL_MS_S3 = 250
 """A PUT costs money and takes long: fewer, larger objects (architecture: produce)."""
 
 
-class Command(Enum):
+class CliCommand(Enum):
     """Which command the settings are for: they differ in where ledger and bucket are."""
 
     RUN = "run"
@@ -61,8 +61,8 @@ class Command(Enum):
 class Settings:
     """Times and sizes carry their unit in the name. `data_dir` is absolute."""
 
-    listeners: tuple[Listener, ...]
-    advertised: tuple[Listener, ...]
+    listeners: tuple[ListenerAddress, ...]
+    advertised: tuple[ListenerAddress, ...]
     """One per listener, in the same order. Port 0: the port that the listener got."""
     http: HostPort
     ledger_url: str
@@ -102,7 +102,7 @@ class Settings:
 
 
 def load_settings(
-    command: Command,
+    command: CliCommand,
     command_line: Mapping[str, object],
     *,
     environment: Mapping[str, str] | None = None,
@@ -121,7 +121,7 @@ def load_settings(
         raise InvalidSettings(str(error)) from error
 
 
-def _settings(command: Command, given: Mapping[str, Value], environment: Mapping[str, str]) -> Settings:
+def _settings(command: CliCommand, given: Mapping[str, Value], environment: Mapping[str, str]) -> Settings:
     is_insecure = bool(given.get("insecure", False))
     listeners = _listeners(_texts(given, "listen", (LISTEN_DEFAULT,)), is_insecure=is_insecure)
     http = read_host_port(_text(given, "http", HTTP_DEFAULT))
@@ -139,7 +139,7 @@ def _settings(command: Command, given: Mapping[str, Value], environment: Mapping
         catalog_access=catalog_access(store_url, given, environment),
         external_catalogs=follower_settings(store_url, given, environment),
         data_dir=data_dir,
-        name=_text(given, "name", "penstock" if command is Command.RUN else platform.node()),
+        name=_text(given, "name", "penstock" if command is CliCommand.RUN else platform.node()),
         zone=_text(given, "zone", "") or None,
         broker_configs=_broker_configs(given),
         is_durable=bool(given.get("fsync", True)),
@@ -161,7 +161,7 @@ def _settings(command: Command, given: Mapping[str, Value], environment: Mapping
     )
 
 
-def _listeners(texts: tuple[str, ...], *, is_insecure: bool) -> tuple[Listener, ...]:
+def _listeners(texts: tuple[str, ...], *, is_insecure: bool) -> tuple[ListenerAddress, ...]:
     listeners = tuple(read_listener(text) for text in texts)
     names = [listener.name for listener in listeners]
     for name in names:
@@ -180,14 +180,14 @@ def _refuse_reachable(option: str, address: str, host: str, *, is_insecure: bool
         )
 
 
-def _advertised(listeners: tuple[Listener, ...], texts: tuple[str, ...]) -> tuple[Listener, ...]:
+def _advertised(listeners: tuple[ListenerAddress, ...], texts: tuple[str, ...]) -> tuple[ListenerAddress, ...]:
     """One advertised address per listener: by name, or the listener's own."""
     by_name = {listener.name: listener for listener in listeners}
-    given: dict[str, Listener] = {}
+    given: dict[str, ListenerAddress] = {}
     for text in texts:
         advertised = read_listener(text)
         if "://" not in text and len(listeners) == 1:
-            advertised = Listener(name=listeners[0].name, host=advertised.host, port=advertised.port)
+            advertised = ListenerAddress(name=listeners[0].name, host=advertised.host, port=advertised.port)
         if advertised.name not in by_name:
             raise InvalidSettings(
                 f"--advertise {text}: no listener is named {advertised.name}; there is {', '.join(by_name)}"
@@ -204,10 +204,10 @@ def _advertised(listeners: tuple[Listener, ...], texts: tuple[str, ...]) -> tupl
     return tuple(given.get(listener.name, listener) for listener in listeners)
 
 
-def _places(command: Command, given: Mapping[str, Value], data_dir: Path) -> tuple[str, str]:
+def _places(command: CliCommand, given: Mapping[str, Value], data_dir: Path) -> tuple[str, str]:
     """Where ledger and bucket are, as URLs."""
     match command:
-        case Command.RUN:
+        case CliCommand.RUN:
             for name in given:
                 if OPTIONS_BY_NAME[name].is_cluster_only:
                     raise InvalidSettings(
@@ -216,7 +216,7 @@ def _places(command: Command, given: Mapping[str, Value], data_dir: Path) -> tup
             ledger_url = f"sqlite://{data_dir}/ledger.sqlite"
             read_ledger_url(ledger_url)
             return ledger_url, _text(given, "store", f"file://{data_dir}/store")
-        case Command.AGENT:
+        case CliCommand.AGENT:
             for name in ("ledger", "store"):
                 if name not in given:
                     raise InvalidSettings(f"penstock agent needs --{name}; for one process alone use penstock run")

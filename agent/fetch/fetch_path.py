@@ -19,8 +19,8 @@ from agent.cache.chunk_cache import ServedChunk
 from agent.fetch.chunk_plan import archive_compression, available_bytes, chunks_from, expected_bytes, stored_bytes
 from agent.fetch.chunk_reader import ChunkReader
 from agent.fetch.isolation import AbortedTransactions, visible_end
-from agent.fetch.pending_fetch import Found, PendingFetch, ReadPlan
-from agent.fetch.read_ahead import ReadAhead, Step
+from agent.fetch.pending_fetch import PendingFetch, ReadablePartition, ReadPlan
+from agent.fetch.read_ahead import FetchStep, ReadAhead
 from agent.fetch.read_budget import ReadBudget, Share
 from agent.fetch.sessions import WantedPartition
 from agent.fetch.unreadable_records import UnreadableRecords
@@ -221,7 +221,7 @@ class FetchPath:
             await self._yield_at(number)
         return available >= request.bytes_min
 
-    async def _find(self, request: PendingFetch, wanted: WantedPartition) -> Found | ErrorCode:
+    async def _find(self, request: PendingFetch, wanted: WantedPartition) -> ReadablePartition | ErrorCode:
         """The partition if `wanted` can be read from it.
 
         Before anything is called unknown or out of range a barrier is taken, one for all of a request.
@@ -242,7 +242,7 @@ class FetchPath:
             return False
         return True
 
-    def _find_now(self, wanted: WantedPartition, isolation: IsolationLevel) -> Found | ErrorCode:
+    def _find_now(self, wanted: WantedPartition, isolation: IsolationLevel) -> ReadablePartition | ErrorCode:
         """The partition, or why it cannot be read, as far as this agent has applied the ledger."""
         by_id = isinstance(wanted.topic, bytes)
         if isinstance(wanted.topic, str):
@@ -258,12 +258,12 @@ class FetchPath:
             return epoch_error
         partition = topic.partitions[wanted.partition]
         if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > partition.log_end:
-            return Found(topic, partition, wanted.partition, is_diverging=True)
+            return ReadablePartition(topic, partition, wanted.partition, is_diverging=True)
         is_epoch_unknown = wanted.last_fetched_epoch > LEADER_EPOCH
         if is_epoch_unknown or not partition.log_start <= wanted.fetch_offset <= partition.log_end:
             return ErrorCode.offset_out_of_range
         is_beyond = partition.transactions is not None and wanted.fetch_offset > visible_end(partition, isolation)
-        return Found(topic, partition, wanted.partition, is_beyond_stable=is_beyond)
+        return ReadablePartition(topic, partition, wanted.partition, is_beyond_stable=is_beyond)
 
     async def _read(
         self, request: PendingFetch, share: Share | None, wanted: WantedPartition, bytes_left: int, *, is_first: bool
@@ -290,7 +290,7 @@ class FetchPath:
             if share is None or is_at_end or (bytes_max <= 0 and not is_first):
                 return read
             compression = archive_compression(found.topic, self._broker_configs)
-            step = Step(found.key, wanted.fetch_offset, wanted.fetch_offset, bytes_max, compression)
+            step = FetchStep(found.key, wanted.fetch_offset, wanted.fetch_offset, bytes_max, compression)
             try:
                 await self._read_chunks(request, share, step, read, is_first=is_first)
             except ObjectMissing:
@@ -313,12 +313,12 @@ class FetchPath:
             self._unreadable.lost(self._found_now(wanted), wanted.fetch_offset)
         return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
 
-    def _found_now(self, wanted: WantedPartition) -> Found | None:
+    def _found_now(self, wanted: WantedPartition) -> ReadablePartition | None:
         found = self._find_now(wanted, IsolationLevel.READ_UNCOMMITTED)
         return None if isinstance(found, ErrorCode) else found
 
     async def _read_chunks(
-        self, request: PendingFetch, share: Share, step: Step, read: PartitionRead, *, is_first: bool
+        self, request: PendingFetch, share: Share, step: FetchStep, read: PartitionRead, *, is_first: bool
     ) -> None:
         """Read on, plan after plan, until the limit cuts a chunk short or the mark that is told is reached.
 
@@ -455,8 +455,8 @@ class FetchPath:
         return plan
 
 
-def _needs_barrier(found: Found | ErrorCode) -> bool:
+def _needs_barrier(found: ReadablePartition | ErrorCode) -> bool:
     """Whether this may be so only because this agent is behind (safety rule S4)."""
-    if isinstance(found, Found):
+    if isinstance(found, ReadablePartition):
         return found.is_diverging or found.is_beyond_stable
     return found in NEEDS_BARRIER

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from agent.fetch.read_ahead import Step
+from agent.fetch.read_ahead import FetchStep
 from agent.fetch.sessions import WantedPartition
 from agent.fetch.wait import FetchWait
 from agent.ledger.apply_loop import PartitionKey
@@ -15,7 +15,7 @@ from protocol.types import PartitionIndex
 from txn.isolation import IsolationLevel
 
 
-class Found(NamedTuple):
+class ReadablePartition(NamedTuple):
     """A partition that can be read, as it stands in the state now: topic and partition are not kept over an await."""
 
     topic: TopicState
@@ -48,7 +48,7 @@ class PendingFetch:
     """Whether the store did not answer a read of it: it waits for what is on its way already and begins no more."""
     is_confirmed: bool | None = None
     """Whether its barrier was answered; None where none was taken so far."""
-    steps: list[Step] = field(default_factory=list)
+    steps: list[FetchStep] = field(default_factory=list)
     """Partitions that answered with records."""
 
 

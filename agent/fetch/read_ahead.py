@@ -26,10 +26,10 @@ from protocol.limits import (
 )
 from protocol.records.compression import Compression
 
-_Place = tuple[PartitionKey, int]
+_ConsumerPosition = tuple[PartitionKey, int]
 
 
-class Step(NamedTuple):
+class FetchStep(NamedTuple):
     """A fetch of one partition that was answered with records: from which offset, and where its consumer goes on."""
 
     key: PartitionKey
@@ -53,21 +53,21 @@ class ReadAhead:
         self._budget = budget
         self._clock = clock
         self._bytes_max = bytes_max
-        self._positions: OrderedDict[_Place, _Position] = OrderedDict()
+        self._positions: OrderedDict[_ConsumerPosition, _Position] = OrderedDict()
         """Where consumers are about to go on, in the order in which they came there."""
         self._shares: list[Share] = []
         """Of what is being read ahead."""
         self.bytes_ahead = 0
         """What was read for positions where nobody went on yet, about."""
 
-    def answered(self, state: ClusterState, steps: Sequence[Step], *, has_read: bool) -> None:
+    def answered(self, state: ClusterState, steps: Sequence[FetchStep], *, has_read: bool) -> None:
         """One fetch's answers, and whether anything was read for it: begin to read what follows where a consumer reads
         on. Never waits, never fails.
         """
         now_s = self._clock.monotonic_s()
         self._forget_until(now_s - READ_AHEAD_SECONDS_MAX)
         room_bytes = self._room_bytes()
-        positions: list[tuple[_Place, _Position]] = []
+        positions: list[tuple[_ConsumerPosition, _Position]] = []
         missing: list[tuple[ChunkRef, Compression]] = []
         for step in steps:
             before = self._leave((step.key, step.offset_first))
@@ -103,7 +103,7 @@ class ReadAhead:
                 self._reader.begin(state, [chunk for chunk, _ in missing], [codec for _, codec in missing], share)
         return True
 
-    def _ahead(self, state: ClusterState, step: Step) -> tuple[list[ChunkRef], int]:
+    def _ahead(self, state: ClusterState, step: FetchStep) -> tuple[list[ChunkRef], int]:
         """What is missing of the next fetch's chunks, and how many bytes are there, or will be, for its sake alone."""
         partition = state.partition(*step.key)
         if partition is None:
@@ -118,7 +118,7 @@ class ReadAhead:
                 bytes_ahead += served_bytes(chunk)
         return missing, bytes_ahead
 
-    def _leave(self, place: _Place) -> _Position:
+    def _leave(self, place: _ConsumerPosition) -> _Position:
         """A consumer goes on from there: how it came there. Others may still come."""
         position = self._positions.get(place)
         if position is None:
@@ -127,7 +127,7 @@ class ReadAhead:
         self._positions[place] = position._replace(bytes_ahead=0)
         return position
 
-    def _come(self, place: _Place, position: _Position) -> None:
+    def _come(self, place: _ConsumerPosition, position: _Position) -> None:
         before = self._positions.pop(place, None)
         if before is not None:
             self.bytes_ahead -= before.bytes_ahead

@@ -8,7 +8,7 @@ import logging
 
 from agent.fetch.chunk_plan import chunks_from
 from agent.fetch.damaged_objects import DamagedObjects
-from agent.fetch.pending_fetch import Found
+from agent.fetch.pending_fetch import ReadablePartition
 from agent.fetch.refused_reads import RefusedReads
 from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.clock import Clock
@@ -31,7 +31,7 @@ class UnreadableRecords:
         self._refused = RefusedReads(clock=clock)
         self._lost_logged_s = -MISSING_OBJECT_LOG_INTERVAL_S
 
-    def lost(self, found: Found | None, offset: int) -> None:
+    def lost(self, found: ReadablePartition | None, offset: int) -> None:
         """Each time that it was planned, from a barrier on, an object that a fetch needs was not in the bucket."""
         self._fetches_lost.inc()
         now_s = self._clock.monotonic_s()
@@ -50,19 +50,19 @@ class UnreadableRecords:
             },
         )
 
-    def damaged(self, found: Found | None, offset: int, error: ObjectDamaged) -> None:
+    def damaged(self, found: ReadablePartition | None, offset: int, error: ObjectDamaged) -> None:
         """The object that a fetch needs does not hold what the ledger says (safety rule S20)."""
         self._fetches_damaged.inc()
         key = None if found is None else self._object_key(found, offset)
         if found is not None and key is not None:
             self._damaged.report(key, error, topic=found.topic.name, partition=found.number, offset=offset)
 
-    def refused(self, found: Found, offset: int, error: StoreError) -> None:
+    def refused(self, found: ReadablePartition, offset: int, error: StoreError) -> None:
         """The store does not give the object that a fetch needs, and says so."""
         where = {"topic": found.topic.name, "partition": found.number, "offset": offset}
         self._refused.report(error, **where, key=self._object_key(found, offset))
 
-    def _object_key(self, found: Found, offset: int) -> str | None:
+    def _object_key(self, found: ReadablePartition, offset: int) -> str | None:
         """The object that a partition's record of that offset lies in."""
         chunk = next(iter(chunks_from(found.partition, offset, 0)), None)
         stored = None if chunk is None else self._metadata.state.objects.get(chunk.object_id)

@@ -71,7 +71,7 @@ class OffsetRow(NamedTuple):
     retention_ms: int = NO_RETENTION
 
 
-class TransactionalProducer(NamedTuple):
+class CommittingProducer(NamedTuple):
     """Who commits offsets in a transaction, as its request says."""
 
     transactional_id: str
@@ -82,7 +82,7 @@ class TransactionalProducer(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Commit:
+class _OffsetCommit:
     group_id: str
     claim_epoch: int
     rows: Sequence[OffsetRow]
@@ -109,7 +109,7 @@ class GroupLedger:
         """Of groups that are changing: their changes that are on their way, in order."""
         self._claims: dict[str, asyncio.Future[ErrorCode]] = {}
         self._claims_wanted: list[str] = []
-        self._commits: list[_Commit] = []
+        self._commits: list[_OffsetCommit] = []
 
     def coordinator(self, group_id: str) -> SessionId | None:
         """Whose group it is, as far as this agent knows; None while no agent lives."""
@@ -318,7 +318,7 @@ class GroupLedger:
         """Commit offsets of a group that is mine. The future gets an error for each row once all are applied."""
         claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
         loop = asyncio.get_running_loop()
-        commit = _Commit(group_id, claim_epoch, rows, loop.create_future())
+        commit = _OffsetCommit(group_id, claim_epoch, rows, loop.create_future())
         if not rows:
             commit.future.set_result(())
             return commit.future
@@ -328,7 +328,7 @@ class GroupLedger:
         return commit.future
 
     def commit_in_transaction(
-        self, group_id: str, rows: Sequence[OffsetRow], producer: TransactionalProducer
+        self, group_id: str, rows: Sequence[OffsetRow], producer: CommittingProducer
     ) -> asyncio.Future[Outcome]:
         """Commit offsets of a group that is mine as part of a transaction: one entry, which keeps all of them or none.
 
@@ -367,7 +367,7 @@ class GroupLedger:
     def _flush(self) -> None:
         """Submit the commits that were gathered."""
         commits, self._commits = self._commits, []
-        entry: list[tuple[_Commit, OffsetRow]] = []
+        entry: list[tuple[_OffsetCommit, OffsetRow]] = []
         chars_count = 0
         for commit in commits:
             is_named = False
@@ -384,7 +384,7 @@ class GroupLedger:
         if entry:
             self._submit(entry)
 
-    def _submit(self, entry: Sequence[tuple[_Commit, OffsetRow]]) -> None:
+    def _submit(self, entry: Sequence[tuple[_OffsetCommit, OffsetRow]]) -> None:
         groups: defaultdict[tuple[str, int], int] = defaultdict(lambda: len(groups))
         topics: defaultdict[TopicId, int] = defaultdict(lambda: len(topics))
         rows = [row for _, row in entry]
@@ -404,7 +404,7 @@ class GroupLedger:
         commits = [commit for commit, _ in entry]
         self._writer.propose(command).add_done_callback(partial(self._committed, commits))
 
-    def _committed(self, commits: Sequence[_Commit], done: asyncio.Future[Outcome]) -> None:
+    def _committed(self, commits: Sequence[_OffsetCommit], done: asyncio.Future[Outcome]) -> None:
         outcome = _outcome(done)
         if isinstance(outcome, OffsetsCommitted):
             error_codes = list(map(ErrorCode, outcome.error_codes))

@@ -37,7 +37,7 @@ FIRST_WITH_NULL_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
+class _TopicCopy:
     """What is told of one topic, copied from the state."""
 
     name: str | None
@@ -93,7 +93,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
 def _answer(
     frame: RequestFrame,
     values: Mapping[str, Any],
-    topics: Sequence[_Told],
+    topics: Sequence[_TopicCopy],
     *,
     are_operations_asked: bool,
 ) -> Sequence[Buffer]:
@@ -124,7 +124,7 @@ async def _wanted(
     version: int,
     creation_end_s: float | None,
     zone: str | None,
-) -> _Told:
+) -> _TopicCopy:
     """What the client is told of one topic; without a deadline none is created."""
     topic_id = wanted.topic_id if version >= 10 else None
     nameless = None if version >= FIRST_WITH_NULL_NAMES else ""
@@ -134,8 +134,8 @@ async def _wanted(
         topic = await lookup.by_id(TopicId(topic_id.bytes))
     except (LedgerUnavailable, OutcomeUnknown):
         name = nameless if wanted.name is None else wanted.name
-        return _Told(name, topic_id, ErrorCode.request_timed_out)
-    return _Told(nameless, topic_id, ErrorCode.unknown_topic_id) if topic is None else _told(services, topic, zone)
+        return _TopicCopy(name, topic_id, ErrorCode.request_timed_out)
+    return _TopicCopy(nameless, topic_id, ErrorCode.unknown_topic_id) if topic is None else _told(services, topic, zone)
 
 
 async def _named(
@@ -145,27 +145,27 @@ async def _named(
     nameless: str | None,
     creation_end_s: float | None,
     zone: str | None,
-) -> _Told:
+) -> _TopicCopy:
     if name is None:
-        return _Told(nameless, None, ErrorCode.unknown_topic_id)
+        return _TopicCopy(nameless, None, ErrorCode.unknown_topic_id)
     topic = await lookup.by_name(name)
     if topic is None:
         try:
             validate_topic_name(name)
         except InvalidTopicName:
-            return _Told(name, None, ErrorCode.invalid_topic_exception)
+            return _TopicCopy(name, None, ErrorCode.invalid_topic_exception)
         if creation_end_s is None:
-            return _Told(name, None, ErrorCode.unknown_topic_or_partition)
+            return _TopicCopy(name, None, ErrorCode.unknown_topic_or_partition)
         try:
             creation = services.topics.auto_create(name)
             topic = await before(creation_end_s, services.clock, creation)
         except TopicError as error:
-            return _Told(name, None, error.error_code)
+            return _TopicCopy(name, None, error.error_code)
     return _told(services, topic, zone)
 
 
-def _told(services: Services, topic: TopicState, zone: str | None) -> _Told:
-    return _Told(topic.name, uuid.UUID(bytes=topic.topic_id), assignments=services.assignments(topic, zone))
+def _told(services: Services, topic: TopicState, zone: str | None) -> _TopicCopy:
+    return _TopicCopy(topic.name, uuid.UUID(bytes=topic.topic_id), assignments=services.assignments(topic, zone))
 
 
 def _partition(index: int, assignment: Assignment) -> dict[str, Any]:

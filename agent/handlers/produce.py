@@ -16,7 +16,7 @@ from typing import cast
 from agent.admin.topics import TopicLookup
 from agent.produce.produce_path import NO_OFFSET, Acknowledgement
 from agent.produce.record_validator import Arrival, arrival_now, check_records
-from agent.request.services import Answer, NoAnswer, Request, Services
+from agent.request.services import Answer, NoAnswerOwed, Request, Services
 from agent.request.transactional_requests import BatchesOfTransaction
 from agent.runtime.threads import run_in_thread
 from agent.runtime.yielding import CooperativeYield
@@ -74,7 +74,7 @@ async def handle(services: Services, request: Request) -> Answer:
     for topic_row, topic in enumerate(body.topics):
         found, unknown = await _find_topic(lookup, topic)
         for partition in topic.partitions:
-            place = Place(pending, topic_row, partition.index)
+            place = PartitionAnswer(pending, topic_row, partition.index)
             if has_room:
                 held, error_code = found, unknown
                 if found is not None and not 0 <= partition.index < len(found.partitions):
@@ -90,7 +90,7 @@ async def handle(services: Services, request: Request) -> Answer:
     # Checks and the wait for room take time: a drain that began meanwhile may have told others to lead (S8).
     if body.acks != ACKS_NONE and await services.draining.sends_away():
         for group in accepted:
-            cast("Place", group.ticket).settle(SENT_AWAY)
+            cast("PartitionAnswer", group.ticket).settle(SENT_AWAY)
         accepted = []
     _take_in(services, request, accepted)
     if body.acks == ACKS_NONE:
@@ -105,23 +105,23 @@ async def handle(services: Services, request: Request) -> Answer:
 
 
 def _end_where_due(services: Services, pending: "PendingProduce", *, has_room: bool) -> None:
-    """Raise `NoAnswer` where a client that gets no answers (acks=0) has to look again."""
+    """Raise `NoAnswerOwed` where a client that gets no answers (acks=0) has to look again."""
     if not has_room:
-        raise NoAnswer("the intake is full, and nobody waits for an error")
+        raise NoAnswerOwed("the intake is full, and nobody waits for an error")
     if pending.refused is not None:
-        raise NoAnswer(f"{pending.refused.name} for records that nobody waits for")
+        raise NoAnswerOwed(f"{pending.refused.name} for records that nobody waits for")
     if services.draining.is_sending_away:
-        raise NoAnswer("this agent is stopping, and nobody waits for an error")
+        raise NoAnswerOwed("this agent is stopping, and nobody waits for an error")
 
 
 def _refused(request: Request, body: ProduceRequest, acknowledgement: Acknowledgement) -> Answer:
     """Nothing of it is taken, and each partition is told the same."""
     if body.acks == ACKS_NONE:
-        raise NoAnswer(f"{acknowledgement.error_code.name} for records that nobody waits for")
+        raise NoAnswerOwed(f"{acknowledgement.error_code.name} for records that nobody waits for")
     pending = PendingProduce(request, body)
     for topic_row, topic in enumerate(body.topics):
         for partition in topic.partitions:
-            Place(pending, topic_row, partition.index).settle(acknowledgement)
+            PartitionAnswer(pending, topic_row, partition.index).settle(acknowledgement)
             partition.records = None
     pending.begin()
     return pending.response()
@@ -143,7 +143,7 @@ class PendingProduce:
     def __init__(self, request: Request, body: ProduceRequest) -> None:
         self._frame = request.frame
         self._body = body
-        self._places: list[Place] = []
+        self._places: list[PartitionAnswer] = []
         self._unsettled_count = 0
         self._is_begun = False
         self._timer: asyncio.TimerHandle | None = None
@@ -155,7 +155,7 @@ class PendingProduce:
         settled = (place.acknowledgement for place in self._places if place.acknowledgement is not NOT_IN_TIME)
         return next((told.error_code for told in settled if told.error_code is not ErrorCode.none), None)
 
-    def add(self, place: "Place") -> None:
+    def add(self, place: "PartitionAnswer") -> None:
         self._places.append(place)
         self._unsettled_count += 1
 
@@ -188,7 +188,7 @@ class PendingProduce:
         return _response(self._frame, self._body, self._places)
 
 
-class Place:
+class PartitionAnswer:
     """One partition of a request; a `Ticket` of the produce path."""
 
     __slots__ = ("_pending", "acknowledgement", "partition", "topic_row")
@@ -235,7 +235,7 @@ async def _check(
     topic: TopicState | None,
     unknown: ErrorCode,
     partition: ProducePartition,
-    place: Place,
+    place: PartitionAnswer,
     transaction: BatchesOfTransaction,
 ) -> BatchGroup | None:
     """One partition's records, checked; None where the place was settled with what is wrong."""
@@ -293,7 +293,7 @@ def _refusal(error: InvalidBatch, log_start: int) -> Acknowledgement:
     )
 
 
-def _response(frame: RequestFrame, body: ProduceRequest, places: Sequence[Place]) -> list[Buffer]:
+def _response(frame: RequestFrame, body: ProduceRequest, places: Sequence[PartitionAnswer]) -> list[Buffer]:
     topics: dict[tuple[str | None, bytes | None], ProduceResponseTopic] = {}
     for place in places:
         told, topic = place.acknowledgement, body.topics[place.topic_row]

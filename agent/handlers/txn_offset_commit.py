@@ -17,7 +17,7 @@ org.apache.kafka.coordinator.group.OffsetMetadataManager.commitTransactionalOffs
 from collections.abc import Sequence
 from typing import Any
 
-from agent.groups.group_ledger import NotCoordinator, OffsetRow, TransactionalProducer
+from agent.groups.group_ledger import CommittingProducer, NotCoordinator, OffsetRow
 from agent.request.messages import answer, request_body
 from agent.request.offset_commits import as_client_error, commit_error, commit_timeout_s, refusal
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
@@ -106,10 +106,10 @@ async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
     return ErrorCode.none
 
 
-async def _producer(services: Services, request: Request, body: Any) -> TransactionalProducer:
+async def _producer(services: Services, request: Request, body: Any) -> CommittingProducer:
     version = transaction_version(API_KEY, request.frame.api_version)
     producer_id, epoch = compared_producer(body.producer_id, body.producer_epoch)
-    return TransactionalProducer(
+    return CommittingProducer(
         transactional_id=body.transactional_id,
         producer_id=producer_id,
         epoch=epoch,
@@ -134,7 +134,7 @@ def _judge(services: Services, request: Request, body: Any, rows: Sequence[Offse
 
 
 async def _submit(
-    services: Services, request: Request, group_id: str, rows: Sequence[OffsetRow], producer: TransactionalProducer
+    services: Services, request: Request, group_id: str, rows: Sequence[OffsetRow], producer: CommittingProducer
 ) -> Sequence[ErrorCode]:
     """An error for each row. Raises `NoAnswer` where the request is stale (S7)."""
     if not _fits(rows):

@@ -34,7 +34,7 @@ from agent.http.hosts import HostGuard
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.iceberg.rest_api import build_catalog
 from agent.http.path_hints import CATALOG_PREFIX, answer_to_misplaced
-from agent.http.port import Agent
+from agent.http.port import HttpAgent
 from agent.http.registry.rest_api import registry_mount
 from agent.lake.rewrite_jobs import NoRewrite
 from agent.lake.table_rebuild import FileLost, NothingToRebuild
@@ -70,13 +70,13 @@ class ApiError(Exception):
         self.remedy = remedy
 
 
-def build_app(agent: Agent, catalog: CatalogParts | None = None, *, own_names: Collection[str] = ()) -> Starlette:
+def build_app(agent: HttpAgent, catalog: CatalogParts | None = None, *, own_names: Collection[str] = ()) -> Starlette:
     """The application; it keeps no state of its own but what the catalog has in memory.
 
     own_names: names of this machine, in lower case, by which it may be asked from itself.
     """
     tokens = HttpTokens() if catalog is None else catalog.tokens
-    api = _Api(agent, tokens)
+    api = _HttpApi(agent, tokens)
     routes: list[BaseRoute] = [
         Route("/live", api.live),
         Route("/ready", api.ready),
@@ -114,8 +114,8 @@ def build_app(agent: Agent, catalog: CatalogParts | None = None, *, own_names: C
     return Starlette(routes=routes, exception_handlers=dict(handlers), middleware=[guard])
 
 
-class _Api:
-    def __init__(self, agent: Agent, tokens: HttpTokens) -> None:
+class _HttpApi:
+    def __init__(self, agent: HttpAgent, tokens: HttpTokens) -> None:
         self._agent = agent
         self._tokens = tokens
 

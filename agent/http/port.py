@@ -1,7 +1,7 @@
 """What the HTTP port needs of an agent.
 
-The applications below the port (`http_api`, `iceberg_catalog`, `registry_api`) take an `Agent` and import neither the
-server nor the agent. `agent.agent.Agent` implements it; tests give a small one over a state in memory.
+The applications below the port (`http_api`, `iceberg_catalog`, `registry_api`) take an `HttpAgent` and import neither
+the server nor the agent. `agent.agent.Agent` implements it; tests give a small one over a state in memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ class RegistryAgent(Protocol):
         ...
 
 
-class Agent(RegistryAgent, Protocol):
+class HttpAgent(RegistryAgent, Protocol):
     """What the HTTP port as a whole needs of the agent."""
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent.config.addresses import HostPort
 from agent.http.iceberg.catalog_config import CatalogParts
-from agent.http.port import Agent
+from agent.http.port import HttpAgent
 from protocol.limits import (
     HTTP_CONNECTIONS_MAX,
     HTTP_HEAD_BYTES_MAX,
@@ -29,7 +29,7 @@ BACKLOG = 128
 class HttpServer:
     """`bind`, then `run` as a task of the agent; `serving` returns once requests are answered; `stop` ends `run`."""
 
-    def __init__(self, *, agent: Agent, address: HostPort, catalog: CatalogParts | None = None) -> None:
+    def __init__(self, *, agent: HttpAgent, address: HostPort, catalog: CatalogParts | None = None) -> None:
         """Without a `catalog` there is nothing below /iceberg."""
         self._agent = agent
         self._catalog = catalog
@@ -74,7 +74,7 @@ def _own_names(host: str) -> frozenset[str]:
 
 
 def _quiet_server(
-    agent: Agent, catalog: CatalogParts | None, own_names: frozenset[str], serving: asyncio.Event
+    agent: HttpAgent, catalog: CatalogParts | None, own_names: frozenset[str], serving: asyncio.Event
 ) -> "uvicorn.Server":
     import uvicorn
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from agent.lake.damaged_intake import DamagedIntake
-from agent.lake.table_commits import Lake, LakeName
+from agent.lake.table_commits import LakeName, TableCommits
 from agent.lake.topic_work import TopicWork
 from agent.lake.typed_columns import TypedColumnsOfTopics
 from agent.ledger.apply_loop import ApplyLoop
@@ -77,7 +77,7 @@ class Archiver:
         *,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        lake: Lake,
+        lake: TableCommits,
         clock: Clock,
         metrics: Metrics,
         policy: ArchivePolicy,

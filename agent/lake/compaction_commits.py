@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import EntryObjects
 from coordinator.commands.commands import Outcome, ReplaceChunks
@@ -44,7 +44,7 @@ def file_rules(topic: TopicState, broker_configs: Mapping[str, str]) -> FileRule
 class CompactionCommits:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: ApplyLoop, lake: Lake) -> None:
+    def __init__(self, *, metadata: ApplyLoop, lake: TableCommits) -> None:
         self._metadata = metadata
         self._lake = lake
 
@@ -53,9 +53,9 @@ class CompactionCommits:
     ) -> Outcome | None:
         """The outcome; None where the table, the topic or the session has moved on: plan again.
 
-        `objects`: what was put for the entry (`Lake.entry_objects`).
+        `objects`: what was put for the entry (`TableCommits.entry_objects`).
 
-        Raises `StoreError` as `Lake.prepare`, and `OutcomeUnknown`.
+        Raises `StoreError` as `TableCommits.prepare`, and `OutcomeUnknown`.
         """
         async with self._lake.turn(command.topic_id):
             if not await self._lake.complete(command.topic_id, command.object_session):

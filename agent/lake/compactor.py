@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from agent.lake.compaction_commits import CompactionCommits, file_rules
 from agent.lake.damaged_inputs import DamagedInputs
-from agent.lake.table_commits import Lake, LakeName
+from agent.lake.table_commits import LakeName, TableCommits
 from agent.lake.topic_work import TopicWork
-from agent.lake.typed_columns import SchemasGone, TypedColumnsOfTopics
+from agent.lake.typed_columns import SchemasDeleted, TypedColumnsOfTopics
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import EntryObjects
 from agent.ledger.ledger_writer import LedgerWriter
@@ -58,7 +58,7 @@ class FileCompactor:
         *,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        lake: Lake,
+        lake: TableCommits,
         clock: Clock,
         metrics: Metrics,
         broker_configs: Mapping[str, str],
@@ -174,7 +174,7 @@ class FileCompactor:
                 run_in_thread=run_in_thread,
                 columns_of=await self._typed_columns.of_merge(planned.topic_id),
             )
-        except SchemasGone as error:
+        except SchemasDeleted as error:
             self._kept.update(planned.keys)
             self._metrics.compaction_runs.labels(COMPACTION_KIND, "kept").inc()
             told = {"topic": planned.name, "files": len(planned.keys), "reason": str(error)}

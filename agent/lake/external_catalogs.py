@@ -54,7 +54,7 @@ class NotOurs(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Known:
+class _KnownEntry:
     """An entry as it was seen, or made, last: it names the metadata of that version of a table."""
 
     metadata_key: str
@@ -63,7 +63,7 @@ class _Known:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Pause:
+class _CatalogBackoff:
     """Of whatever failed: until when, and how long the next one is."""
 
     until_s: float = 0.0
@@ -130,13 +130,13 @@ class ExternalCatalogSync:
         self._opener = opener
         self._thread = PatientThread(f"catalog-{settings.name}")
         self._entries: Entries | None = None
-        self._known: dict[TopicId, _Known] = {}
+        self._known: dict[TopicId, _KnownEntry] = {}
         self._behind_s: dict[TopicId, float] = {}
         """Topics of this agent whose entries are not what the state says, and since when that was seen."""
         self._is_suspect = False
         """Whether so much failed that the catalog may be away."""
-        self._pause = _Pause()
-        self._pauses: dict[TopicId, _Pause] = {}
+        self._pause = _CatalogBackoff()
+        self._pauses: dict[TopicId, _CatalogBackoff] = {}
         self._refused: dict[TopicId, str] = {}
         """Why entries are not touched."""
         self._last_error: str | None = None
@@ -205,7 +205,7 @@ class ExternalCatalogSync:
         try:
             entries = await self._reached()
             if self._pause.until_s > 0:
-                self._pause = _Pause()
+                self._pause = _CatalogBackoff()
                 self._pauses.clear()
                 due = self._due()
             if await self._follow_all(entries, due) and is_sweep_due:
@@ -276,7 +276,7 @@ class ExternalCatalogSync:
             self._known.pop(topic_id, None)
             return
         table = topic.table
-        wanted = _Known(metadata_key=table.metadata_key, version=table.version, looked_s=looked_s)
+        wanted = _KnownEntry(metadata_key=table.metadata_key, version=table.version, looked_s=looked_s)
         location = f"{self._root}/{table.metadata_key}"
         if found != location:
             if found is None:
@@ -403,12 +403,12 @@ class ExternalCatalogSync:
         key = location.removeprefix(f"{self._root}/")
         return None if key == location else topic_of_metadata_key(key, name)
 
-    def _pause_of(self, topic_id: TopicId) -> _Pause:
-        return self._pauses.get(topic_id) or _Pause()
+    def _pause_of(self, topic_id: TopicId) -> _CatalogBackoff:
+        return self._pauses.get(topic_id) or _CatalogBackoff()
 
     def _put_off(self, topic_id: TopicId) -> None:
         self._known.pop(topic_id, None)
-        self._pauses.setdefault(topic_id, _Pause()).begin(self._clock.monotonic_s())
+        self._pauses.setdefault(topic_id, _CatalogBackoff()).begin(self._clock.monotonic_s())
 
     def _tell(self) -> None:
         """The figures of this agent's topics."""

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from agent.lake.compaction_commits import CompactionCommits, file_rules
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.lake.typed_columns import TypedColumnsOfTopics
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
@@ -45,7 +45,7 @@ class NoRewrite(Exception):
         self.is_overtaken = is_overtaken
 
 
-class _Held(NamedTuple):
+class _RewriteJob(NamedTuple):
     file: TopicFile
     held: ObjectState
 
@@ -59,7 +59,7 @@ class LakeRewrites:
         archive: ParquetReader,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        lake: Lake,
+        lake: TableCommits,
         broker_configs: Mapping[str, str],
     ) -> None:
         self._archive = archive
@@ -91,7 +91,7 @@ class LakeRewrites:
         except FilesOutOfOrder as error:
             raise NoRewrite(f"files of {topic.name} cannot be merged: {error}") from error
         objects = self._metadata.state.objects
-        found = [_Held(file, objects[file.object_id]) for file in files if file.object_id in objects]
+        found = [_RewriteJob(file, objects[file.object_id]) for file in files if file.object_id in objects]
         if len(found) < len(files):
             raise NoRewrite("files went while they were looked at", is_overtaken=True)
         wanted = range(len(found)) if purpose is Purpose.REWRITE else await self._without_columns(found)
@@ -159,7 +159,7 @@ class LakeRewrites:
         if not isinstance(outcome, Done):
             raise NoRewrite(f"the log or the table moved on: {outcome}", is_overtaken=True)
 
-    async def _without_columns(self, files: Sequence[_Held]) -> set[int]:
+    async def _without_columns(self, files: Sequence[_RewriteJob]) -> set[int]:
         """Which of the files, by number, have rows and no typed columns."""
         are_raw = await gather_bounded([partial(self._is_without_columns, held.key) for _, held in files])
         return {number for number, is_raw in enumerate(are_raw) if is_raw}

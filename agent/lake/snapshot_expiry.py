@@ -9,7 +9,7 @@ names for the topic does it, as for archive passes. A refused commit is made ane
 import logging
 from functools import partial
 
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.lake.topic_work import TopicWork
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
@@ -31,7 +31,7 @@ class SnapshotExpiry:
         *,
         metadata: ApplyLoop,
         writer: LedgerWriter,
-        lake: Lake,
+        lake: TableCommits,
         clock: Clock,
         metrics: Metrics,
         superseded_ms: int,

@@ -46,7 +46,7 @@ class LakeName:
     number: ObjectNumber
 
 
-class Lake:
+class TableCommits:
     """Every agent has one. `root` is the bucket's URI, as tables name it. `proposed_time`: None while this machine's
     clock is not to be believed (safety rule S2)."""
 

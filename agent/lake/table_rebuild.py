@@ -10,7 +10,7 @@ import logging
 from dataclasses import dataclass
 from functools import partial, reduce
 
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from coordinator.commands.commands import CommitTable, Done
@@ -61,7 +61,7 @@ class Rebuilt:
 class TableRebuild:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, lake: Lake) -> None:
+    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, lake: TableCommits) -> None:
         self._metadata = metadata
         self._writer = writer
         self._lake = lake

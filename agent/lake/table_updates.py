@@ -7,7 +7,7 @@ Its client waits for so long and no longer: what is not in the ledger's queue by
 
 import logging
 
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
@@ -30,7 +30,7 @@ class TopicGone(Exception):
 class TableUpdates:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, lake: Lake, clock: Clock) -> None:
+    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, lake: TableCommits, clock: Clock) -> None:
         self._metadata = metadata
         self._writer = writer
         self._lake = lake

@@ -35,7 +35,7 @@ REMEDY_BUG = "this is a bug: keep the log, and report it"
 
 
 @dataclass(slots=True)
-class _Pause:
+class _TopicBackoff:
     """`seconds`: how long it is; `version`: of the topic's table when the step failed."""
 
     seconds: float
@@ -53,7 +53,7 @@ class TopicWork:
         self._clock = clock
         self._errors = metrics.background_errors
         self._paused = metrics.background_topics_failing.labels(task)
-        self._pauses: dict[TopicId, _Pause] = {}
+        self._pauses: dict[TopicId, _TopicBackoff] = {}
 
     def is_due(self, topic: TopicState) -> bool:
         """Whether the topic's step is not paused. A table that changed since it failed may have been repaired."""
@@ -114,11 +114,11 @@ class TopicWork:
             exc_info=error if kind == "bug" else None,
         )
 
-    def _pause(self, topic: TopicState, reason: str, seconds_max: float) -> _Pause:
+    def _pause(self, topic: TopicState, reason: str, seconds_max: float) -> _TopicBackoff:
         before = self._pauses.get(topic.topic_id)
         seconds = TOPIC_PAUSE_SECONDS_FIRST if before is None else min(before.seconds * 2, seconds_max)
         until_s = self._clock.monotonic_s() + seconds
-        pause = self._pauses[topic.topic_id] = _Pause(seconds, until_s, _version(topic), reason)
+        pause = self._pauses[topic.topic_id] = _TopicBackoff(seconds, until_s, _version(topic), reason)
         self._paused.set(len(self._pauses))
         return pause
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.threads import run_in_thread
 from agent.schemas.parsed import InvalidSchema, NamedText
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Source:
+class _SchemaSource:
     """A schema with all that it refers to."""
 
     schema_type: SchemaType
@@ -43,14 +43,14 @@ class _Source:
     references: tuple[NamedText, ...]
 
 
-class SchemasGone(Exception):
+class SchemasDeleted(Exception):
     """Records were written with schemas that were deleted for good since: their values cannot be decoded again."""
 
 
 class TypedColumnsOfTopics:
     """Every archiver has one, and every file compactor."""
 
-    def __init__(self, *, metadata: ApplyLoop, lake: Lake) -> None:
+    def __init__(self, *, metadata: ApplyLoop, lake: TableCommits) -> None:
         self._metadata = metadata
         self._lake = lake
         self._ready: OrderedDict[int, Ready] = OrderedDict()
@@ -65,7 +65,7 @@ class TypedColumnsOfTopics:
 
     async def of_merge(self, topic_id: TopicId) -> ColumnsOf | None:
         """Says the columns of a file that older ones are merged into: all that the table has, and what is wanted now;
-        None where that is none. As `Lake.columns`; what it gives raises `SchemasGone`."""
+        None where that is none. As `TableCommits.columns`; what it gives raises `SchemasDeleted`."""
         wanted, _ = await self._of_table(topic_id)
         leaves_out = _leaves_out(self._metadata.state.topics.get(topic_id))
         return None if wanted is None else partial(self._columns, topic_id, wanted, is_new=False, leaves_out=leaves_out)
@@ -80,7 +80,7 @@ class TypedColumnsOfTopics:
         from iceberg_export.typed.union import encode
 
         registry = self._metadata.state.registry
-        sources: dict[int, _Source] = {}
+        sources: dict[int, _SchemaSource] = {}
         schemas: dict[int, SchemaData | str] = {}
         for schema_id in registry.schemas:
             try:
@@ -141,7 +141,7 @@ class TypedColumnsOfTopics:
     async def _made_ready(self, schema_ids: Iterable[int]) -> "Mapping[int, Ready]":
         registry = self._metadata.state.registry
         found: dict[int, Ready] = {}
-        sources: dict[int, _Source] = {}
+        sources: dict[int, _SchemaSource] = {}
         for schema_id in schema_ids:
             if schema_id not in registry.schemas:
                 found[schema_id] = "it is not registered"
@@ -179,23 +179,23 @@ def _with_indexes(registry: Registry) -> frozenset[int]:
 
 
 def _check_kept(registry: Registry, schema_ids: Iterable[int]) -> None:
-    """Raises `SchemasGone`. An id that was never given has no values to lose."""
+    """Raises `SchemasDeleted`. An id that was never given has no values to lose."""
     gone = sorted(each for each in schema_ids if each < registry.schema_id_next and each not in registry.schemas)
     if gone:
-        raise SchemasGone(f"the schemas {gone[:10]} were deleted")
+        raise SchemasDeleted(f"the schemas {gone[:10]} were deleted")
 
 
-def _source(registry: Registry, schema_id: int) -> _Source:
+def _source(registry: Registry, schema_id: int) -> _SchemaSource:
     content = registry.schemas[schema_id]
     referred = referred_ids(registry, content)
-    return _Source(
+    return _SchemaSource(
         schema_type=content.schema_type,
         text=content.text,
         references=tuple(NamedText(name=name, text=registry.schemas[each].text) for name, each in referred.items()),
     )
 
 
-def _make_ready(sources: Mapping[int, _Source]) -> "dict[int, Ready]":
+def _make_ready(sources: Mapping[int, _SchemaSource]) -> "dict[int, Ready]":
     """CPU work for a thread: Protobuf is compiled."""
     from iceberg_export.typed.readers import make_ready
     from iceberg_export.typed.shapes import SchemaUnusable
@@ -211,7 +211,7 @@ def _make_ready(sources: Mapping[int, _Source]) -> "dict[int, Ready]":
     return made
 
 
-def _as_data(sources: Mapping[int, _Source]) -> "dict[int, SchemaData | str]":
+def _as_data(sources: Mapping[int, _SchemaSource]) -> "dict[int, SchemaData | str]":
     """CPU work for a thread. In the place of one that cannot be told, why."""
     found: dict[int, SchemaData | str] = {}
     for schema_id, source in sources.items():
@@ -222,7 +222,7 @@ def _as_data(sources: Mapping[int, _Source]) -> "dict[int, SchemaData | str]":
     return found
 
 
-def _data(source: _Source) -> "SchemaData":
+def _data(source: _SchemaSource) -> "SchemaData":
     """With what is not told as text: Protobuf's descriptors. Raises `InvalidSchema`."""
     from iceberg_export.typed.schema_data import SchemaData
 

@@ -13,7 +13,7 @@ from agent.lake.compactor import FileCompactor
 from agent.lake.hadoop_metadata import HadoopMetadata
 from agent.lake.rewrite_jobs import LakeRewrites
 from agent.lake.snapshot_expiry import SnapshotExpiry
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.lake.table_rebuild import TableRebuild
 from agent.lake.table_updates import TableUpdates
 from agent.ledger.apply_loop import ApplyLoop
@@ -44,7 +44,7 @@ class LakeRoles:
         broker_configs: Mapping[str, str],
         is_bucket_ours: Callable[[], Awaitable[bool]],
     ) -> None:
-        lake = Lake(
+        lake = TableCommits(
             root=store_root(read_store_url(settings.store_url)),
             store=store,
             archive=archive,

@@ -16,7 +16,7 @@ from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class LoadedState:
     """What a load found, and the follower that goes on from it."""
 
     start: LedgerStart
@@ -25,7 +25,7 @@ class Loaded:
     """The entries above the snapshot, with their outcomes."""
 
 
-async def load_state(ledger: Ledger, store: ObjectStore, rules_known: int = RULES_NEWEST) -> Loaded:
+async def load_state(ledger: Ledger, store: ObjectStore, rules_known: int = RULES_NEWEST) -> LoadedState:
     """The state at the ledger's head.
 
     Raises `LedgerUnavailable` and `StoreUnavailable`: try again. Raises `LedgerCorrupt` where snapshot, entries and
@@ -52,7 +52,7 @@ async def load_state(ledger: Ledger, store: ObjectStore, rules_known: int = RULE
             if snapshot is None:
                 raise
             raise _damaged(key, error) from error
-        return Loaded(start=start, follower=follower, applied=applied)
+        return LoadedState(start=start, follower=follower, applied=applied)
     raise LedgerCorrupt(
         f"the ledger's snapshot {key!r} is not in the bucket: was something deleted from it, or is the ledger an older "
         "copy? `penstock recover` begins again from the newest snapshot that is there (docs/RUNBOOK.md, "

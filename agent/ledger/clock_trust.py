@@ -46,7 +46,7 @@ BELIEVED = ClockVerdict(is_believed=True)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
+class _ClockReading:
     wall_ms: int
     uptime_s: float
 
@@ -62,10 +62,10 @@ class ClockTrust:
         """`ledger_ms`: the ledger's last time. `is_accepted`: a person says that the clock is right at this start."""
         self._ledger_ms = ledger_ms
         self._is_accepted = is_accepted
-        self._base: _Reading | None = None
+        self._base: _ClockReading | None = None
         """The last believed reading; before the first one the ledger's time at the start."""
         self._was_believed = False
-        self._agreeing_since: _Reading | None = None
+        self._agreeing_since: _ClockReading | None = None
         """Since when the clock keeps step with the uptime, while it waits to be believed."""
         self._steps_ms = 0
         """How far the clock was set forward since `_steps_since_s`, in steps that were believed."""
@@ -74,10 +74,10 @@ class ClockTrust:
     def judge(self, wall_ms: Milliseconds, uptime_s: float) -> ClockVerdict:
         """What a reading is worth; one that is believed is what later ones are compared with."""
         ledger_ms = self._ledger_ms()
-        now = _Reading(wall_ms, uptime_s)
+        now = _ClockReading(wall_ms, uptime_s)
         is_start = self._base is None
         if self._base is None:
-            self._base = now if ledger_ms == NO_LEDGER_TIME else _Reading(ledger_ms, uptime_s)
+            self._base = now if ledger_ms == NO_LEDGER_TIME else _ClockReading(ledger_ms, uptime_s)
         if wall_ms < ledger_ms - CLOCK_SKEW_MS_MAX:
             self._agreeing_since = None
             return ClockVerdict(is_believed=False, ahead_ms=wall_ms - ledger_ms, believed_in_s=None)
@@ -94,11 +94,11 @@ class ClockTrust:
             return self._believe(now)
         return self._wait(now, ahead_ms)
 
-    def _believe(self, now: _Reading) -> ClockVerdict:
+    def _believe(self, now: _ClockReading) -> ClockVerdict:
         self._base, self._was_believed, self._agreeing_since = now, True, None
         return BELIEVED
 
-    def _wait(self, now: _Reading, ahead_ms: int) -> ClockVerdict:
+    def _wait(self, now: _ClockReading, ahead_ms: int) -> ClockVerdict:
         """A clock that was believed before and was set while the agent ran does not come to be believed by waiting."""
         if self._was_believed or ahead_ms > CLOCK_CONFIRMED_AHEAD_MS_MAX:
             self._agreeing_since = None
@@ -112,7 +112,7 @@ class ClockTrust:
         return ClockVerdict(is_believed=False, ahead_ms=ahead_ms, believed_in_s=left_s)
 
 
-def _keeps_step(since: _Reading, now: _Reading) -> bool:
+def _keeps_step(since: _ClockReading, now: _ClockReading) -> bool:
     """Whether wall clock and uptime agree within a second a minute, and within a second at first."""
     off_s = abs(now.wall_ms - since.wall_at(now.uptime_s)) / 1000
     return off_s <= max(1.0, (now.uptime_s - since.uptime_s) * CLOCK_DRIFT_RATIO_MAX)

@@ -19,7 +19,7 @@ from coordinator.commands.commands import CommitTable, Outcome, Refused, Replace
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.types import SessionId
 from storage.decorators.wrapped_store import WrappedStore
-from storage.gc_plan import Fate, may_discard
+from storage.gc_plan import EntryFate, may_discard
 from storage.object_store import Buffer, ObjectStore, StoreError
 
 log = logging.getLogger(__name__)
@@ -33,16 +33,16 @@ class EntryObjects:
         self._writer = writer
         self.keys: dict[str, None] = {}
         """In the order in which they were put."""
-        self.fate = Fate.UNPROPOSED
+        self.fate = EntryFate.UNPROPOSED
 
     async def propose(self, command: ReplaceChunks | CommitTable) -> Outcome:
         """Propose the entry; returns its outcome once it is applied. Raises `OutcomeUnknown`."""
         for key in keys_of(command):
             self._remember(key)
-        self.fate = Fate.UNKNOWN  # from now on until it is told, also where this is cancelled
+        self.fate = EntryFate.UNKNOWN  # from now on until it is told, also where this is cancelled
         outcome = await self._writer.propose(command)
         # Also of what was never appended, as it was too large or the queue was full (`LedgerWriter.propose`).
-        self.fate = Fate.REJECTED if isinstance(outcome, Refused) else Fate.APPLIED
+        self.fate = EntryFate.REJECTED if isinstance(outcome, Refused) else EntryFate.APPLIED
         return outcome
 
     def _remember(self, key: str) -> None:
@@ -79,9 +79,9 @@ class UncommittedObjects:
             raise
         await self.settle(session, objects.fate, tuple(objects.keys))
 
-    async def settle(self, session: SessionId, fate: Fate, keys: Sequence[str]) -> None:
+    async def settle(self, session: SessionId, fate: EntryFate, keys: Sequence[str]) -> None:
         """Delete what a session put, unless its entry came, or still may come."""
-        if fate is Fate.APPLIED:
+        if fate is EntryFate.APPLIED:
             return
         keys = self._not_in_state(keys)
         if not keys:
@@ -99,7 +99,7 @@ class UncommittedObjects:
                 log.debug("objects of an entry that did not come stay", extra={"reason": str(error), "first": keys[0]})
         self._metrics.uncommitted_objects.labels("deleted" if is_deleted else "left").inc(len(keys))
 
-    def _may_discard(self, session: SessionId, fate: Fate) -> bool:
+    def _may_discard(self, session: SessionId, fate: EntryFate) -> bool:
         return may_discard(fate, is_session_confirmed=session == self._writer.session and self._writer.is_confirmed)
 
     def _not_in_state(self, keys: Sequence[str]) -> Sequence[str]:

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 from agent.runtime.outages import Outage, OutageWords
 from coordinator.ledger.port import (
-    Entry,
     Head,
     Ledger,
+    LedgerEntry,
     LedgerError,
     LedgerIdentity,
     LedgerRecord,
@@ -93,7 +93,7 @@ class OutageTellingLedger:
         with self._told(READING):
             return await self._inner.live_names()
 
-    async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+    async def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Position:
         with self._told(APPENDING):
             return await self._inner.append(session, entries)
 

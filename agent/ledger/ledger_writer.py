@@ -30,7 +30,7 @@ from coordinator.commands.commands import (
     StartDrain,
     StartSession,
 )
-from coordinator.ledger.port import Entry, Fenced, Ledger, LedgerUnavailable, OutcomeUnknown, SessionHeld
+from coordinator.ledger.port import Fenced, Ledger, LedgerEntry, LedgerUnavailable, OutcomeUnknown, SessionHeld
 from protocol.errors import ErrorCode
 from protocol.limits import (
     LEDGER_COMMANDS_QUEUED_MAX,
@@ -279,7 +279,7 @@ class LedgerWriter:
 
     async def _append(self, group: list[_Pending]) -> None:
         """Append a group, split where it exceeds what one revision may hold (safety rule S10)."""
-        entries: list[Entry] = []
+        entries: list[LedgerEntry] = []
         entries_bytes = 0
         time_ms = self._proposed_time()
         for pending in group:
@@ -289,7 +289,7 @@ class LedgerWriter:
             if entries and entries_bytes + len(payload) > LEDGER_GROUP_BYTES_MAX:
                 await self._append_until_known(entries)
                 entries, entries_bytes = [], 0
-            entries.append(Entry(number=self._number_next, payload=payload))
+            entries.append(LedgerEntry(number=self._number_next, payload=payload))
             entries_bytes += len(payload)
             self._metadata.expect(self.session, self._number_next, pending.future)
             self._number_next += 1
@@ -321,7 +321,7 @@ class LedgerWriter:
             pending.future.set_result(refused)
         return None
 
-    async def _append_until_known(self, entries: list[Entry]) -> None:
+    async def _append_until_known(self, entries: list[LedgerEntry]) -> None:
         delay_s = LEDGER_RETRY_SECONDS_FIRST
         began_s = self._clock.monotonic_s()
         while True:

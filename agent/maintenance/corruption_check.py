@@ -20,7 +20,7 @@ from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.threads import run_in_thread
-from coordinator.apply.digest_comparison import Verdict, judge, may_be_published
+from coordinator.apply.digest_comparison import DigestVerdict, judge, may_be_published
 from coordinator.codec.snapshot_wire import snapshot_shape
 from coordinator.commands.commands import CompareDigest, Done, ReportDigest
 from coordinator.ledger.port import LedgerCorrupt
@@ -127,11 +127,11 @@ class CorruptionCheck:
             if found is not None and self._kept is not None:
                 comparison, own = found
                 match judge(comparison, own):
-                    case Verdict.AGREED | Verdict.OTHERS_DIFFER:
+                    case DigestVerdict.AGREED | DigestVerdict.OTHERS_DIFFER:
                         return self._kept
-                    case Verdict.OPEN if not is_late:
+                    case DigestVerdict.OPEN if not is_late:
                         pass
-                    case Verdict.OPEN | Verdict.INCOMPLETE:
+                    case DigestVerdict.OPEN | DigestVerdict.INCOMPLETE:
                         return self._kept if self._is_enough(comparison, own) else None
                     case _:
                         return None
@@ -192,20 +192,20 @@ class CorruptionCheck:
 
     def _judge(self, comparison: DigestComparison, own: bytes) -> None:
         verdict = judge(comparison, own)
-        if verdict is Verdict.OPEN:
+        if verdict is DigestVerdict.OPEN:
             return
         self._is_settled = True
         self._metrics.corruption_checks.labels(verdict.value.replace(" ", "_")).inc()
-        if verdict in (Verdict.AGREED, Verdict.INCOMPLETE):
+        if verdict in (DigestVerdict.AGREED, DigestVerdict.INCOMPLETE):
             return
         told = self._told(comparison)
         match verdict:
-            case Verdict.OTHERS_DIFFER:
+            case DigestVerdict.OTHERS_DIFFER:
                 log.error(
                     f"another agent computed another state than most, and stops (safety rule S3): report it; {RUNBOOK}",
                     extra={"position": comparison.position, "computed": told, "most": own.hex()},
                 )
-            case Verdict.DIVERGED:
+            case DigestVerdict.DIVERGED:
                 raise LedgerCorrupt(
                     f"this agent computed another state than most: at position {comparison.position} its digest is "
                     f"{own.hex()}, all: {told} (safety rule S3). It does not serve on; what it computed was in its "

@@ -52,7 +52,7 @@ NO_DIGEST = b""
 
 
 @dataclass(slots=True, kw_only=True)
-class _Written:
+class _WrittenManifest:
     """What this agent wrote, in one turn of the role."""
 
     epoch: int
@@ -121,7 +121,7 @@ class TailManifests:
         self._work = self._work_before = _Work(clock)
         self._chunks_each_max = chunks_each_max
         self._topics = TailTopics()
-        self._written: _Written | None = None
+        self._written: _WrittenManifest | None = None
         self._true_s = 0.0
         metrics.tail_manifest_age_seconds.set_function(self._age_s)
 
@@ -157,7 +157,10 @@ class TailManifests:
             self._metrics.tail_manifest_truncated_partitions.set(0)
             return False
         if self._written is None or self._written.epoch != self._maintenance_leader.epoch:
-            self._written, self._true_s = _Written(epoch=self._maintenance_leader.epoch), self._clock.monotonic_s()
+            self._written, self._true_s = (
+                _WrittenManifest(epoch=self._maintenance_leader.epoch),
+                self._clock.monotonic_s(),
+            )
         written = self._written
         if written.digest and self._metadata.state.position == written.position:
             self._true_s = self._clock.monotonic_s()
@@ -201,7 +204,7 @@ class TailManifests:
             topics=tuple(topics),
         )
 
-    async def _put(self, written: _Written, manifest: TailManifest, content: bytes, digest: bytes) -> bool:
+    async def _put(self, written: _WrittenManifest, manifest: TailManifest, content: bytes, digest: bytes) -> bool:
         """Put it, unless that is not this agent's work any more."""
         if not self._maintenance_leader.is_leader or not self._writer.is_confirmed:
             return False
@@ -213,7 +216,7 @@ class TailManifests:
         self._metrics.tail_manifest_topics.set(len(manifest.topics))
         return True
 
-    async def _check(self, written: _Written) -> bool:
+    async def _check(self, written: _WrittenManifest) -> bool:
         """Some time after the last put, look once whether the bucket has what was put, and if not put it again."""
         if written.is_checked or self._clock.monotonic_s() - written.put_s < TAIL_CHECK_SECONDS:
             return False

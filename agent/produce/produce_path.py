@@ -40,7 +40,7 @@ from protocol.limits import (
 from protocol.records.batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP, ObjectNumber, PartitionIndex, SessionId
 from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake, TicketPlace
-from storage.gc_plan import Fate
+from storage.gc_plan import EntryFate
 from storage.object_store import ObjectStore, StoreError, StoreFull
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Acknowledgement(NamedTuple):
     """The records at fault, counted from 0 in their batch, where it is some of them."""
 
 
-class Ticket(Protocol):
+class ProduceTicket(Protocol):
     """Who waits for one group's answer: `storage.batcher` carries it along, this module settles it, once."""
 
     def settle(self, acknowledgement: Acknowledgement) -> None: ...
@@ -167,7 +167,7 @@ class ProducePath:
         return True
 
     def add(self, group: BatchGroup) -> None:
-        """Take checked batches of one partition. The group's ticket, a `Ticket`, is settled once."""
+        """Take checked batches of one partition. The group's ticket, a `ProduceTicket`, is settled once."""
         if not self._batcher.fits(group):
             self._seal()
         now_ns = self._now_ns()
@@ -289,7 +289,7 @@ class ProducePath:
             log.warning("a commit was refused", extra={"key": intake.key, "outcome": str(outcome)})
             if isinstance(outcome, Refused):  # never proposed, or seen applied as rejected (S6)
                 # Where the agent ends, it stays to the end of its session, for the garbage collector.
-                begin_in(self._tasks, self._uncommitted.settle(intake.session, Fate.REJECTED, (intake.key,)))
+                begin_in(self._tasks, self._uncommitted.settle(intake.session, EntryFate.REJECTED, (intake.key,)))
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
             return
         try:
@@ -358,7 +358,7 @@ class ProducePath:
                 for place in oldest.intake.tickets[oldest.places_told : oldest.places_told + rows_left]:
                     oldest.places_told += 1  # first: a group that cannot be told holds up no others for ever
                     rows_left -= 1
-                    cast("Ticket", place.ticket).settle(oldest.answer_of(place))
+                    cast("ProduceTicket", place.ticket).settle(oldest.answer_of(place))
                 if oldest.places_told == len(oldest.intake.tickets):
                     self._answering.popleft()
                     self._release(oldest.intake)

@@ -33,7 +33,7 @@ from storage.object_store import (
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
 if TYPE_CHECKING:
-    from agent.recovery.deep_audit import Progress
+    from agent.recovery.deep_audit import AuditProgress
 
 
 _UNREADABLE: Final = -1
@@ -117,7 +117,7 @@ class Audit:
         self._undeletable = dict(undeletable or {})
 
     async def run(
-        self, *, is_repairing: bool, is_deep: bool = False, progress: "Progress | None" = None
+        self, *, is_repairing: bool, is_deep: bool = False, progress: "AuditProgress | None" = None
     ) -> AuditReport:
         """Compare everything; with `is_deep` read everything, too.
 
@@ -148,7 +148,7 @@ class Audit:
                 self._disagree("undeletable", key, f"it is garbage, and the store does not delete it: {reason}")
         return self._report
 
-    async def _read_all(self, state: ClusterState, progress: "Progress | None") -> None:
+    async def _read_all(self, state: ClusterState, progress: "AuditProgress | None") -> None:
         from agent.recovery.deep_audit import DeepAudit  # brings what reads tables
 
         deep = DeepAudit(state=state, store=self._store, progress=progress)

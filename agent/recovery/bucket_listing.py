@@ -26,7 +26,7 @@ from storage.refs import (
 
 
 @dataclass(slots=True)
-class Bucket:
+class BucketContents:
     """What a listing of the whole bucket found."""
 
     sizes: dict[str, int] = field(default_factory=dict[str, int])
@@ -73,9 +73,9 @@ async def keys_of_agents(store: ObjectStore) -> set[str]:
     }
 
 
-async def list_bucket(store: ObjectStore) -> Bucket:
+async def list_bucket(store: ObjectStore) -> BucketContents:
     """Read the names of everything that a recovery may need."""
-    bucket = Bucket()
+    bucket = BucketContents()
     async for meta in store.list(INTAKE_PREFIX):
         session = session_of_key(meta.key)
         bucket.note(meta)

@@ -67,7 +67,7 @@ from storage.refs import (
 _DAMAGE = (ObjectDamaged, ChunkFormatError, InvalidBatch, TableUnreadable, Undecodable, LedgerCorrupt, TailUnreadable)
 
 
-class Progress(Protocol):
+class AuditProgress(Protocol):
     """Is called after every few objects."""
 
     def __call__(self, objects: int, objects_total: int, byte_count: int, /) -> None: ...
@@ -93,7 +93,7 @@ class DeepAudit:
     state: ClusterState
     """No other code may change it meanwhile: threads look through it."""
     store: ObjectStore
-    progress: Progress | None = None
+    progress: AuditProgress | None = None
     objects: int = 0
     byte_count: int = 0
     found: list[DamageFound] = field(default_factory=list[DamageFound])

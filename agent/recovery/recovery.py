@@ -17,7 +17,7 @@ import msgspec
 
 from agent.bucket.cluster_identity import CLUSTER_KEY, ClusterFile, check_bucket, check_reached, read_cluster_file
 from agent.ledger.bootstrap import load_state
-from agent.recovery.bucket_listing import Bucket, keys_of_agents, list_bucket
+from agent.recovery.bucket_listing import BucketContents, keys_of_agents, list_bucket
 from agent.recovery.snapshot_choice import FoundSnapshot, newest_snapshot
 from agent.runtime.clock import Clock
 from coordinator.apply.objects import is_key_known
@@ -35,7 +35,7 @@ from coordinator.ledger.port import (
 from coordinator.recovery import (
     Bridge,
     FoundObject,
-    Recovery,
+    StateRecovery,
     TopicRecovered,
     is_bridge_session,
     read_object,
@@ -161,7 +161,7 @@ async def recover(
         # A maintenance leader that was cut off deletes until its lease is over, and its last request may land later
         # still.
         await clock.sleep(LEDGER_SESSION_SECONDS + store_timeout_s)
-    return await _Reading(ledger, store, clock, cluster).run(permissions, unlisted)
+    return await _RecoveryRun(ledger, store, clock, cluster).run(permissions, unlisted)
 
 
 async def _check_ledger(ledger: Ledger, cluster: ClusterFile) -> None:
@@ -226,7 +226,7 @@ async def _check_needed(ledger: Ledger, store: ObjectStore) -> None:
     )
 
 
-class _Reading:
+class _RecoveryRun:
     """One recovery of a ledger that is fenced, or a dry run of it; `run` once."""
 
     def __init__(self, ledger: Ledger, store: ObjectStore, clock: Clock, cluster: ClusterFile) -> None:
@@ -243,7 +243,7 @@ class _Reading:
         bucket = await list_bucket(store)
         state = await self._newest_state(identity)
         report.incarnation = self._incarnation(identity, state, bucket)
-        recovery = Recovery(state, bucket.topic_names)
+        recovery = StateRecovery(state, bucket.topic_names)
         recovery.abort_transactions()
         report.transactions_aborted = recovery.transactions_aborted_count
         report.damaged += bucket.hidden_intake
@@ -271,7 +271,7 @@ class _Reading:
             report.is_carried_out = True
         return report
 
-    async def _is_missing(self, bucket: Bucket, key: str) -> bool:
+    async def _is_missing(self, bucket: BucketContents, key: str) -> bool:
         """Whether an object is gone: then its records are forgotten. One that could not be looked at, or may lie in a
         folder that could not be listed, or behind a link, is asked for. Raises `StoreUnavailable`, and
         `StoreMisconfigured` where that is not allowed.
@@ -286,12 +286,12 @@ class _Reading:
             return False
         return False
 
-    def _incarnation(self, identity: LedgerIdentity, state: ClusterState, bucket: Bucket) -> int:
+    def _incarnation(self, identity: LedgerIdentity, state: ClusterState, bucket: BucketContents) -> int:
         told = [self._cluster.incarnation, identity.incarnation, state.incarnation]
         told += [_incarnation_of(position) for position in (*bucket.positions, *bucket.sessions)]
         return max(told) + 1
 
-    async def _set_time(self, recovery: Recovery, ledger_ms: Milliseconds, *, is_reset: bool) -> None:
+    async def _set_time(self, recovery: StateRecovery, ledger_ms: Milliseconds, *, is_reset: bool) -> None:
         """Let the state's time be that of the store, which no machine of ours can set wrong.
 
         Where the store has none, this machine's clock is not believed far ahead of `ledger_ms`, the time before the
@@ -353,7 +353,7 @@ class _Reading:
     def _state_of(self, snapshot: FoundSnapshot) -> ClusterState:
         return snapshot.state(self._cluster.cluster_id, self._cluster.incarnation)
 
-    async def _commit_intake(self, recovery: Recovery, bucket: Bucket) -> None:
+    async def _commit_intake(self, recovery: StateRecovery, bucket: BucketContents) -> None:
         """Commit every intake object that the state does not know, as they were written, but for one whose batches
         would come before others of their producer: an agent writes several objects at a time, and a producer may send
         through several agents. Objects without a place in that order wait as long as others of the first

@@ -16,7 +16,7 @@ from protocol.limits import STAMP_SECONDS_MAX
 from protocol.types import Position
 
 
-class ConnectionStamp:
+class ConnectionEpoch:
     """Of one connection: known soon after it was accepted, or never."""
 
     __slots__ = ("_accepted_s", "_position", "_serial")
@@ -50,12 +50,12 @@ class ConnectionEpochs:
         self._metadata = metadata
         self._clock = clock
         self._serial_next = 0
-        self._waiting: list[ConnectionStamp] = []
+        self._waiting: list[ConnectionEpoch] = []
         self._wanted = asyncio.Event()
 
-    def accepted(self) -> ConnectionStamp:
+    def accepted(self) -> ConnectionEpoch:
         """The stamp of a connection that is accepted now."""
-        stamp = ConnectionStamp(
+        stamp = ConnectionEpoch(
             serial=self._serial_next,
             accepted_s=self._clock.monotonic_s(),
             position=asyncio.get_running_loop().create_future(),

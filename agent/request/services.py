@@ -23,7 +23,7 @@ from agent.ledger.ledger_writer import LedgerWriter
 from agent.ledger.producer_ids import ProducerIdBlock
 from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
-from agent.request.connection_epochs import ConnectionEpochs, ConnectionStamp
+from agent.request.connection_epochs import ConnectionEpoch, ConnectionEpochs
 from agent.request.draining import Draining
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -103,7 +103,7 @@ class Services:
         return self.metadata.state
 
 
-class NoAnswer(Exception):
+class NoAnswerOwed(Exception):
     """A request that is owed no answer has failed: only a closed connection makes its client look again."""
 
 
@@ -116,7 +116,7 @@ class Request:
     peer: str
     client: ConnectedClient = field(default_factory=ConnectedClient)
     """What the connection's client said of itself so far."""
-    stamp: ConnectionStamp | None = None
+    stamp: ConnectionEpoch | None = None
     """Of the connection (safety rule S7); None where the request came by none."""
     received_s: float = field(default=0.0)
     """The injected monotonic clock's time when the frame was complete."""

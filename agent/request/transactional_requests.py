@@ -7,7 +7,7 @@ Source of the errors: org.apache.kafka.clients.producer.internals.TransactionMan
 
 import logging
 
-from agent.request.services import NoAnswer, Request, Services
+from agent.request.services import NoAnswerOwed, Request, Services
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import (
     AddToTransaction,
@@ -34,7 +34,7 @@ SENT_AWAY = TransactionDecided(error_code=ErrorCode.not_coordinator)
 async def decided(
     services: Services, request: Request, command: InitTransactionalProducer | AddToTransaction | EndTransaction
 ) -> TransactionDecided:
-    """What became of the command once it is applied. Raises `NoAnswer` where the request is stale (S7)."""
+    """What became of the command once it is applied. Raises `NoAnswerOwed` where the request is stale (S7)."""
     if await services.draining.sends_away():
         return SENT_AWAY
     try:
@@ -95,17 +95,17 @@ class BatchesOfTransaction:
 
 
 async def stamp_of(services: Services, request: Request) -> Stamp | None:
-    """The stamp of the request's connection, None where it came by none. Raises `NoAnswer` where it cannot be had: the
-    client comes back by a newer connection (safety rule S7)."""
+    """The stamp of the request's connection, None where it came by none. Raises `NoAnswerOwed` where it cannot be had:
+    the client comes back by a newer connection (safety rule S7)."""
     if request.stamp is None:
         return None
     stamp = await request.stamp.known(services.clock)
     if stamp is None:
-        raise NoAnswer("the ledger did not tell in time how old this connection is, and transactions have to know")
+        raise NoAnswerOwed("the ledger did not tell in time how old this connection is, and transactions have to know")
     return stamp
 
 
-def stale(services: Services, request: Request, transactional_id: str, asked: str) -> NoAnswer:
+def stale(services: Services, request: Request, transactional_id: str, asked: str) -> NoAnswerOwed:
     """Count and tell a request on a connection that its client had given up; raise what is returned (S7)."""
     services.metrics.transactions_fenced_requests.inc()
     log.warning(
@@ -118,7 +118,7 @@ def stale(services: Services, request: Request, transactional_id: str, asked: st
             "asked": asked,
         },
     )
-    return NoAnswer("its client has a newer connection")
+    return NoAnswerOwed("its client has a newer connection")
 
 
 def _asked(command: InitTransactionalProducer | AddToTransaction | EndTransaction) -> str:

@@ -26,7 +26,7 @@ def faults_reading(*, reader: AvroType, writer: AvroType) -> list[str]:
     budget = Budget()
     try:
         while True:
-            comparison = _Comparison(unreadable, budget)
+            comparison = _AvroComparison(unreadable, budget)
             faults = comparison.faults(reader, writer, "")
             if comparison.unreadable == unreadable:
                 return told(faults)
@@ -37,7 +37,7 @@ def faults_reading(*, reader: AvroType, writer: AvroType) -> list[str]:
         return ["TOO_COMPLEX: the schemas refer to each other through too many types"]
 
 
-class _Comparison:
+class _AvroComparison:
     """Compares every pair of types once. One that comes back to itself goes together, unless it is known not to: so the
     comparison is made again until no more pairs turn out to be unreadable than it began with."""
 

@@ -16,13 +16,13 @@ from agent.schemas.json_text import Json
 from agent.schemas.parsed import Incomparable
 
 
-class Comparison(Protocol):
+class SchemaComparison(Protocol):
     """The comparison that this is a part of."""
 
     def faults(self, before: SchemaNode, after: SchemaNode, path: str) -> list[str]: ...
 
 
-def object_faults(comparison: Comparison, before: Shape, after: Shape, path: str) -> list[str]:
+def object_faults(comparison: SchemaComparison, before: Shape, after: Shape, path: str) -> list[str]:
     was, now = schema_dict(before), schema_dict(after)
     faults = _required_faults(was, now, path)
     faults += _property_faults(comparison, before.node, after.node, path)
@@ -35,7 +35,7 @@ def object_faults(comparison: Comparison, before: Shape, after: Shape, path: str
     return faults
 
 
-def array_faults(comparison: Comparison, before: Shape, after: Shape, path: str) -> list[str]:
+def array_faults(comparison: SchemaComparison, before: Shape, after: Shape, path: str) -> list[str]:
     was, now = schema_dict(before), schema_dict(after)
     faults = _item_faults(comparison, before.node, after.node, path)
     faults += _part_faults(comparison, before.node, after.node, "contains", path)
@@ -64,7 +64,7 @@ def _required_faults(was: dict[str, Json], now: dict[str, Json], path: str) -> l
     return [fault("REQUIRED_ATTRIBUTE_ADDED", f"{path}/required/{name}") for name in without]
 
 
-def _property_faults(comparison: Comparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
+def _property_faults(comparison: SchemaComparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
     was, now = _dict(before.schema, "properties"), _dict(after.schema, "properties")
     faults: list[str] = []
     for name in dict.fromkeys((*was, *now)):
@@ -98,7 +98,9 @@ def _matches(pattern: str, name: str) -> bool:
         raise Incomparable(f"the pattern {pattern[:40]!r} has no answer that takes a bounded time") from error
 
 
-def _removed_faults(comparison: Comparison, was: SchemaNode, model: SchemaNode, what: str, path: str) -> list[str]:
+def _removed_faults(
+    comparison: SchemaComparison, was: SchemaNode, model: SchemaNode, what: str, path: str
+) -> list[str]:
     kind = shape_of(model.followed()).kind
     if kind == ANYTHING or shape_of(was.followed()).kind == NOTHING:
         return []
@@ -108,7 +110,7 @@ def _removed_faults(comparison: Comparison, was: SchemaNode, model: SchemaNode, 
     return [fault(f"{what}_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", path), *faults] if faults else []
 
 
-def _added_faults(comparison: Comparison, model: SchemaNode, now: SchemaNode, what: str, path: str) -> list[str]:
+def _added_faults(comparison: SchemaComparison, model: SchemaNode, now: SchemaNode, what: str, path: str) -> list[str]:
     kind = shape_of(model.followed()).kind
     if kind == NOTHING or shape_of(now.followed()).kind == ANYTHING:
         return []
@@ -119,7 +121,7 @@ def _added_faults(comparison: Comparison, model: SchemaNode, now: SchemaNode, wh
 
 
 def _additional_faults(
-    comparison: Comparison, before: SchemaNode, after: SchemaNode, word: str, path: str
+    comparison: SchemaComparison, before: SchemaNode, after: SchemaNode, word: str, path: str
 ) -> list[str]:
     assert isinstance(before.schema, dict)
     assert isinstance(after.schema, dict)
@@ -135,7 +137,7 @@ def _additional_faults(
     return faults
 
 
-def _pattern_faults(comparison: Comparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
+def _pattern_faults(comparison: SchemaComparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
     """As properties, for any name that matches."""
     assert isinstance(before.schema, dict)
     assert isinstance(after.schema, dict)
@@ -154,7 +156,9 @@ def _pattern_faults(comparison: Comparison, before: SchemaNode, after: SchemaNod
     return faults
 
 
-def _part_faults(comparison: Comparison, before: SchemaNode, after: SchemaNode, word: str, path: str) -> list[str]:
+def _part_faults(
+    comparison: SchemaComparison, before: SchemaNode, after: SchemaNode, word: str, path: str
+) -> list[str]:
     """A keyword that holds one schema; where it is missing, anything goes."""
     assert isinstance(before.schema, dict)
     assert isinstance(after.schema, dict)
@@ -164,7 +168,7 @@ def _part_faults(comparison: Comparison, before: SchemaNode, after: SchemaNode, 
     return comparison.faults(was, after.inside(after.schema[word]), f"{path}/{word}")
 
 
-def _dependency_faults(comparison: Comparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
+def _dependency_faults(comparison: SchemaComparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
     faults: list[str] = []
     names_was, parts_was = _dependencies(before.schema)
     names_now, parts_now = _dependencies(after.schema)
@@ -192,7 +196,7 @@ def _dependencies(schema: Json) -> tuple[dict[str, set[str]], dict[str, Json]]:
     return names, {**parts, **_dict(schema, "dependentSchemas")}
 
 
-def _item_faults(comparison: Comparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
+def _item_faults(comparison: SchemaComparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
     (was, rest_was), (now, rest_now) = _items(before), _items(after)
     faults: list[str] = []
     for number in range(max(len(was), len(now))):

@@ -45,7 +45,7 @@ def faults_reading(*, reader: SchemaNode, writer: SchemaNode) -> list[str]:
     budget = Budget()
     try:
         while True:
-            comparison = Comparison(unreadable, budget)
+            comparison = JsonSchemaComparison(unreadable, budget)
             faults = comparison.faults(writer, reader, "#")
             if comparison.unreadable == unreadable:
                 return told(faults)
@@ -56,7 +56,7 @@ def faults_reading(*, reader: SchemaNode, writer: SchemaNode) -> list[str]:
         return ["TOO_COMPLEX: the schemas refer to each other through too many parts"]
 
 
-class Comparison:
+class JsonSchemaComparison:
     """Compares each pair of schemas once. One that comes back to itself goes together, unless it is known not to: so
     the comparison is made again until no more pairs turn out to be unreadable than it began with."""
 

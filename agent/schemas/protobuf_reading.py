@@ -45,7 +45,7 @@ class _Side:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Comparison:
+class _ProtobufComparison:
     reader: _Side
     writer: _Side
     compared: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -57,7 +57,7 @@ class _Comparison:
 
 def faults_reading(*, reader: Files, writer: Files) -> list[str]:
     """What is wrong, each with its place; empty where every message can be read."""
-    comparison = _Comparison(reader=_side(*reader), writer=_side(*writer))
+    comparison = _ProtobufComparison(reader=_side(*reader), writer=_side(*writer))
     was, now = comparison.writer.own, comparison.reader.own
     if was.package != now.package:
         comparison.note("PACKAGE_CHANGED", "#/")
@@ -83,7 +83,7 @@ def _by_name(messages: Iterable[DescriptorProto]) -> dict[str, DescriptorProto]:
 
 
 def _compare_all(
-    comparison: _Comparison, was: Mapping[str, DescriptorProto], now: Mapping[str, DescriptorProto], path: str
+    comparison: _ProtobufComparison, was: Mapping[str, DescriptorProto], now: Mapping[str, DescriptorProto], path: str
 ) -> None:
     for name, message in was.items():
         if name in now:
@@ -92,7 +92,7 @@ def _compare_all(
             comparison.note("MESSAGE_REMOVED", f"{path}{name}")
 
 
-def _compare_messages(comparison: _Comparison, was: DescriptorProto, now: DescriptorProto, path: str) -> None:
+def _compare_messages(comparison: _ProtobufComparison, was: DescriptorProto, now: DescriptorProto, path: str) -> None:
     before, after = {each.number: each for each in was.field}, {each.number: each for each in now.field}
     for number in sorted(before.keys() | after.keys()):
         where = f"{path}/{number}"
@@ -127,7 +127,7 @@ def _one_ofs(message: DescriptorProto) -> dict[str, set[int]]:
     return found
 
 
-def _compare_one_ofs(comparison: _Comparison, was: DescriptorProto, now: DescriptorProto, path: str) -> None:
+def _compare_one_ofs(comparison: _ProtobufComparison, was: DescriptorProto, now: DescriptorProto, path: str) -> None:
     """Of fields that could be set together one would be lost, so no more than one may come to stand in a oneof, and
     only in a new one."""
     before = _one_ofs(was)
@@ -143,7 +143,9 @@ def _compare_one_ofs(comparison: _Comparison, was: DescriptorProto, now: Descrip
             comparison.note("ONEOFS_JOINED", f"{path}/{name}")
 
 
-def _compare_fields(comparison: _Comparison, was: FieldDescriptorProto, now: FieldDescriptorProto, path: str) -> None:
+def _compare_fields(
+    comparison: _ProtobufComparison, was: FieldDescriptorProto, now: FieldDescriptorProto, path: str
+) -> None:
     map_was, map_now = _map_entry(comparison.writer, was), _map_entry(comparison.reader, now)
     kind_was, kind_now = WIRE_KINDS[was.type], WIRE_KINDS[now.type]
     if (map_was is None) != (map_now is None):
@@ -165,7 +167,7 @@ def _map_entry(side: _Side, found: FieldDescriptorProto) -> DescriptorProto | No
     return message[0] if message is not None and message[0].options.map_entry else None
 
 
-def _compare_types(comparison: _Comparison, was: str, now: str, path: str) -> None:
+def _compare_types(comparison: _ProtobufComparison, was: str, now: str, path: str) -> None:
     """Messages by which fields are made. Those of the files themselves are compared by name anyway; imported ones are
     compared here."""
     if comparison.writer.local_name(was) != comparison.reader.local_name(now):

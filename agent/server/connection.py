@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from typing import cast
 
 from agent.fetch.wait import FetchWait
-from agent.request.connection_epochs import ConnectionStamp
-from agent.request.services import NoAnswer, Request, Services
+from agent.request.connection_epochs import ConnectionEpoch
+from agent.request.services import NoAnswerOwed, Request, Services
 from agent.runtime.supervisor import begin_in, contain
 from agent.server.connection_table import ConnectionTable
 from agent.server.dispatch import HANDLERS
@@ -39,7 +39,7 @@ from storage.object_store import Buffer, StoreError, StoreUnavailable
 log = logging.getLogger(__name__)
 
 
-class Connection(asyncio.BufferedProtocol):
+class ClientConnection(asyncio.BufferedProtocol):
     """One client's connection. Its task lives as long as the socket."""
 
     def __init__(self, table: ConnectionTable, services: Services, tasks: asyncio.TaskGroup, listener: str) -> None:
@@ -76,7 +76,7 @@ class Connection(asyncio.BufferedProtocol):
         self._unread_since_s = 0.0
         self._closing_since_s: float | None = None
         self._client = ConnectedClient()
-        self._stamp: ConnectionStamp | None = None
+        self._stamp: ConnectionEpoch | None = None
         self.peer = ""
         self.used_s = 0.0
 
@@ -390,7 +390,7 @@ class Connection(asyncio.BufferedProtocol):
             )
             self.close()
             return
-        except NoAnswer as reason:
+        except NoAnswerOwed as reason:
             log.info("closing a connection", extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(reason)})
             self.close()
             return

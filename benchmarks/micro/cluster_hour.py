@@ -29,7 +29,7 @@ from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.ledger.etcd.access import EtcdAccess
 from coordinator.ledger.etcd.client import EtcdClient
 from coordinator.ledger.etcd.ledger import EtcdLedger
-from coordinator.ledger.port import Entry
+from coordinator.ledger.port import LedgerEntry
 from protocol.types import Milliseconds, SessionId
 from tests.support.cluster.cluster import Cluster, ClusterAgent
 from tests.support.services.etcd import Etcd
@@ -124,11 +124,11 @@ async def _write(etcd: Etcd, appends: int, end_s: float) -> tuple[list[float], l
     return in_use, size
 
 
-def _entry(session: SessionId, number: int, command: Command) -> Entry:
+def _entry(session: SessionId, number: int, command: Command) -> LedgerEntry:
     time_ms = Milliseconds(time.time_ns() // 1_000_000)
     rules_version = RULES_FIRST if isinstance(command, StartSession | RaiseRules) else RULES_NEWEST
     payload = encode(Proposal(time_ms=time_ms, command=command), rules_version, session, number)
-    return Entry(number=number, payload=payload)
+    return LedgerEntry(number=number, payload=payload)
 
 
 def _wait_for_chunks(agent: ClusterAgent, count: int) -> None:

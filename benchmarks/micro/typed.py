@@ -14,9 +14,9 @@ from iceberg_export.parquet.archive_file import ArchiveFile
 from iceberg_export.parquet.reader import BatchForm, encode_chunk, parse_footer
 from iceberg_export.parquet.source_chunks import SourceChunk, decode_chunk
 from iceberg_export.parquet.writer import ArchiveWriter
-from iceberg_export.typed.decode import Reader, Readers, decode_column
+from iceberg_export.typed.decode import ValueReader, ValueReaders, decode_column
 from iceberg_export.typed.file_columns import plan_columns
-from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.json_shapes import JsonReader
 from iceberg_export.typed.scan import Sides, writers_of
 from protocol.records.compression import Compression
@@ -85,14 +85,14 @@ def nested_values(number: int) -> bytes:
 
 
 def measure(
-    name: str, reader: Reader, indexes: tuple[int, ...], make: Callable[[int], bytes], count: int, rounds: int
+    name: str, reader: ValueReader, indexes: tuple[int, ...], make: Callable[[int], bytes], count: int, rounds: int
 ) -> None:
     """Print one row."""
     distinct = [framed(1, make(number)) for number in range(min(count, 10_000))]
     column = binary_column([distinct[number % len(distinct)] for number in range(count)])
     columns = merged(reader.shape).value
-    readers = Readers(
-        by_writer={Writer(schema_id=1, indexes=indexes): reader}, with_indexes=frozenset({1} if indexes else ())
+    readers = ValueReaders(
+        by_writer={WriterSchema(schema_id=1, indexes=indexes): reader}, with_indexes=frozenset({1} if indexes else ())
     )
     seconds: list[float] = []
     for _ in range(rounds):
@@ -106,7 +106,7 @@ def measure(
     print(json.dumps({**row, "mb_s": round(size / best / 1e6, 1), "records_s": round(count / best)}))
 
 
-def measure_pass(name: str, reader: Reader, make: Callable[[int], bytes], count: int, rounds: int) -> None:
+def measure_pass(name: str, reader: ValueReader, make: Callable[[int], bytes], count: int, rounds: int) -> None:
     """Print one row: chunks into a Parquet file, without typed columns, with those of all values, and with these in the
     place of the values' bytes; and each file back into record batches, as Kafka's consumers get them."""
     records = [
@@ -173,7 +173,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
 
-    def run(name: str, reader: Reader, make: Callable[[int], bytes], indexes: tuple[int, ...] = ()) -> None:
+    def run(name: str, reader: ValueReader, make: Callable[[int], bytes], indexes: tuple[int, ...] = ()) -> None:
         measure(name, reader, indexes, make, given.records, given.rounds)
 
     run("Avro, flat", avro_reader(FLAT), avro_values)

@@ -55,7 +55,7 @@ def commit_chunks(state: ClusterState, session_id: SessionId, command: CommitChu
     key = intake_key(session_id, command.object_number)
     if is_key_known(state, key):
         return Refused(error_code=ErrorCode.invalid_request, reason=f"the object {key!r} was committed already")
-    commit = _Commit(state, command)
+    commit = _ChunkColumns(state, command)
     commit.run()
     add_object(
         state,
@@ -74,7 +74,7 @@ def commit_chunks(state: ClusterState, session_id: SessionId, command: CommitChu
     )
 
 
-class _Commit:
+class _ChunkColumns:
     """The outcome's columns while they are being filled, one chunk after the other."""
 
     def __init__(self, state: ClusterState, command: CommitChunks) -> None:

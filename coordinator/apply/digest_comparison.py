@@ -30,7 +30,7 @@ from protocol.errors import ErrorCode
 from protocol.types import SessionId
 
 
-class Verdict(Enum):
+class DigestVerdict(Enum):
     """What a comparison says of an agent."""
 
     OPEN = "open"
@@ -84,7 +84,7 @@ def excuse(state: ClusterState, session_id: SessionId) -> None:
         del comparison.digests[session_id]
 
 
-def judge(comparison: DigestComparison, own: bytes) -> Verdict:
+def judge(comparison: DigestComparison, own: bytes) -> DigestVerdict:
     """What it says of an agent that was asked and computed `own`. Once it is not open, it stays, until the next begins.
 
     Only that all agree is told late: where some have not spoken, one of them may still differ.
@@ -94,13 +94,13 @@ def judge(comparison: DigestComparison, own: bytes) -> Verdict:
     leading, count = max(said.items(), key=itemgetter(1), default=(own, 0))
     if 2 * count > comparison.asked_count > 1:
         if leading != own:
-            return Verdict.DIVERGED
+            return DigestVerdict.DIVERGED
         if is_complete:
-            return Verdict.AGREED if said.keys() == {own} else Verdict.OTHERS_DIFFER
-        return Verdict.OPEN
+            return DigestVerdict.AGREED if said.keys() == {own} else DigestVerdict.OTHERS_DIFFER
+        return DigestVerdict.OPEN
     if not is_complete:
-        return Verdict.OPEN
-    return Verdict.UNDECIDED if len(said) > 1 else Verdict.INCOMPLETE
+        return DigestVerdict.OPEN
+    return DigestVerdict.UNDECIDED if len(said) > 1 else DigestVerdict.INCOMPLETE
 
 
 def may_be_published(comparison: DigestComparison, own: bytes) -> bool:

@@ -33,7 +33,7 @@ from coordinator.commands.transaction import (
 from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT
 from coordinator.state.chunk_index import MarkerRow, marker_row
 from coordinator.state.state import NO_TIME, TRANSACTION_VERSION_NEWEST, ClusterState, PartitionState, TopicState
-from coordinator.state.transactions import NOT_STARTED, AppliedStamp, Ended, TransactionalId
+from coordinator.state.transactions import NOT_STARTED, AppliedStamp, TransactionalId, TransactionEnding
 from coordinator.state.unplaced_batches import UnplacedBatch
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -92,7 +92,7 @@ def init_producer(state: ClusterState, command: InitTransactionalProducer) -> Ou
         return Refused(error_code=ErrorCode.policy_violation, reason=reason)
     event = events.InitProducerId(timeout_ms=command.timeout_ms, producer_id=command.producer_id, epoch=command.epoch)
     decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    decided = _carry_out(state, command.transactional_id, held, decision, Ended.FENCED)
+    decided = _carry_out(state, command.transactional_id, held, decision, TransactionEnding.FENCED)
     if decision.following is not None:
         state.transactional_ids[command.transactional_id].forget_stamps()
     return decided
@@ -103,7 +103,9 @@ def add_to_transaction(state: ClusterState, session_id: SessionId, command: AddT
     held = state.transactional_ids.get(command.transactional_id)
     if _is_stale(held, session_id, command):
         return STALE
-    event = events.AddToTransaction(producer_id=command.producer_id, epoch=command.epoch, version=TransactionVersion.V1)
+    event = events.AddToTransactionEvent(
+        producer_id=command.producer_id, epoch=command.epoch, version=TransactionVersion.V1
+    )
     decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
     if decision.error_code is not ErrorCode.none or held is None:
         return TransactionDecided(error_code=decision.error_code)
@@ -158,7 +160,7 @@ def join(
     """The same of a partition or a group that is no part yet, or under another epoch."""
     event: events.Event
     if version >= TransactionVersion.V2:
-        event = events.AddToTransaction(producer_id=producer_id, epoch=epoch, version=TransactionVersion.V2)
+        event = events.AddToTransactionEvent(producer_id=producer_id, epoch=epoch, version=TransactionVersion.V2)
     else:
         event = events.VerifyInTransaction(producer_id=producer_id, epoch=epoch, is_added=is_added)
     decision = decide(held.metadata, event, state.producer_id_next)
@@ -191,14 +193,14 @@ def end_transaction(state: ClusterState, session_id: SessionId, command: EndTran
     held = state.transactional_ids.get(command.transactional_id)
     if _is_stale(held, session_id, command):
         return STALE
-    event = events.EndTransaction(
+    event = events.EndTransactionEvent(
         producer_id=command.producer_id,
         epoch=command.epoch,
         version=command.version,
         is_commit=command.is_commit,
     )
     decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    how = Ended.COMMITTED if command.is_commit else Ended.ABORTED
+    how = TransactionEnding.COMMITTED if command.is_commit else TransactionEnding.ABORTED
     decided = _carry_out(state, command.transactional_id, held, decision, how)
     if held is not None and decision.error_code is ErrorCode.none:
         _keep_stamp(state, held, session_id, command)
@@ -208,9 +210,9 @@ def end_transaction(state: ClusterState, session_id: SessionId, command: EndTran
 def expire_transaction(state: ClusterState, command: ExpireTransaction) -> Outcome:
     """Abort a transaction that is open for too long, if it is the one that was seen."""
     held = state.transactional_ids.get(command.transactional_id)
-    event = events.ExpireTransaction(producer_id=command.producer_id, epoch=command.epoch, serial=command.serial)
+    event = events.ExpireTransactionEvent(producer_id=command.producer_id, epoch=command.epoch, serial=command.serial)
     decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    return _carry_out(state, command.transactional_id, held, decision, Ended.EXPIRED)
+    return _carry_out(state, command.transactional_id, held, decision, TransactionEnding.EXPIRED)
 
 
 def terminate_transaction(state: ClusterState, command: TerminateTransaction) -> Outcome:
@@ -219,7 +221,7 @@ def terminate_transaction(state: ClusterState, command: TerminateTransaction) ->
     held = None if transactional_id is None else state.transactional_ids[transactional_id]
     event = events.ForceTerminate(producer_id=command.producer_id, epoch=command.epoch, is_commit=command.is_commit)
     decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    return _carry_out(state, transactional_id or "", held, decision, Ended.TERMINATED)
+    return _carry_out(state, transactional_id or "", held, decision, TransactionEnding.TERMINATED)
 
 
 def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalIds) -> Outcome:
@@ -291,7 +293,7 @@ def _carry_out(
     transactional_id: str,
     held: TransactionalId | None,
     decision: Decision,
-    how: Ended | None = None,
+    how: TransactionEnding | None = None,
 ) -> TransactionDecided:
     """Do what was decided, and say so. `how`: how a transaction ends, where one does."""
     grown: tuple[TransactionPartition, ...] = ()

@@ -11,14 +11,14 @@ from collections.abc import Iterable
 from coordinator.commands.group_values import ClassicGroup, ClassicMember
 from coordinator.groups.classic_members import LiveMember
 from coordinator.groups.classic_messages import NO_ASSIGNMENT, DescribedMember, Description
-from coordinator.groups.classic_states import State
+from coordinator.groups.classic_states import ClassicGroupState
 
 
 def describe(
-    state: State, protocol_type: str, protocol: str | None, members: Iterable[LiveMember | ClassicMember]
+    state: ClassicGroupState, protocol_type: str, protocol: str | None, members: Iterable[LiveMember | ClassicMember]
 ) -> Description:
     """A group in that state, whose members agreed on that protocol last."""
-    is_settled = state is State.STABLE
+    is_settled = state is ClassicGroupState.STABLE
     return Description(
         state=state.value,
         protocol_type=protocol_type,
@@ -32,12 +32,12 @@ def describe_kept(group: ClassicGroup) -> Description:
     return describe(_state_of(group), group.protocol_type, group.protocol, group.members)
 
 
-def _state_of(group: ClassicGroup) -> State:
+def _state_of(group: ClassicGroup) -> ClassicGroupState:
     if not group.members:
-        return State.EMPTY
+        return ClassicGroupState.EMPTY
     if group.is_rebalance_due:
-        return State.PREPARING
-    return State.STABLE if group.is_synced else State.COMPLETING
+        return ClassicGroupState.PREPARING
+    return ClassicGroupState.STABLE if group.is_synced else ClassicGroupState.COMPLETING
 
 
 def _described(member: LiveMember | ClassicMember, protocol: str | None) -> DescribedMember:

@@ -37,7 +37,7 @@ from coordinator.groups.classic_messages import (
     Ticket,
     Work,
 )
-from coordinator.groups.classic_states import NEXT_STATES, FirstJoinDelay, State
+from coordinator.groups.classic_states import NEXT_STATES, ClassicGroupState, FirstJoinDelay
 from coordinator.groups.consumer_group_size import classic_fits
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -60,7 +60,13 @@ class LiveClassicGroup:
         self.protocol_type = value.protocol_type
         self.protocol = value.protocol
         self.members = Members(value.members, value.leader, now_s)
-        self.state = State.EMPTY if not value.members else State.STABLE if value.is_synced else State.COMPLETING
+        self.state = (
+            ClassicGroupState.EMPTY
+            if not value.members
+            else ClassicGroupState.STABLE
+            if value.is_synced
+            else ClassicGroupState.COMPLETING
+        )
         self._join_deadline_s: float | None = None
         self._sync_deadline_s: float | None = None
         self._unsynced: dict[str, None] = {}
@@ -69,7 +75,7 @@ class LiveClassicGroup:
         """Whether this coordinator would know of a rebalance that was going on: it began this generation itself."""
         self._first_delay: FirstJoinDelay | None = None
         """Of a rebalance that began with nobody; None in any other."""
-        if self.state is State.COMPLETING:
+        if self.state is ClassicGroupState.COMPLETING:
             self._await_syncs(now_s)
         if value.is_rebalance_due:
             self.rebalance("the last member of the consumer protocol left: partitions may be unassigned", now_s)
@@ -88,7 +94,7 @@ class LiveClassicGroup:
     @property
     def is_idle(self) -> bool:
         """Whether the ledger knows all there is to know, once what was written is applied."""
-        return self.state is State.EMPTY and not self.members.pending
+        return self.state is ClassicGroupState.EMPTY and not self.members.pending
 
     # JoinGroup
 
@@ -114,9 +120,9 @@ class LiveClassicGroup:
             return False
         if join.member_id == NO_MEMBER_ID and len(self.members.pending) >= CLASSIC_PENDING_MEMBERS_MAX:
             return False
-        if self.state is State.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return True
-        if self.state is State.PREPARING:
+        if self.state is ClassicGroupState.PREPARING:
             has_joined = member is not None and member.is_awaiting_join
             return has_joined or self.members.awaiting_join_count < most
         return member is not None or len(self.members) < most
@@ -132,7 +138,7 @@ class LiveClassicGroup:
             self._complete_if_all_joined(now_s)
 
     def _supports(self, join: Join) -> bool:
-        if self.state is State.EMPTY:
+        if self.state is ClassicGroupState.EMPTY:
             return bool(join.protocol_type and join.protocols)
         return join.protocol_type == self.protocol_type and self.members.support(join.protocols)
 
@@ -157,10 +163,10 @@ class LiveClassicGroup:
         member = self.members.by_id[join.member_id]
         is_leader = self.members.leader == member.member_id
         has_changed = member.protocols != join.protocols
-        if self.state is State.COMPLETING and not has_changed:
+        if self.state is ClassicGroupState.COMPLETING and not has_changed:
             # It did not get the answer, or not in time.
             self._answer_join(member, join.ticket, members=self.members.joined(self.protocol) if is_leader else ())
-        elif self.state is State.STABLE and not has_changed and not is_leader:
+        elif self.state is ClassicGroupState.STABLE and not has_changed and not is_leader:
             self._answer_join(member, join.ticket)
         else:
             # A leader that joins a stable group again wants to assign anew: its topics may have changed.
@@ -171,7 +177,7 @@ class LiveClassicGroup:
     def _add(self, join: Join, member_id: str, now_s: float) -> None:
         if not self.members:
             self.protocol_type = join.protocol_type
-        if self.state is State.PREPARING and self._first_delay is not None:
+        if self.state is ClassicGroupState.PREPARING and self._first_delay is not None:
             self._first_delay.has_newcomer = True
         self.members.add(member_of(join, member_id, now_s + CLASSIC_JOIN_SECONDS_MAX))
         self._rebalance_or_complete(f"member {member_id} joins: {join.reason}", now_s)
@@ -185,7 +191,7 @@ class LiveClassicGroup:
         self.members.update(member, join)
         member.heard_of(now_s)
         self._work.log_messages.append(f"member {member.member_id} takes the place of {old.member_id}")
-        if self.state is State.STABLE and self._is_past_known and self.members.vote() == self.protocol:
+        if self.state is ClassicGroupState.STABLE and self._is_past_known and self.members.vote() == self.protocol:
             # What is assigned stays, whoever has it: no rebalance, but the new id has to be kept.
             self._write()
             is_leader = self.members.leader == member.member_id
@@ -196,7 +202,7 @@ class LiveClassicGroup:
                 self._answer_join(member, join.ticket, leader=leader_before)
             return
         self._await_join(member, join)
-        if self.state is State.PREPARING:
+        if self.state is ClassicGroupState.PREPARING:
             self._complete_if_all_joined(now_s)
         else:
             # The leader may be assigning to the old id just now. Or the old one gave partitions up for a rebalance
@@ -217,7 +223,7 @@ class LiveClassicGroup:
             self._sync_deadline_s = None
         self._end_sync(member, ErrorCode.rebalance_in_progress)
         member.sync_ticket = sync.ticket
-        if self.state is State.STABLE:
+        if self.state is ClassicGroupState.STABLE:
             self._answer_sync(member, now_s)
         elif self.members.leader == member.member_id:
             self._assign(sync.assignments, now_s)
@@ -237,7 +243,7 @@ class LiveClassicGroup:
                     each.heard_of(now_s)
             self._rebalance(f"no ledger entry takes {size} bytes of assignments with what members tell", now_s)
         else:
-            self._move_to(State.STABLE)
+            self._move_to(ClassicGroupState.STABLE)
             for each in self.members.all():
                 self._answer_sync(each, now_s)
             self._write()
@@ -250,7 +256,7 @@ class LiveClassicGroup:
             return ErrorCode.illegal_generation
         if sync.protocol_type not in (None, self.protocol_type) or sync.protocol not in (None, self.protocol):
             return ErrorCode.inconsistent_group_protocol
-        return ErrorCode.rebalance_in_progress if self.state is State.PREPARING else ErrorCode.none
+        return ErrorCode.rebalance_in_progress if self.state is ClassicGroupState.PREPARING else ErrorCode.none
 
     def _answer_sync(self, member: LiveMember, now_s: float) -> None:
         if member.sync_ticket is not None:
@@ -274,7 +280,7 @@ class LiveClassicGroup:
         if generation != self.generation:
             return ErrorCode.illegal_generation
         self.members.by_id[member_id].still_heard_of(now_s)
-        return ErrorCode.rebalance_in_progress if self.state is State.PREPARING else ErrorCode.none
+        return ErrorCode.rebalance_in_progress if self.state is ClassicGroupState.PREPARING else ErrorCode.none
 
     def leave(self, leavers: Sequence[Leaver], now_s: float) -> tuple[ErrorCode, ...]:
         """Let members go, and tell for each whether it was one."""
@@ -310,14 +316,14 @@ class LiveClassicGroup:
         A negative generation is that of a tool, or of a consumer that assigns itself: only while nobody is a member.
         What is pending until a transaction ends may be committed between JoinGroup and SyncGroup too (KIP-447).
         """
-        if generation < 0 and self.state is State.EMPTY:
+        if generation < 0 and self.state is ClassicGroupState.EMPTY:
             return ErrorCode.none
         error = self.members.check(member_id, group_instance_id)
         if error is not ErrorCode.none:
             return error
         if generation != self.generation:
             return ErrorCode.illegal_generation
-        if self.state is State.COMPLETING and not is_pending:
+        if self.state is ClassicGroupState.COMPLETING and not is_pending:
             return ErrorCode.rebalance_in_progress
         self.members.by_id[member_id].still_heard_of(now_s)
         return ErrorCode.none
@@ -353,13 +359,13 @@ class LiveClassicGroup:
 
     def rebalance(self, reason: str, now_s: float) -> None:
         """Have all members join again, unless they are about to."""
-        if self.state in (State.COMPLETING, State.STABLE):
+        if self.state in (ClassicGroupState.COMPLETING, ClassicGroupState.STABLE):
             self._rebalance(reason, now_s)
 
     def _rebalance_or_complete(self, reason: str, now_s: float) -> None:
-        if self.state is State.PREPARING:
+        if self.state is ClassicGroupState.PREPARING:
             self._complete_if_all_joined(now_s)
-        elif self.state is not State.EMPTY or self.members:
+        elif self.state is not ClassicGroupState.EMPTY or self.members:
             self._rebalance(reason, now_s)
 
     def _rebalance(self, reason: str, now_s: float) -> None:
@@ -369,9 +375,9 @@ class LiveClassicGroup:
                 member.heard_of(now_s)
         self._unsynced.clear()
         self._sync_deadline_s = None
-        is_first = self.state is State.EMPTY
+        is_first = self.state is ClassicGroupState.EMPTY
         self._work.log_messages.append(f"rebalances from generation {self.generation}: {reason}")
-        self._move_to(State.PREPARING)
+        self._move_to(ClassicGroupState.PREPARING)
         self._first_delay = None
         if is_first:
             self._first_delay = FirstJoinDelay(
@@ -385,7 +391,7 @@ class LiveClassicGroup:
             self._join_deadline_s = self.members.rebalance_ends_s(now_s)
 
     def _complete_if_all_joined(self, now_s: float) -> None:
-        if self.state is State.PREPARING and self._first_delay is None and self.members.have_all_joined:
+        if self.state is ClassicGroupState.PREPARING and self._first_delay is None and self.members.have_all_joined:
             self._complete_join(now_s)
 
     def _complete_join(self, now_s: float) -> None:
@@ -403,11 +409,11 @@ class LiveClassicGroup:
         self._is_past_known = True
         if not self.members:
             self.protocol = None
-            self._move_to(State.EMPTY)
+            self._move_to(ClassicGroupState.EMPTY)
             self._write()
             return
         self.protocol = self.members.vote()
-        self._move_to(State.COMPLETING)
+        self._move_to(ClassicGroupState.COMPLETING)
         self._await_syncs(now_s)
         for member in self.members.all():
             member.assignment = NO_ASSIGNMENT
@@ -477,7 +483,7 @@ class LiveClassicGroup:
         )
         self._work.answers.append((ticket, told))
 
-    def _move_to(self, state: State) -> None:
+    def _move_to(self, state: ClassicGroupState) -> None:
         assert state in NEXT_STATES[self.state], f"no way from {self.state.value} to {state.value}"
         self.state = state
 
@@ -492,7 +498,7 @@ class LiveClassicGroup:
             protocol=self.protocol,
             leader=self.members.leader,
             members=self.members.values(),
-            is_synced=self.state is not State.COMPLETING,
+            is_synced=self.state is not ClassicGroupState.COMPLETING,
         )
 
     def describe(self) -> Description:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 
-class State(Enum):
+class ClassicGroupState(Enum):
     """By Kafka's names."""
 
     EMPTY = "Empty"
@@ -22,12 +22,12 @@ class State(Enum):
     STABLE = "Stable"
 
 
-NEXT_STATES: Final[Mapping[State, frozenset[State]]] = MappingProxyType(
+NEXT_STATES: Final[Mapping[ClassicGroupState, frozenset[ClassicGroupState]]] = MappingProxyType(
     {
-        State.EMPTY: frozenset({State.PREPARING}),
-        State.PREPARING: frozenset({State.COMPLETING, State.EMPTY}),
-        State.COMPLETING: frozenset({State.STABLE, State.PREPARING}),
-        State.STABLE: frozenset({State.PREPARING}),
+        ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING}),
+        ClassicGroupState.PREPARING: frozenset({ClassicGroupState.COMPLETING, ClassicGroupState.EMPTY}),
+        ClassicGroupState.COMPLETING: frozenset({ClassicGroupState.STABLE, ClassicGroupState.PREPARING}),
+        ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING}),
     }
 )
 

@@ -71,7 +71,9 @@ class GroupRegexes:
         is_old = since_s is None or since_s * 1000 > config.regex_refresh_ms
         return regexes if is_unresolved or are_topics_new or is_old else []
 
-    def put(self, copy: GroupCopy, room: "Room", find_topic: FindTopic, now_s: float) -> list[ConsumerGroupChange]:
+    def put(
+        self, copy: GroupCopy, room: "RegexCapacity", find_topic: FindTopic, now_s: float
+    ) -> list[ConsumerGroupChange]:
         """Take in what expressions match that members still subscribe to: the rows, by entries. The first of them
         raises the group epoch, where any expression matches something else than before: if the others get lost, the
         next coordinator looks again, and finds that only these are wanting.
@@ -106,7 +108,7 @@ class GroupRegexes:
 
 
 @dataclass(slots=True, kw_only=True)
-class Room:
+class RegexCapacity:
     """What a group has room for of what its expressions were found to match."""
 
     taken: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
@@ -119,14 +121,14 @@ class Room:
 
 def room_for(
     regexes: Iterable[str], match: Callable[[str], tuple[str, ...]], before: Mapping[str, tuple[str, ...]]
-) -> Room:
+) -> RegexCapacity:
     """Which expressions take what `match` finds for them; `before` is what all of the group match until now.
 
     First those that matched something before: what members have is not taken away for others. Then small ones. One
     expression is looked up after the other, and no more is held than there is room for. Takes seconds where many match
     many topics: belongs into a thread.
     """
-    room, entries = Room(), _Entries()
+    room, entries = RegexCapacity(), _Entries()
     total = sum(map(names_bytes, before.values()))
     for regex in sorted(before.keys() & set(regexes)):
         names = match(regex)

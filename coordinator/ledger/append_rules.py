@@ -6,7 +6,7 @@ Rule: pure decisions over what a backend remembers of a session; the backend rea
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordinator.ledger.port import Entry, LedgerCorrupt, LedgerRecord
+from coordinator.ledger.port import LedgerCorrupt, LedgerEntry, LedgerRecord
 from protocol.limits import LEDGER_ENTRY_BYTES_MAX, LEDGER_GROUP_BYTES_MAX, LEDGER_GROUP_ENTRIES_MAX
 from protocol.types import Position, SessionId
 
@@ -16,14 +16,14 @@ class NewestGroup:
     """The newest group that a live session appended, remembered beyond trimming (safety rule S10)."""
 
     position: Position
-    entries: tuple[Entry, ...]
+    entries: tuple[LedgerEntry, ...]
 
     @property
     def number_last(self) -> int:
         return self.entries[-1].number
 
 
-def check_group(entries: Sequence[Entry]) -> None:
+def check_group(entries: Sequence[LedgerEntry]) -> None:
     """Assert that `entries` can be one append: some, numbered without gaps, within the limits (safety rule S10)."""
     assert entries, "an append needs at least one entry"
     assert len(entries) <= LEDGER_GROUP_ENTRIES_MAX, f"{len(entries)} entries in one append, split them"
@@ -37,13 +37,13 @@ def check_group(entries: Sequence[Entry]) -> None:
     assert group_bytes <= LEDGER_GROUP_BYTES_MAX, f"{group_bytes} bytes in one append, split them"
 
 
-def is_next(newest: NewestGroup | None, entries: Sequence[Entry]) -> bool:
+def is_next(newest: NewestGroup | None, entries: Sequence[LedgerEntry]) -> bool:
     """Whether `entries` follow what their session appended last, so that they are new; otherwise they are a repeat."""
     return entries[0].number == (0 if newest is None else newest.number_last + 1)
 
 
 def position_of_repeat(
-    session: SessionId, newest: NewestGroup | None, first_copy: Sequence[LedgerRecord], entries: Sequence[Entry]
+    session: SessionId, newest: NewestGroup | None, first_copy: Sequence[LedgerRecord], entries: Sequence[LedgerEntry]
 ) -> Position:
     """The position of the first copy of `entries`, which are not new (`is_next`).
 
@@ -62,6 +62,6 @@ def position_of_repeat(
     )
 
 
-def entries_of(revision: Sequence[LedgerRecord]) -> tuple[Entry, ...]:
+def entries_of(revision: Sequence[LedgerRecord]) -> tuple[LedgerEntry, ...]:
     """What was appended as one group."""
-    return tuple(Entry(number=record.number, payload=record.payload) for record in revision)
+    return tuple(LedgerEntry(number=record.number, payload=record.payload) for record in revision)

@@ -14,10 +14,10 @@ from typing import assert_never
 
 from coordinator.ledger.append_rules import NewestGroup, check_group, is_next, position_of_repeat
 from coordinator.ledger.port import (
-    Entry,
     Fenced,
     Head,
     LedgerCorrupt,
+    LedgerEntry,
     LedgerIdentity,
     LedgerRecord,
     LedgerStart,
@@ -35,7 +35,7 @@ from protocol.limits import LEDGER_TAIL_RECORDS_MAX
 from protocol.types import Position, SessionId
 
 
-class Fate(Enum):
+class AppendFate(Enum):
     """What becomes of one append."""
 
     APPLIED = "applied"
@@ -48,14 +48,14 @@ class Fate(Enum):
     """The caller gets `LedgerUnavailable`; it arrives when `MemoryLedgerCore.deliver_delayed` is called."""
 
 
-FateOfAppend = Callable[[SessionId, Sequence[Entry]], Awaitable[Fate]]
+FateOfAppend = Callable[[SessionId, Sequence[LedgerEntry]], Awaitable[AppendFate]]
 """Chooses the fate of an append. It may await something of the test's own to make the append slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Delayed:
     session: SessionId
-    entries: tuple[Entry, ...]
+    entries: tuple[LedgerEntry, ...]
 
 
 class MemoryLedgerCore:
@@ -128,7 +128,7 @@ class MemoryLedgerCore:
         if session not in self._newest:
             raise Fenced(f"session {session} is over")
 
-    def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+    def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Position:
         self._check_open()
         self.check_session(session)
         newest = self._newest[session]
@@ -138,7 +138,7 @@ class MemoryLedgerCore:
         self._newest[session] = NewestGroup(position=position, entries=tuple(entries))
         return position
 
-    def _add(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+    def _add(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Position:
         """Add a revision to the log."""
         self._position_last += 1
         position = Position(self._position_last)
@@ -153,7 +153,7 @@ class MemoryLedgerCore:
         self.wake()
         return position
 
-    def delay(self, session: SessionId, entries: Sequence[Entry]) -> None:
+    def delay(self, session: SessionId, entries: Sequence[LedgerEntry]) -> None:
         """Keep an append on its way."""
         self._delayed.append(_Delayed(session, tuple(entries)))
 
@@ -232,8 +232,8 @@ class MemoryLedgerCore:
         return bisect_right(self._positions, position)
 
 
-async def _always_applied(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
-    return Fate.APPLIED
+async def _always_applied(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
+    return AppendFate.APPLIED
 
 
 class MemoryLedger:
@@ -287,19 +287,19 @@ class MemoryLedger:
     async def live_names(self) -> Sequence[str]:
         return self._reach().live_names()
 
-    async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+    async def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Position:
         check_group(entries)
         self._reach()
         fate = await self.fate_of_append(session, entries)
         core = self._reach()
         match fate:
-            case Fate.APPLIED:
+            case AppendFate.APPLIED:
                 return core.append(session, entries)
-            case Fate.LOST:
+            case AppendFate.LOST:
                 pass
-            case Fate.ANSWER_LOST:
+            case AppendFate.ANSWER_LOST:
                 core.append(session, entries)
-            case Fate.DELAYED:
+            case AppendFate.DELAYED:
                 core.delay(session, entries)
             case _:
                 assert_never(fate)

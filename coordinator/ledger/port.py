@@ -24,7 +24,7 @@ def position_first(incarnation: int) -> Position:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LedgerEntry:
     """An entry as it is appended. `number` counts the entries of its session from 0, without gaps."""
 
     number: int
@@ -218,7 +218,7 @@ class Ledger(Protocol):
         """The names under which sessions live, in order."""
         ...
 
-    async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+    async def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Position:
         """Append all entries in one revision and return it.
 
         Entries that are in the ledger already (same session and numbers, a repeat) are not appended again: the position

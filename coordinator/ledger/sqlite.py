@@ -19,9 +19,9 @@ from typing import Self, TypeVar
 from coordinator.ledger.append_rules import check_group
 from coordinator.ledger.file_lock import FileHeld, FileLock
 from coordinator.ledger.port import (
-    Entry,
     Head,
     LedgerCorrupt,
+    LedgerEntry,
     LedgerIdentity,
     LedgerMissing,
     LedgerRecord,
@@ -154,7 +154,7 @@ class SqliteLedger:
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()  # all sessions end with this process
         yield await never
 
-    async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+    async def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Position:
         group = tuple(entries)
         check_group(group)
         appending = self._submit(partial(self._file.append, session, group))
@@ -228,7 +228,7 @@ class SqliteLedger:
         return await self._submit(call)
 
     def _show(
-        self, session: SessionId, group: tuple[Entry, ...], appending: asyncio.Future[tuple[Position, bool]]
+        self, session: SessionId, group: tuple[LedgerEntry, ...], appending: asyncio.Future[tuple[Position, bool]]
     ) -> None:
         """Let the tails see an append. Called in the order of the appends, whether or not somebody awaits them."""
         if appending.cancelled() or appending.exception() is not None:

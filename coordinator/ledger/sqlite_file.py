@@ -18,10 +18,10 @@ from typing import LiteralString
 
 from coordinator.ledger.append_rules import NewestGroup, entries_of, is_next, position_of_repeat
 from coordinator.ledger.port import (
-    Entry,
     Fenced,
     Head,
     LedgerCorrupt,
+    LedgerEntry,
     LedgerIdentity,
     LedgerRecord,
     LedgerStart,
@@ -134,7 +134,7 @@ class LedgerFile:
 
     # Entries.
 
-    def append(self, session: SessionId, entries: Sequence[Entry]) -> tuple[Position, bool]:
+    def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> tuple[Position, bool]:
         """The position of the group, and whether it is new rather than a repeat."""
         with self._statement():
             self._check_open()

@@ -35,7 +35,7 @@ class AppliedStamp(NamedTuple):
         return stamp.position <= self.position
 
 
-class Ended(Enum):
+class TransactionEnding(Enum):
     """How a transaction ended; the values are words for metrics."""
 
     COMMITTED = "committed"
@@ -53,7 +53,7 @@ class TransactionCounts:
     """Transactions of the cluster that began and ended in the entries that this process applied."""
 
     begun: int = 0
-    ended: dict[Ended, int] = field(default_factory=lambda: dict.fromkeys(Ended, 0))
+    ended: dict[TransactionEnding, int] = field(default_factory=lambda: dict.fromkeys(TransactionEnding, 0))
 
 
 @dataclass(slots=True, kw_only=True)

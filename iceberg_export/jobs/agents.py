@@ -17,11 +17,11 @@ BAD_REQUEST = 400
 """From here on answers are refusals."""
 
 
-class NoAnswer(Exception):
+class AgentUnavailable(Exception):
     """The agent is away, or is none; the message says which one."""
 
 
-class Refused(Exception):
+class AgentRejected(Exception):
     """The agent says why, in `message`; `status` is HTTP's."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -51,7 +51,7 @@ class AgentAddress:
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def get(self, path: str) -> bytes:
-        """The body. Raises `NoAnswer`, `Refused`."""
+        """The body. Raises `AgentUnavailable`, `AgentRejected`."""
         return self._ask("GET", path, None)
 
     def post(self, path: str, body: bytes) -> bytes:
@@ -66,9 +66,9 @@ class AgentAddress:
                 answer = connection.getresponse()
                 found = answer.read()
         except (OSError, HTTPException, UnicodeError) as error:  # the last one is of a name that is no host's
-            raise NoAnswer(f"no agent answers at http://{self._address}: {error}") from error
+            raise AgentUnavailable(f"no agent answers at http://{self._address}: {error}") from error
         if answer.status >= BAD_REQUEST:
-            raise Refused(answer.status, _words(found))
+            raise AgentRejected(answer.status, _words(found))
         return found
 
 

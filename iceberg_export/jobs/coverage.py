@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from iceberg_export.jobs.examine import IndexRow, Span
-from iceberg_export.jobs.findings import Finding
+from iceberg_export.jobs.examine import IndexRow, OffsetSpan
+from iceberg_export.jobs.findings import TableFinding
 
 
 class LogBounds(NamedTuple):
@@ -19,7 +19,7 @@ class LogBounds(NamedTuple):
     archived_end: int
 
 
-def overlaps(hulls: Mapping[str, Sequence[Span]]) -> Iterator[Finding]:
+def overlaps(hulls: Mapping[str, Sequence[OffsetSpan]]) -> Iterator[TableFinding]:
     """Offsets of which two files have rows. `hulls`: of each file, by its key. A file's offsets of a partition are
     neighbours in the log, so no other file has one between them."""
     by_partition: defaultdict[int, list[tuple[int, int, str]]] = defaultdict(list)
@@ -31,12 +31,12 @@ def overlaps(hulls: Mapping[str, Sequence[Span]]) -> Iterator[Finding]:
         for first, end, key in sorted(found):
             if first < reached:
                 what = f"offsets {first} to {min(end, reached) - 1} are in another file, too: {before}"
-                yield Finding(file=key, partition=partition, offset=first, what=what)
+                yield TableFinding(file=key, partition=partition, offset=first, what=what)
             if end > reached:
                 reached, before = end, key
 
 
-def gaps(index: Mapping[str, Sequence[IndexRow]], log: Mapping[int, LogBounds]) -> Iterator[Finding]:
+def gaps(index: Mapping[str, Sequence[IndexRow]], log: Mapping[int, LogBounds]) -> Iterator[TableFinding]:
     """Archived offsets of the log that are in none of the index's chunks, or in two."""
     by_partition: defaultdict[int, list[tuple[int, int, str]]] = defaultdict(list)
     for key, rows in index.items():
@@ -48,29 +48,29 @@ def gaps(index: Mapping[str, Sequence[IndexRow]], log: Mapping[int, LogBounds]) 
         for first, end, key in [*chunks, (bounds.archived_end, bounds.archived_end, "")]:
             if first > reached:
                 what = f"offsets {reached} to {first - 1} are archived, and in no chunk of the log's index"
-                yield Finding(partition=partition, offset=reached, what=what)
+                yield TableFinding(partition=partition, offset=reached, what=what)
             elif first < reached and end > first:
                 what = f"offsets {first} to {min(end, reached) - 1} are in two chunks of the log's index"
-                yield Finding(file=key, partition=partition, offset=first, what=what)
+                yield TableFinding(file=key, partition=partition, offset=first, what=what)
             reached = max(reached, end)
         if reached > max(bounds):
             what = f"offsets up to {reached - 1} are in the log's index, which says that {max(bounds)} is the end"
-            yield Finding(partition=partition, offset=max(bounds), what=what)
+            yield TableFinding(partition=partition, offset=max(bounds), what=what)
 
 
-def not_in_table(index: Mapping[str, Sequence[IndexRow]], keys: Collection[str]) -> Iterator[Finding]:
+def not_in_table(index: Mapping[str, Sequence[IndexRow]], keys: Collection[str]) -> Iterator[TableFinding]:
     """Files of the log's index whose rows no file of the table has; `index`: by the keys of files."""
     for key in sorted(index.keys() - set(keys)):
         rows = [row for row in index[key] if row.row_count]
         if rows:
             what = f"the log reads {sum(row.row_count for row in rows):,} records in it, and it is not in the table"
-            yield Finding(file=key, partition=rows[0].partition, offset=rows[0].offset_first, what=what)
+            yield TableFinding(file=key, partition=rows[0].partition, offset=rows[0].offset_first, what=what)
 
 
-def beyond(hulls: Mapping[str, Sequence[Span]], log: Mapping[int, LogBounds]) -> Iterator[Finding]:
+def beyond(hulls: Mapping[str, Sequence[OffsetSpan]], log: Mapping[int, LogBounds]) -> Iterator[TableFinding]:
     """Rows behind the end of what is archived."""
     for key, span in chain.from_iterable([(key, span) for span in of_file] for key, of_file in sorted(hulls.items())):
         archived_end = log[span.partition].archived_end if span.partition in log else 0
         if span.end > archived_end:
             what = f"its rows reach offset {span.end - 1}, and the log is archived up to {archived_end}"
-            yield Finding(file=key, partition=span.partition, offset=max(span.first, archived_end), what=what)
+            yield TableFinding(file=key, partition=span.partition, offset=max(span.first, archived_end), what=what)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from iceberg_export.jobs.findings import DAMAGED_SECTION, Finding, some
+from iceberg_export.jobs.findings import DAMAGED_SECTION, TableFinding, some
 from iceberg_export.rows.checksums import check_whole
 from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained, footer_bytes
 from iceberg_export.rows.footer_text import read_footer_text
@@ -28,7 +28,7 @@ PLACES = (PARTITION, OFFSET, TIMESTAMP)
 """The columns whose values are compared; of all others it is checked that they can be decoded."""
 
 
-class Span(NamedTuple):
+class OffsetSpan(NamedTuple):
     """Offsets `[first, end)` of a partition."""
 
     partition: int
@@ -58,12 +58,12 @@ class FileTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class TableFacts:
     """What is said of all files of a table."""
 
     log_starts: tuple[int, ...]
     """Of each partition: where its log begins."""
-    counted: tuple[Span, ...] = ()
+    counted: tuple[OffsetSpan, ...] = ()
     """Whose rows are to be counted."""
 
 
@@ -76,11 +76,11 @@ class FileReport:
     row_count: int = 0
     dropped_count: int = 0
     """Of its rows those that the log has dropped: a file leaves the table as a whole."""
-    hulls: tuple[Span, ...] = ()
+    hulls: tuple[OffsetSpan, ...] = ()
     """Of each partition, from its lowest offset to its highest."""
     counts: dict[int, int] = field(default_factory=dict[int, int])
-    """How many rows each of `Told.counted` has here, by its number; without zeros."""
-    findings: tuple[Finding, ...] = ()
+    """How many rows each of `TableFacts.counted` has here, by its number; without zeros."""
+    findings: tuple[TableFinding, ...] = ()
     is_missing: bool = False
     problem: str = ""
     """Why it could not be read just now, which says nothing of the file."""
@@ -93,7 +93,7 @@ class _Rows(NamedTuple):
     offset: Numbers
     timestamp_us: Numbers
     group_first: Sequence[int]
-    footer_spans: tuple[Span, ...] | None
+    footer_spans: tuple[OffsetSpan, ...] | None
     statistics: tuple[str, ...]
     """What row groups say of themselves that is not so."""
 
@@ -106,13 +106,13 @@ class _Sorted(NamedTuple):
     is_as_written: bool
 
 
-def examine(data: bytes, task: FileTask, told: Told) -> FileReport:
+def examine(data: bytes, task: FileTask, told: TableFacts) -> FileReport:
     """Decode every value, and compare every row with what is said of it."""
     key = task.file.key
-    findings: list[Finding] = []
+    findings: list[TableFinding] = []
     if len(data) != task.file.object_bytes:
         what = f"it has {len(data):,} bytes, its manifest says {task.file.object_bytes:,}"
-        findings.append(Finding(file=key, what=what, do=DAMAGED_SECTION))
+        findings.append(TableFinding(file=key, what=what, do=DAMAGED_SECTION))
     try:
         with damage_contained("it"):
             # Before pyarrow sees the bytes (safety rule S20).
@@ -121,7 +121,7 @@ def examine(data: bytes, task: FileTask, told: Told) -> FileReport:
             rows = _read(data)
     except FileUnreadable as error:
         what = "it cannot be read: " + str(error).removeprefix("it cannot be read: ")
-        findings.append(Finding(file=key, what=what, do=DAMAGED_SECTION))
+        findings.append(TableFinding(file=key, what=what, do=DAMAGED_SECTION))
         return FileReport(key=key, byte_count=len(data), findings=tuple(findings))
     ordered = _ordered(rows)
     uncovered = _uncovered(ordered, task.index)
@@ -139,8 +139,8 @@ def examine(data: bytes, task: FileTask, told: Told) -> FileReport:
     )
 
 
-def _faults(rows: _Rows, ordered: _Sorted, task: FileTask) -> Iterator[Finding]:
-    found = partial(Finding, file=task.file.key)
+def _faults(rows: _Rows, ordered: _Sorted, task: FileTask) -> Iterator[TableFinding]:
+    found = partial(TableFinding, file=task.file.key)
     if len(rows.offset) != task.file.record_count:
         yield found(what=f"it has {len(rows.offset):,} rows, its manifest says {task.file.record_count:,}")
     if _bounds(rows) != task.file.bounds:
@@ -193,10 +193,10 @@ def _give_back(data: bytes, table: pa.Table) -> None:
         raise ValueError(str(error)) from error
 
 
-def _footer_spans(file: pq.ParquetFile) -> tuple[Span, ...] | None:
+def _footer_spans(file: pq.ParquetFile) -> tuple[OffsetSpan, ...] | None:
     """Which offsets the file says that it answers for; None where it does not."""
     told = (file.metadata.metadata or {}).get(FILE_METADATA_KEY.encode())
-    return None if told is None else tuple(Span(*span) for span in read_footer_text(told).partitions)
+    return None if told is None else tuple(OffsetSpan(*span) for span in read_footer_text(told).partitions)
 
 
 def _wrong_statistics(said: pq.RowGroupMetaData, group: int, columns: dict[str, list[Numbers]]) -> Iterator[str]:
@@ -223,7 +223,7 @@ def _ordered(rows: _Rows) -> _Sorted:
     return _Sorted(rows.partition[order], rows.offset[order], is_as_written=False)
 
 
-def _within(ordered: _Sorted, spans: Sequence[Span]) -> tuple[Numbers, Numbers]:
+def _within(ordered: _Sorted, spans: Sequence[OffsetSpan]) -> tuple[Numbers, Numbers]:
     """Of each span, the rows `[first, end)` of `ordered` that are in it."""
     asked = np.array(spans, dtype=np.int64).reshape(-1, 3)
     first, end = np.empty(len(asked), dtype=np.int64), np.empty(len(asked), dtype=np.int64)
@@ -235,7 +235,7 @@ def _within(ordered: _Sorted, spans: Sequence[Span]) -> tuple[Numbers, Numbers]:
     return first, end
 
 
-def _in_none(ordered: _Sorted, spans: Sequence[Span]) -> Numbers:
+def _in_none(ordered: _Sorted, spans: Sequence[OffsetSpan]) -> Numbers:
     """The rows that are in none of the spans."""
     first, end = _within(ordered, spans)
     steps = np.zeros(len(ordered.offset) + 1, dtype=np.int64)
@@ -260,7 +260,7 @@ def _bounds(rows: _Rows) -> RowBounds | None:
     )
 
 
-def _misplaced(rows: _Rows, key: str) -> Iterator[Finding]:
+def _misplaced(rows: _Rows, key: str) -> Iterator[TableFinding]:
     """Rows that do not follow the one before them; each place once in the order of (partition, offset)."""
     same = np.diff(rows.partition) == 0
     twice = same & (np.diff(rows.offset) == 0)
@@ -270,19 +270,21 @@ def _misplaced(rows: _Rows, key: str) -> Iterator[Finding]:
             yield _at(rows, row, key, f"the record {what}, in row {row:,}")
 
 
-def _outside_footer(ordered: _Sorted, spans: tuple[Span, ...] | None, key: str) -> Iterator[Finding]:
+def _outside_footer(ordered: _Sorted, spans: tuple[OffsetSpan, ...] | None, key: str) -> Iterator[TableFinding]:
     """Rows for which the file does not answer, by its own words."""
     if spans is None:
-        yield Finding(file=key, what="it does not say which offsets it answers for: it was not written by Penstock")
+        yield TableFinding(
+            file=key, what="it does not say which offsets it answers for: it was not written by Penstock"
+        )
         return
     for row in _in_none(ordered, spans).tolist():
         yield _at(ordered, row, key, "it is none of the offsets for which the file's footer answers")
 
 
-def _not_as_indexed(rows: _Rows, ordered: _Sorted, index: Sequence[IndexRow], key: str) -> Iterator[Finding]:
-    firsts, ends = _within(ordered, [Span(*row[:3]) for row in index])
+def _not_as_indexed(rows: _Rows, ordered: _Sorted, index: Sequence[IndexRow], key: str) -> Iterator[TableFinding]:
+    firsts, ends = _within(ordered, [OffsetSpan(*row[:3]) for row in index])
     for row, first, end in zip(index, firsts.tolist(), ends.tolist(), strict=True):
-        found = partial(Finding, file=key, partition=row.partition, offset=row.offset_first)
+        found = partial(TableFinding, file=key, partition=row.partition, offset=row.offset_first)
         told = f"offsets {row.offset_first} to {row.offset_end - 1}"
         if end - first != row.row_count:
             what = f"{told} are {row.row_count:,} records by the log's index, and {end - first:,} rows"
@@ -303,7 +305,7 @@ def _uncovered(ordered: _Sorted, index: Sequence[IndexRow] | None) -> Numbers:
     """The rows that are in no chunk of the index; none where nobody was asked."""
     if index is None:
         return np.empty(0, dtype=np.int64)
-    return _in_none(ordered, [Span(*row[:3]) for row in index])
+    return _in_none(ordered, [OffsetSpan(*row[:3]) for row in index])
 
 
 def _is_dropped(ordered: _Sorted, rows: Numbers, log_starts: Sequence[int]) -> NDArray[np.bool_]:
@@ -314,25 +316,25 @@ def _is_dropped(ordered: _Sorted, rows: Numbers, log_starts: Sequence[int]) -> N
     return (offset >= 0) & (offset < starts[np.where(is_known, partition, len(log_starts))])
 
 
-def _strangers(ordered: _Sorted, rows: Numbers, key: str) -> Iterator[Finding]:
+def _strangers(ordered: _Sorted, rows: Numbers, key: str) -> Iterator[TableFinding]:
     for row in rows.tolist():
         yield _at(ordered, row, key, "the log's index has no such record in this file")
 
 
-def _at(rows: _Rows | _Sorted, row: int, key: str, what: str) -> Finding:
-    return Finding(file=key, partition=int(rows.partition[row]), offset=int(rows.offset[row]), what=what)
+def _at(rows: _Rows | _Sorted, row: int, key: str, what: str) -> TableFinding:
+    return TableFinding(file=key, partition=int(rows.partition[row]), offset=int(rows.offset[row]), what=what)
 
 
-def _hulls(ordered: _Sorted) -> tuple[Span, ...]:
+def _hulls(ordered: _Sorted) -> tuple[OffsetSpan, ...]:
     partitions, first = np.unique(ordered.partition, return_index=True)
     last = np.append(first, len(ordered.offset))[1:] - 1
     return tuple(
-        Span(partition, int(ordered.offset[begin]), int(ordered.offset[stop]) + 1)
+        OffsetSpan(partition, int(ordered.offset[begin]), int(ordered.offset[stop]) + 1)
         for partition, begin, stop in zip(partitions.tolist(), first.tolist(), last.tolist(), strict=True)
     )
 
 
-def _counts(ordered: _Sorted, spans: Sequence[Span]) -> dict[int, int]:
+def _counts(ordered: _Sorted, spans: Sequence[OffsetSpan]) -> dict[int, int]:
     if not spans:
         return {}
     first, end = _within(ordered, spans)

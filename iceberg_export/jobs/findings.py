@@ -18,7 +18,7 @@ NOT_THERE = "it is not in the bucket"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class TableFinding:
     """`file`: an object's key, empty where it is none's fault alone. `offset`: the first one that it is about."""
 
     what: str
@@ -41,7 +41,7 @@ class Finding:
         return f"{', '.join(filter(None, places)) or 'the table'}: {self.what}; see {self.do}"
 
 
-def some(findings: Iterable[Finding]) -> Iterator[Finding]:
+def some(findings: Iterable[TableFinding]) -> Iterator[TableFinding]:
     """The first of them, and how many more there are: a file can be wrong in every row."""
     more, last = 0, None
     for count, finding in enumerate(findings):
@@ -50,4 +50,4 @@ def some(findings: Iterable[Finding]) -> Iterator[Finding]:
         else:
             more, last = more + 1, finding
     if last is not None:
-        yield Finding(file=last.file, what=f"and {more:,} more like these", do=last.do)
+        yield TableFinding(file=last.file, what=f"and {more:,} more like these", do=last.do)

@@ -9,11 +9,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
 
-from iceberg_export.jobs.findings import METADATA_SECTION, NOT_THERE, Finding
+from iceberg_export.jobs.findings import METADATA_SECTION, NOT_THERE, TableFinding
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.manifests import (
-    Entry,
+    ManifestEntry,
     ManifestFile,
     Status,
     decode_manifest,
@@ -30,24 +30,24 @@ METADATA_FOLDER = "/metadata/"
 
 
 @dataclass(slots=True, kw_only=True)
-class Listing:
+class TableListing:
     """`files`: those of the current snapshot. `named`: the keys of all that it needs, as far as they are known."""
 
     files: list[DataFile] = field(default_factory=list[DataFile])
     snapshots: tuple[Snapshot, ...] = ()
     named: set[str] = field(default_factory=set[str])
     missing: set[str] = field(default_factory=set[str])
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[TableFinding] = field(default_factory=list[TableFinding])
 
     def lacks(self, key: str) -> None:
         """An object of the table's metadata is not in the bucket."""
         self.missing.add(key)
-        self.findings.append(Finding(file=key, what=NOT_THERE, do=METADATA_SECTION))
+        self.findings.append(TableFinding(file=key, what=NOT_THERE, do=METADATA_SECTION))
 
 
-def list_table(bucket: Bucket, metadata_key: str) -> Listing:
+def list_table(bucket: Bucket, metadata_key: str) -> TableListing:
     """Of a table's metadata; empty for `NO_KEY`. Raises `StoreError` where the bucket does not answer."""
-    listing = Listing()
+    listing = TableListing()
     if metadata_key == NO_KEY:
         return listing
     key = metadata_key
@@ -66,7 +66,7 @@ def list_table(bucket: Bucket, metadata_key: str) -> Listing:
     except ObjectMissing:
         listing.lacks(key)
     except TableUnreadable as error:
-        listing.findings.append(Finding(file=key, what=str(error), do=METADATA_SECTION))
+        listing.findings.append(TableFinding(file=key, what=str(error), do=METADATA_SECTION))
     else:
         _read_manifests(bucket, listing, manifests, root)
         if not listing.findings:
@@ -74,7 +74,7 @@ def list_table(bucket: Bucket, metadata_key: str) -> Listing:
     return listing
 
 
-def _read_manifests(bucket: Bucket, listing: Listing, manifests: tuple[ManifestFile, ...], root: str) -> None:
+def _read_manifests(bucket: Bucket, listing: TableListing, manifests: tuple[ManifestFile, ...], root: str) -> None:
     listing.named.update(manifest.key for manifest in manifests)
     waiting = iter(manifests)
     while some := list(islice(waiting, SPARK_FOOTERS_IN_FLIGHT_MAX)):
@@ -90,13 +90,15 @@ def _read_manifests(bucket: Bucket, listing: Listing, manifests: tuple[ManifestF
     listing.named.update(keys)
     for key, count in keys.items():
         if count > 1:
-            listing.findings.append(Finding(file=key, what=f"the table names it {count} times: its rows are doubled"))
+            listing.findings.append(
+                TableFinding(file=key, what=f"the table names it {count} times: its rows are doubled")
+            )
     listing.files = list({file.key: file for file in listing.files}.values())
 
 
-def _read_manifest(listing: Listing, manifest: ManifestFile, data: bytes, root: str) -> None:
+def _read_manifest(listing: TableListing, manifest: ManifestFile, data: bytes, root: str) -> None:
     def found(what: str) -> None:
-        listing.findings.append(Finding(file=manifest.key, what=what, do=METADATA_SECTION))
+        listing.findings.append(TableFinding(file=manifest.key, what=what, do=METADATA_SECTION))
 
     if len(data) != manifest.object_bytes:
         found(f"it has {len(data):,} bytes, the manifest list says {manifest.object_bytes:,}")
@@ -120,12 +122,12 @@ def _read_manifest(listing: Listing, manifest: ManifestFile, data: bytes, root: 
     listing.files += [entry.file for entry in entries if entry.is_live]
 
 
-def _totals(entries: tuple[Entry, ...], status: Status) -> tuple[int, int]:
+def _totals(entries: tuple[ManifestEntry, ...], status: Status) -> tuple[int, int]:
     counts = [entry.file.record_count for entry in entries if entry.status is status]
     return len(counts), sum(counts)
 
 
-def _compare_totals(listing: Listing, current: Snapshot, key: str) -> None:
+def _compare_totals(listing: TableListing, current: Snapshot, key: str) -> None:
     held = FileTotals.of(listing.files)
     for name, count in (
         ("total-data-files", held.files),
@@ -135,4 +137,4 @@ def _compare_totals(listing: Listing, current: Snapshot, key: str) -> None:
         said = current.summary.get(name)
         if said != str(count):
             what = f"its manifests come to {name} {count}, and the snapshot's summary says {said}"
-            listing.findings.append(Finding(file=key, what=what))
+            listing.findings.append(TableFinding(file=key, what=what))

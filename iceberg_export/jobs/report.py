@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from iceberg_export.jobs.findings import Finding
+from iceberg_export.jobs.findings import TableFinding
 
 FOUND, FAILED, FINE = 1, 2, 0
 """Exit statuses."""
@@ -24,7 +24,7 @@ class TableReport:
     dropped: int = 0
     bytes: int = 0
     partitions: int = 0
-    findings: list[Finding] = field(default_factory=list[Finding])
+    findings: list[TableFinding] = field(default_factory=list[TableFinding])
     not_checked: list[str] = field(default_factory=list[str])
     problem: str = ""
     """Why it could not be verified, or not to its end."""

@@ -31,7 +31,7 @@ from iceberg_export.compaction.rewrites import (
     decode_plan,
     encode_rewritten,
 )
-from iceberg_export.jobs.agents import AgentAddress, NoAnswer, Refused, read_token
+from iceberg_export.jobs.agents import AgentAddress, AgentRejected, AgentUnavailable, read_token
 from iceberg_export.jobs.session import StartSpark, spark_when_needed
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.options import OptionError
@@ -51,12 +51,12 @@ FAILED = 2
 FILE_SCHEME = "file://"
 
 
-class SchemasGone(Exception):
+class RewriteSchemasDeleted(Exception):
     """Records were written with schemas that were deleted for good since: typed values would be lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
+class TaskResult:
     """What became of a task on an executor: what it wrote, or why it did not. `is_final`: it would not the next time
     either."""
 
@@ -76,7 +76,7 @@ class Summary:
     byte_count: int = 0
     problems: int = 0
 
-    def count(self, done: Done) -> None:
+    def count(self, done: TaskResult) -> None:
         """A file that came true."""
         self.files_before += len(done.keys)
         self.files_after += 1
@@ -92,7 +92,7 @@ class Summary:
 
 
 def rewrite(start_spark: StartSpark, store_url: str, agent: AgentAddress, topic: str, purpose: Purpose) -> Summary:
-    """Until there is nothing to rewrite. Raises `NoAnswer`, `Refused`."""
+    """Until there is nothing to rewrite. Raises `AgentUnavailable`, `AgentRejected`."""
     path = f"/api/lake/{quote(topic, safe='')}/rewrites"
     left: set[tuple[str, ...]] = set()
     summary = Summary()
@@ -100,7 +100,7 @@ def rewrite(start_spark: StartSpark, store_url: str, agent: AgentAddress, topic:
     while in_vain < REWRITE_PLAN_ATTEMPTS_MAX:
         try:
             plan = decode_plan(agent.get(f"{path}?purpose={purpose}&behind={quote(behind, safe='')}"))
-        except Refused as error:
+        except AgentRejected as error:
             if error.status != CONFLICT:
                 raise
             in_vain += 1
@@ -134,7 +134,7 @@ def rewrite(start_spark: StartSpark, store_url: str, agent: AgentAddress, topic:
 
 def _written(
     context: "SparkContext", store_url: str, plan: RewritePlan, tasks: Sequence[RewriteTask]
-) -> Iterator[Sequence[Done]]:
+) -> Iterator[Sequence[TaskResult]]:
     """As many at a time as there are cores; a plan's typed columns are those of its moment."""
     columns = context.broadcast(plan.columns)
     wave = max(1, context.defaultParallelism)
@@ -143,14 +143,14 @@ def _written(
         yield context.parallelize(some, len(some)).map(partial(_rewrite_one, store_url, columns)).collect()
 
 
-def _make_true(agent: AgentAddress, path: str, done: Done) -> bool:
-    """Whether the agent took it. Raises `NoAnswer`, and `Refused` where it is wrong altogether."""
+def _make_true(agent: AgentAddress, path: str, done: TaskResult) -> bool:
+    """Whether the agent took it. Raises `AgentUnavailable`, and `AgentRejected` where it is wrong altogether."""
     if done.rewritten is None:
         _say(f"{', '.join(done.keys)}: {done.problem}")
         return False
     try:
         agent.post(path, encode_rewritten(done.rewritten))
-    except Refused as error:
+    except AgentRejected as error:
         if error.status != CONFLICT:
             raise
         _say(f"{done.rewritten.command.object_key}: {error}; it is planned again")
@@ -161,10 +161,10 @@ def _make_true(agent: AgentAddress, path: str, done: Done) -> bool:
 # On executors.
 
 
-def _rewrite_one(store_url: str, columns: "Broadcast[ColumnsPlan | None]", task: RewriteTask) -> Done:
+def _rewrite_one(store_url: str, columns: "Broadcast[ColumnsPlan | None]", task: RewriteTask) -> TaskResult:
     from iceberg_export.compaction.merge import merge
 
-    told = partial(Done, keys=task.merge.keys, byte_count=task.merge.file_bytes)
+    told = partial(TaskResult, keys=task.merge.keys, byte_count=task.merge.file_bytes)
     bucket = open_bucket(store_url, {})
     plan: ColumnsPlan | None = columns.value
     try:
@@ -179,7 +179,7 @@ def _rewrite_one(store_url: str, columns: "Broadcast[ColumnsPlan | None]", task:
                 columns_of=None if plan is None else partial(columns_of, plan),
             )
         )
-    except SchemasGone as error:
+    except RewriteSchemasDeleted as error:
         return told(problem=f"stays as it is: {error}", is_final=True)
     except ObjectMissing as error:
         return told(problem=f"went meanwhile: {error}")
@@ -213,7 +213,7 @@ def _columns(plan: ColumnsPlan, parts: "Callable[[], Iterable[BatchRows | Record
     schema_ids = {writer.schema_id for writer in seen.key | seen.value}
     gone = sorted(each for each in schema_ids if each < plan.schema_id_next and each not in plan.schemas)
     if gone:
-        raise SchemasGone(f"schemas {gone[:10]} were deleted, and its values would be lost")
+        raise RewriteSchemasDeleted(f"schemas {gone[:10]} were deleted, and its values would be lost")
     ready: dict[int, Ready] = {}
     for schema_id in schema_ids:
         schema = plan.schemas.get(schema_id, "it is not registered")
@@ -247,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         agent = AgentAddress(options.agent, read_token(options.http_token_file))
         with spark_when_needed(f"penstock lake {options.purpose}") as start_spark:
             summary = rewrite(start_spark, options.store, agent, options.topic, Purpose(options.purpose))
-    except (NoAnswer, Refused, OptionError, StoreError) as error:
+    except (AgentUnavailable, AgentRejected, OptionError, StoreError) as error:
         _say(f"not done: {error}")
         return FAILED
     except Exception:  # of Spark, or a bug: Python's own status for it would mean that some files were left

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from iceberg_export.jobs.coverage import LogBounds
-from iceberg_export.jobs.examine import Span
-from iceberg_export.jobs.findings import Finding
+from iceberg_export.jobs.examine import OffsetSpan
+from iceberg_export.jobs.findings import TableFinding
 from iceberg_export.tables.metadata import Snapshot
 from iceberg_export.tables.snapshots import DROPPED_FILES, OFFSETS, OFFSETS_OMITTED
 from protocol.decoding import JsonDecoder
@@ -22,7 +22,7 @@ class Brought:
     """By one snapshot."""
 
     snapshot_id: int
-    spans: tuple[Span, ...]
+    spans: tuple[OffsetSpan, ...]
     row_count: int
 
 
@@ -37,7 +37,7 @@ def brought(snapshots: Sequence[Snapshot], log: Mapping[int, LogBounds]) -> tupl
             continue
         try:
             told = _offsets_decoder.decode(snapshot.summary[OFFSETS])
-            spans = tuple(Span(int(partition), first, end) for partition, (first, end) in told.items())
+            spans = tuple(OffsetSpan(int(partition), first, end) for partition, (first, end) in told.items())
         except ValueError:  # damaged, and then as good as not there
             omitted += 1
             continue
@@ -76,14 +76,14 @@ def _not_countable(dropping: int, omitted: int) -> Iterator[str]:
         yield f"the number of records of {omitted:,} snapshots of too many partitions to be named"
 
 
-def wrong_counts(snapshots: Sequence[Brought], counts: Sequence[int]) -> Iterator[Finding]:
+def wrong_counts(snapshots: Sequence[Brought], counts: Sequence[int]) -> Iterator[TableFinding]:
     """`counts`: of rows in each span of all snapshots, in their order."""
     held = iter(counts)
     for snapshot in snapshots:
         rows = sum(next(held) for _ in snapshot.spans)
         if rows != snapshot.row_count:
             one = snapshot.spans[0] if len(snapshot.spans) == 1 else None
-            yield Finding(
+            yield TableFinding(
                 partition=None if one is None else one.partition,
                 offset=None if one is None else one.first,
                 what=f"snapshot {snapshot.snapshot_id} brought {snapshot.row_count:,} records of offsets that are "

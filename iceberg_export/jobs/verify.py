@@ -21,17 +21,17 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from iceberg_export.jobs.agents import AgentAddress, NoAnswer, Refused
+from iceberg_export.jobs.agents import AgentAddress, AgentRejected, AgentUnavailable
 from iceberg_export.jobs.coverage import LogBounds, beyond, gaps, not_in_table, overlaps
-from iceberg_export.jobs.examine import FileReport, FileTask, Told, examine
-from iceberg_export.jobs.findings import MISSING_SECTION, NOT_THERE, Finding, some
-from iceberg_export.jobs.listing import Listing, list_table
+from iceberg_export.jobs.examine import FileReport, FileTask, TableFacts, examine
+from iceberg_export.jobs.findings import MISSING_SECTION, NOT_THERE, TableFinding, some
+from iceberg_export.jobs.listing import TableListing, list_table
 from iceberg_export.jobs.log_index import CannotVerify, LogIndex, ask_index, check_agent
 from iceberg_export.jobs.report import FAILED, TableReport, as_json, as_text, exit_status
 from iceberg_export.jobs.session import StartSpark, spark_when_needed
 from iceberg_export.jobs.summaries import brought, wrong_counts
 from iceberg_export.spark.bucket import open_bucket
-from iceberg_export.spark.lake import Lake
+from iceberg_export.spark.lake import SparkLake
 from iceberg_export.spark.options import OptionError
 from iceberg_export.tail.manifest import NO_KEY, NO_ROWS
 from protocol.limits import VERIFY_ATTEMPTS_MAX, VERIFY_TASK_BYTES_TARGET, VERIFY_TASK_FILES_MAX
@@ -53,11 +53,11 @@ class Verification:
         self._start_spark = start_spark
         self._store_url = store_url
         self._agent = agent
-        self._lake = Lake(open_bucket(store_url, {}))
+        self._lake = SparkLake(open_bucket(store_url, {}))
 
     def topics(self, names: Sequence[str]) -> list[str]:
-        """Those that are named, or all. Raises `CannotVerify`, `StoreError`, `OptionError`; `NoAnswer` and `Refused`
-        of the agent."""
+        """Those that are named, or all. Raises `CannotVerify`, `StoreError`, `OptionError`; `AgentUnavailable` and
+        `AgentRejected` of the agent."""
         manifest = self._lake.manifest()
         found = sorted(topic.name for topic in manifest.topics)
         if unknown := sorted(set(names) - set(found)):
@@ -73,7 +73,7 @@ class Verification:
         """Verify one. What stops it stands in the report."""
         try:
             return self._confirmed(name)
-        except (CannotVerify, NoAnswer, Refused, OptionError, StoreError) as error:
+        except (CannotVerify, AgentUnavailable, AgentRejected, OptionError, StoreError) as error:
             return TableReport(topic=name, problem=str(error))
 
     def _confirmed(self, name: str) -> TableReport:
@@ -101,7 +101,7 @@ class Verification:
         if self._agent is not None:
             try:
                 return ask_index(name, self._agent)
-            except Refused as error:
+            except AgentRejected as error:
                 if error.status == NOT_FOUND:
                     return None
                 raise
@@ -112,11 +112,13 @@ class Verification:
         metadata_key = NO_KEY if topic.metadata_key == NO_ROWS else topic.metadata_key
         return LogIndex(metadata_key=metadata_key, log=log, rows=None)
 
-    def _look(self, name: str, index: LogIndex, listing: Listing) -> tuple[TableReport, set[str]]:
+    def _look(self, name: str, index: LogIndex, listing: TableListing) -> tuple[TableReport, set[str]]:
         """What is found, and the keys of objects that are not there, which may have been replaced meanwhile."""
         report = TableReport(topic=name, findings=list(some(listing.findings)))
         commits, not_counted = brought(listing.snapshots, index.log) if index.rows is None else ([], [])
-        told = Told(log_starts=index.log_starts(), counted=tuple(chain.from_iterable(one.spans for one in commits)))
+        told = TableFacts(
+            log_starts=index.log_starts(), counted=tuple(chain.from_iterable(one.spans for one in commits))
+        )
         tasks = [FileTask(file=file, index=index.rows_of(file.key)) for file in listing.files]
         done = list(self._read(name, tasks, told))
         for file in done:
@@ -145,7 +147,7 @@ class Verification:
         report.not_checked += not_counted
         return report, gone
 
-    def _read(self, topic: str, tasks: Sequence[FileTask], told: Told) -> Iterator[FileReport]:
+    def _read(self, topic: str, tasks: Sequence[FileTask], told: TableFacts) -> Iterator[FileReport]:
         """The report of each file, as executors come to them."""
         groups = list(grouped(tasks))
         context = self._start_spark()
@@ -160,8 +162,8 @@ class Verification:
             _say(f"{topic}: {files:,} of {len(tasks):,} files, {read_bytes:,} bytes")
 
 
-def _summed(done: Sequence[FileReport], told: Told) -> list[int]:
-    """How many rows each of `Told.counted` has in all files."""
+def _summed(done: Sequence[FileReport], told: TableFacts) -> list[int]:
+    """How many rows each of `TableFacts.counted` has in all files."""
     counts: Counter[int] = Counter()
     for file in done:
         counts.update(file.counts)
@@ -186,7 +188,7 @@ def grouped(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
 # On executors.
 
 
-def _examine_all(store_url: str, told: "Broadcast[Told]", tasks: Sequence[FileTask]) -> Iterator[FileReport]:
+def _examine_all(store_url: str, told: "Broadcast[TableFacts]", tasks: Sequence[FileTask]) -> Iterator[FileReport]:
     bucket = open_bucket(store_url, {})
     for task in tasks:
         key = task.file.key
@@ -194,7 +196,7 @@ def _examine_all(store_url: str, told: "Broadcast[Told]", tasks: Sequence[FileTa
             data = bucket.get(key)
         except ObjectMissing:
             yield FileReport(
-                key=key, findings=(Finding(file=key, what=NOT_THERE, do=MISSING_SECTION),), is_missing=True
+                key=key, findings=(TableFinding(file=key, what=NOT_THERE, do=MISSING_SECTION),), is_missing=True
             )
         except StoreError as error:
             yield FileReport(key=key, problem=f"{key} could not be read: {error}")
@@ -224,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with spark_when_needed("penstock lake verify") as start_spark:
             verification = Verification(start_spark, options.store, agent=agent)
             reports = [verification.table(topic) for topic in verification.topics(options.topics)]
-    except (CannotVerify, NoAnswer, Refused, OptionError, StoreError) as error:
+    except (CannotVerify, AgentUnavailable, AgentRejected, OptionError, StoreError) as error:
         _say(f"not verified: {error}")
         return FAILED
     except Exception:  # of Spark, or a bug: Python's own status for it would mean that something was found

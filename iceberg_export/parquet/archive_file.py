@@ -18,7 +18,7 @@ from coordinator.commands.commands import ArchivedChunk
 from iceberg_export.parquet.arrow_files import FileWriter, HeaderKeysFound
 from iceberg_export.rows.checksums import sealed
 from iceberg_export.rows.columns import RecordRows
-from iceberg_export.rows.footer import RowGroupPlace
+from iceberg_export.rows.footer import RowGroupLocation
 from iceberg_export.rows.schema import (
     CHECKSUMS_METADATA_KEY,
     CHECKSUMS_VERSION,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class _RowRun:
     """Consecutive rows of one partition in one row group. `offset_first` is the first record's own."""
 
     row_group: int
@@ -119,7 +119,7 @@ class ArchiveFileWriter:
         typed_count = 0 if typed is None else len(typed.columns.columns)
         self._rows_max = min(ROW_GROUP_ROWS_MAX, TYPED_CELLS_MAX // max(typed_count, 1))
         """Of a row group: rows without bytes would never fill one, and each is a value in every typed column."""
-        self._runs: dict[PartitionIndex, list[_Run]] = {}
+        self._runs: dict[PartitionIndex, list[_RowRun]] = {}
         self._row_groups_count = 0
         self._bounds: RowBounds | None = None
         self._ranges: dict[PartitionIndex, tuple[Offset, Offset]] = {}
@@ -157,7 +157,7 @@ class ArchiveFileWriter:
         starts = np.flatnonzero(np.diff(rows.partition, prepend=-1))
         for first, end in pairwise([*starts.tolist(), len(rows)]):
             self._runs.setdefault(PartitionIndex(int(rows.partition[first])), []).append(
-                _Run(
+                _RowRun(
                     row_group=self._row_groups_count,
                     row_first=first,
                     row_count=end - first,
@@ -213,7 +213,7 @@ def _bounds(rows: RecordRows) -> RowBounds:
 
 
 def _archived(
-    offset_first: Offset, offset_end: Offset, runs: list[_Run], places: tuple[RowGroupPlace, ...]
+    offset_first: Offset, offset_end: Offset, runs: list[_RowRun], places: tuple[RowGroupLocation, ...]
 ) -> tuple[ArchivedChunk, ...]:
     """A partition's runs as rows of the index. Each answers for the offsets up to the next one's first record."""
     if not runs:  # nothing but markers and what was aborted: the range stays in the index, and holds no rows

@@ -25,7 +25,7 @@ from iceberg_export.parquet.file_window import FileWindow
 from iceberg_export.rows import schema
 from iceberg_export.rows.checksums import FileChecksums, check_key, checked_footer
 from iceberg_export.rows.columns import BinaryColumn, RecordRows
-from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, Footer, RowGroupPlace, damage_contained
+from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, Footer, RowGroupLocation, damage_contained
 from iceberg_export.rows.footer_text import read_footer_text
 from iceberg_export.rows.header_keys import exact_keys, is_text, keys_field, restored_keys, text_of, with_text
 from iceberg_export.rows.schema import FieldId
@@ -126,7 +126,7 @@ class FileWriter:
         assert self._counts is not None, "the file is closed"
         return self._counts
 
-    def close(self, metadata: Mapping[str, str]) -> tuple[RowGroupPlace, ...]:
+    def close(self, metadata: Mapping[str, str]) -> tuple[RowGroupLocation, ...]:
         """Finish the file with `metadata` in its footer. Returns the places of its row groups."""
         if self._writer is None:
             self._writer = self._opened(self._schema(), None)
@@ -290,12 +290,12 @@ def _value_decoder(metadata: Mapping[str, str]) -> "PlannedValueDecoder | None":
         raise FileUnreadable(f"how left-out values are made cannot be read, upgrade this program: {error}") from error
 
 
-def _places(file_metadata: Arrow, *, is_whole: bool) -> tuple[RowGroupPlace, ...]:
+def _places(file_metadata: Arrow, *, is_whole: bool) -> tuple[RowGroupLocation, ...]:
     groups = (file_metadata.row_group(index) for index in range(file_metadata.num_row_groups))
     return tuple(_place(group, is_whole=is_whole) for group in groups)
 
 
-def _place(row_group: Arrow, *, is_whole: bool) -> RowGroupPlace:
+def _place(row_group: Arrow, *, is_whole: bool) -> RowGroupLocation:
     """Where the raw columns lie: one stretch, in front of the typed ones.
 
     `is_whole`: with these, for values are made of them. A program that does not know of this finds another stretch than
@@ -306,7 +306,7 @@ def _place(row_group: Arrow, *, is_whole: bool) -> RowGroupPlace:
     bounds = [_bounds_of(column) for column in columns]
     byte_first = min(first for first, _ in bounds)
     byte_end = max(end for _, end in bounds)
-    return RowGroupPlace(byte_first=byte_first, byte_count=byte_end - byte_first, row_count=row_group.num_rows)
+    return RowGroupLocation(byte_first=byte_first, byte_count=byte_end - byte_first, row_count=row_group.num_rows)
 
 
 def _bounds_of(column: Arrow) -> tuple[int, int]:
@@ -369,7 +369,7 @@ def _extremes(groups: Sequence[Arrow], name: str) -> tuple[int, int]:
 def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
     """All rows of a row group. CPU work: call it in a thread; pyarrow frees the GIL.
 
-    `data` holds the row group's bytes, from its `RowGroupPlace.byte_first`. Raises `FileUnreadable`.
+    `data` holds the row group's bytes, from its `RowGroupLocation.byte_first`. Raises `FileUnreadable`.
     """
     place = footer.row_groups[row_group]
     with damage_contained(f"row group {row_group}"):

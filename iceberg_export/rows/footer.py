@@ -43,7 +43,7 @@ def damage_contained(subject: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RowGroupPlace:
+class RowGroupLocation:
     """Where a row group's columns lie in the file, as far as Kafka's records are made of them, and its rows."""
 
     byte_first: int
@@ -82,7 +82,7 @@ class Footer:
     """A file's footer, parsed once and kept. What reads the file hands in checks and decoder, so that this module needs
     neither checksums nor typed columns."""
 
-    row_groups: tuple[RowGroupPlace, ...]
+    row_groups: tuple[RowGroupLocation, ...]
     metadata: Mapping[str, str]
     parsed: object
     """The form in which `arrow_files` wants it back for decoding."""

@@ -1,7 +1,7 @@
 """From options to offsets: which partitions are read, from where to where.
 
 Rule: all of a query, or of a batch of a stream, is resolved against one manifest. What cannot be read as asked is a
-loss, and told (`Losses`): an error, or, with failOnDataLoss=false, a warning and the rest of the data.
+loss, and told (`LossReporter`): an error, or, with failOnDataLoss=false, a warning and the rest of the data.
 
 Source: org.apache.spark.sql.kafka010.{KafkaOffsetReaderAdmin,KafkaBatch} (Spark 4.1).
 """
@@ -13,7 +13,7 @@ from typing import assert_never
 
 from iceberg_export.rows.schema import MICROSECONDS_PER_MILLISECOND
 from iceberg_export.spark.columns import TIME_US_FIRST, TIME_US_LAST
-from iceberg_export.spark.lake import Lake
+from iceberg_export.spark.lake import SparkLake
 from iceberg_export.spark.options import (
     EARLIEST_OFFSET,
     LATEST_OFFSET,
@@ -22,9 +22,9 @@ from iceberg_export.spark.options import (
     Offsets,
     OptionError,
     ReadOptions,
-    Subscription,
     Timestamps,
     TopicPartition,
+    TopicSubscription,
 )
 from iceberg_export.spark.planning import OffsetRange, Piece, Split, plan_pieces
 from iceberg_export.spark.rows import Wanted, read_split
@@ -47,7 +47,7 @@ class DataLoss(Exception):
 
 
 @dataclass(slots=True, kw_only=True)
-class Losses:
+class LossReporter:
     """Where records that cannot be read are told of."""
 
     is_fatal: bool
@@ -98,7 +98,7 @@ class Extent:
 
 
 def extents(
-    lake: Lake, manifest: TailManifest, subscription: Subscription, *, may_be_missing: bool = False
+    lake: SparkLake, manifest: TailManifest, subscription: TopicSubscription, *, may_be_missing: bool = False
 ) -> dict[TopicPartition, Extent]:
     """What is asked for, in order of topics and partitions.
 
@@ -132,14 +132,14 @@ def extents(
 
 
 def resolve_starts(
-    lake: Lake, found: Mapping[TopicPartition, Extent], options: ReadOptions
+    lake: SparkLake, found: Mapping[TopicPartition, Extent], options: ReadOptions
 ) -> dict[TopicPartition, int]:
     """Where each partition begins. Raises `OptionError` or `StoreError`."""
     starts = _resolve(lake, found, options.starting, "starting", is_missing_error=not options.is_missing_time_latest)
     return {key: starts[key] for key in found}
 
 
-def resolve_batch(lake: Lake, options: ReadOptions, losses: Losses) -> list[OffsetRange]:
+def resolve_batch(lake: SparkLake, options: ReadOptions, losses: LossReporter) -> list[OffsetRange]:
     """What a batch query reads. Raises `OptionError`, `DataLoss` or `StoreError`."""
     found = extents(lake, lake.manifest(), options.subscription)
     starts = resolve_starts(lake, found, options)
@@ -164,9 +164,9 @@ def resolve_batch(lake: Lake, options: ReadOptions, losses: Losses) -> list[Offs
 
 
 def plan_ranges(
-    lake: Lake,
+    lake: SparkLake,
     ranges: Sequence[OffsetRange],
-    losses: Losses,
+    losses: LossReporter,
     *,
     manifest: TailManifest | None = None,
     since_us: int = TIME_US_FIRST,
@@ -189,7 +189,7 @@ def plan_ranges(
         lake.bucket.pause(0.2 * tries)
 
 
-def _manifest_of(lake: Lake, ranges: Sequence[OffsetRange]) -> TailManifest:
+def _manifest_of(lake: SparkLake, ranges: Sequence[OffsetRange]) -> TailManifest:
     """A manifest that knows of all the ranges, which were readable once; after a while one that does not.
 
     A manifest from before may stand in the bucket for as long as its writer stood still.
@@ -204,13 +204,13 @@ def _manifest_of(lake: Lake, ranges: Sequence[OffsetRange]) -> TailManifest:
         lake.bucket.pause(1.0)
 
 
-def _is_beyond(lake: Lake, topic: TailTopic | None, wanted: OffsetRange) -> bool:
+def _is_beyond(lake: SparkLake, topic: TailTopic | None, wanted: OffsetRange) -> bool:
     partition = None if topic is None else topic.partition(wanted.partition)
     return partition is None or wanted.end > lake.readable(partition).end
 
 
 def _plan(
-    lake: Lake, manifest: TailManifest, ranges: Sequence[OffsetRange], losses: Losses, since_us: int
+    lake: SparkLake, manifest: TailManifest, ranges: Sequence[OffsetRange], losses: LossReporter, since_us: int
 ) -> list[Piece]:
     topics = {topic.name: topic for topic in manifest.topics}
     by_topic: dict[str, list[OffsetRange]] = {}
@@ -222,7 +222,7 @@ def _plan(
     return plan_pieces(wanted, tables=lake, since_us=since_us)
 
 
-def _held(lake: Lake, topic: TailTopic | None, wanted: OffsetRange, losses: Losses) -> OffsetRange | None:
+def _held(lake: SparkLake, topic: TailTopic | None, wanted: OffsetRange, losses: LossReporter) -> OffsetRange | None:
     """What of a range that was readable once can be read now."""
     name = f"{wanted.topic}-{wanted.partition}"
     partition = None if topic is None else topic.partition(wanted.partition)
@@ -249,7 +249,7 @@ def _held(lake: Lake, topic: TailTopic | None, wanted: OffsetRange, losses: Loss
 
 
 def _resolve(
-    lake: Lake, found: Mapping[TopicPartition, Extent], bound: Bound, which: str, *, is_missing_error: bool
+    lake: SparkLake, found: Mapping[TopicPartition, Extent], bound: Bound, which: str, *, is_missing_error: bool
 ) -> dict[TopicPartition, int]:
     match bound:
         case Edge.EARLIEST:
@@ -302,7 +302,7 @@ def _names(keys: Mapping[TopicPartition, object]) -> str:
     return ", ".join(f"{topic}-{partition}" for topic, partition in sorted(keys)) or "none"
 
 
-def _offset_at(lake: Lake, extent: Extent, time_ms: int, which: str, *, is_missing_error: bool) -> int:
+def _offset_at(lake: SparkLake, extent: Extent, time_ms: int, which: str, *, is_missing_error: bool) -> int:
     offset = first_offset_at(lake, extent, time_ms)
     if offset is not None:
         return offset
@@ -315,14 +315,14 @@ def _offset_at(lake: Lake, extent: Extent, time_ms: int, which: str, *, is_missi
     return extent.end
 
 
-def first_offset_at(lake: Lake, extent: Extent, time_ms: int) -> int | None:
+def first_offset_at(lake: SparkLake, extent: Extent, time_ms: int) -> int | None:
     """The offset of the first record that is as late, None where there is none. Raises `StoreError`."""
     since_us = time_ms * MICROSECONDS_PER_MILLISECOND
     if since_us > TIME_US_LAST:
         return None
     wanted = Wanted(columns=("offset",), since_us=since_us)
     best = extent.end
-    losses = Losses(is_fatal=True)
+    losses = LossReporter(is_fatal=True)
     if extent.first >= extent.end:
         return None
     everything = [extent.range(extent.first, extent.end)]

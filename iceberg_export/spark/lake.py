@@ -67,7 +67,7 @@ class FileSpan(NamedTuple):
     end: int
 
 
-class Lake:
+class SparkLake:
     """Reads manifests and tables of one bucket. For one thread."""
 
     def __init__(self, bucket: Bucket, *, is_archive_only: bool = False) -> None:

@@ -92,7 +92,7 @@ Bound: TypeAlias = Edge | Offsets | Timestamps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
+class TopicSubscription:
     """Which partitions: exactly one of the three is given."""
 
     topics: tuple[str, ...] = ()
@@ -123,7 +123,7 @@ class ReadOptions:
     store_url: str
     variables: Mapping[str, str]
     """AWS variables that were given as options; they go before the environment's. Secret."""
-    subscription: Subscription
+    subscription: TopicSubscription
     starting: Bound
     ending: Bound
     is_missing_time_latest: bool = False
@@ -195,7 +195,7 @@ def _store_url(options: Mapping[str, str], environment: Mapping[str, str]) -> st
     return url
 
 
-def _subscription(options: Mapping[str, str]) -> Subscription:
+def _subscription(options: Mapping[str, str]) -> TopicSubscription:
     given = [name for name in ("assign", "subscribe", "subscribePattern") if name.lower() in options]
     if not given:
         raise OptionError("one of the options subscribe, subscribePattern and assign must be given")
@@ -207,7 +207,7 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
             topics = tuple(dict.fromkeys(name.strip() for name in value.split(",") if name.strip()))
             if not topics:
                 raise OptionError(f"option subscribe={value!r} names no topic")
-            return Subscription(topics=topics)
+            return TopicSubscription(topics=topics)
         case "subscribePattern":
             if not value:
                 raise OptionError("option subscribePattern is empty")
@@ -215,9 +215,9 @@ def _subscription(options: Mapping[str, str]) -> Subscription:
                 re.compile(value)
             except re.error as error:
                 raise OptionError(f"option subscribePattern={value!r} is no regular expression: {error}") from error
-            return Subscription(pattern=value)
+            return TopicSubscription(pattern=value)
         case _:
-            return Subscription(assigned=_assigned(value))
+            return TopicSubscription(assigned=_assigned(value))
 
 
 def _assigned(value: str) -> dict[str, tuple[int, ...]]:

@@ -17,7 +17,7 @@ from protocol.types import Offset, PartitionIndex, TopicId
 from txn.isolation import AbortedExtent
 
 
-class Span(Protocol):
+class AnsweredSpan(Protocol):
     """Offsets `[first, end)` of a partition for which a file answers."""
 
     @property
@@ -35,7 +35,7 @@ class Tables(Protocol):
         """Of each topic the data files that have rows."""
         ...
 
-    def spans(self, files: Sequence[DataFile]) -> Sequence[Sequence[Span]]:
+    def spans(self, files: Sequence[DataFile]) -> Sequence[Sequence[AnsweredSpan]]:
         """For which offsets each of them answers, and no other does."""
         ...
 
@@ -194,7 +194,9 @@ def _file_pieces(
         yield from sorted(pieces, key=lambda piece: (piece.ranges[0].partition, piece.ranges[0].first))
 
 
-def _file_piece(file: DataFile, spans: Sequence[Span], wanted: Mapping[int, Sequence[OffsetRange]]) -> FilePiece | None:
+def _file_piece(
+    file: DataFile, spans: Sequence[AnsweredSpan], wanted: Mapping[int, Sequence[OffsetRange]]
+) -> FilePiece | None:
     """What of a file is wanted, None where nothing is."""
     held = [
         replace(each, first=Offset(max(each.first, span.first)), end=Offset(min(each.end, span.end)))

@@ -31,7 +31,7 @@ from storage.refs import ByteRange
 _FILTER_COLUMNS: Final = (schema.PARTITION, schema.OFFSET, schema.TIMESTAMP)
 
 
-class Span(NamedTuple):
+class ValueRange(NamedTuple):
     """The lowest and the highest value of a column in a row group, both inclusive."""
 
     low: int
@@ -42,9 +42,9 @@ class Span(NamedTuple):
 class GroupBounds:
     """What statistics tell of a row group."""
 
-    partition: Span
-    offset: Span
-    time_us: Span
+    partition: ValueRange
+    offset: ValueRange
+    time_us: ValueRange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ def choose_rows(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class _ByteRanges:
     groups: tuple[WantedGroup, ...]
     wanted: tuple[tuple[int, int], ...]
     """Bytes of the columns' chunks: first and count."""
@@ -186,7 +186,7 @@ def _columns_of(group: WantedGroup, columns: Sequence[str]) -> list[str]:
     return [name for name in schema.COLUMNS if name in wanted]
 
 
-def _runs(footer: Footer, groups: Sequence[WantedGroup], columns: Sequence[str]) -> Iterator[_Run]:
+def _runs(footer: Footer, groups: Sequence[WantedGroup], columns: Sequence[str]) -> Iterator[_ByteRanges]:
     taken: list[WantedGroup] = []
     wanted: list[tuple[int, int]] = []
     byte_count = 0
@@ -195,16 +195,16 @@ def _runs(footer: Footer, groups: Sequence[WantedGroup], columns: Sequence[str])
         places = _column_places(footer.parsed, group.number, names)
         size = sum(count for _, count in places)
         if taken and byte_count + size > SPARK_FILE_RUN_BYTES:
-            yield _Run(groups=tuple(taken), wanted=tuple(wanted))
+            yield _ByteRanges(groups=tuple(taken), wanted=tuple(wanted))
             taken, wanted, byte_count = [], [], 0
         taken.append(group)
         wanted.extend(places)
         byte_count += size
     if taken:
-        yield _Run(groups=tuple(taken), wanted=tuple(wanted))
+        yield _ByteRanges(groups=tuple(taken), wanted=tuple(wanted))
 
 
-def _begin(bucket: Bucket, key: str, run: _Run, known_first: int) -> "list[tuple[PlannedRead, Future[bytes]]]":
+def _begin(bucket: Bucket, key: str, run: _ByteRanges, known_first: int) -> "list[tuple[PlannedRead, Future[bytes]]]":
     """Nothing of a run that lies behind `known_first`."""
     if all(first >= known_first for first, _ in run.wanted):
         return []
@@ -245,12 +245,12 @@ def _numbers(table: Arrow, name: str) -> NDArray[np.int64]:
 
 def _group_bounds(file_metadata: Arrow, number: int) -> GroupBounds:
     row_group = file_metadata.row_group(number)
-    spans: list[Span] = []
+    spans: list[ValueRange] = []
     for name in _FILTER_COLUMNS:
         statistics = row_group.column(schema.COLUMNS.index(name)).statistics
         if statistics is None or not statistics.has_min_max:
             raise FileUnreadable(f"row group {number} has no statistics of {name}: it was not written by Penstock")
-        spans.append(Span(int(statistics.min_raw), int(statistics.max_raw)))
+        spans.append(ValueRange(int(statistics.min_raw), int(statistics.max_raw)))
     return GroupBounds(partition=spans[0], offset=spans[1], time_us=spans[2])
 
 

@@ -32,10 +32,10 @@ from iceberg_export.spark.options import COLUMNS, HEADERS, OptionError, ReadOpti
 from iceberg_export.spark.query_plans import plan_each_query
 
 if TYPE_CHECKING:
-    from iceberg_export.spark.bounds import Losses
-    from iceberg_export.spark.lake import Lake
+    from iceberg_export.spark.bounds import LossReporter
+    from iceberg_export.spark.lake import SparkLake
     from iceberg_export.spark.planning import OffsetRange, Piece, Split
-    from iceberg_export.spark.stream import Stream
+    from iceberg_export.spark.stream import SourceStream
 
 TYPES: Final = {
     "key": "binary",
@@ -120,11 +120,11 @@ class PenstockReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        from iceberg_export.spark.bounds import Losses, plan_ranges, resolve_batch
+        from iceberg_export.spark.bounds import LossReporter, plan_ranges, resolve_batch
         from iceberg_export.spark.planning import divide
 
         lake = _lake(self.options)
-        losses = Losses(is_fatal=self.options.is_loss_fatal)
+        losses = LossReporter(is_fatal=self.options.is_loss_fatal)
         ranges = resolve_batch(lake, self.options, losses)
         pieces = plan_ranges(lake, ranges, losses, manifest=lake.newest)
         count = self.options.partitions_min
@@ -140,7 +140,7 @@ class PenstockStreamReader(DataSourceStreamReader):
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
-        self._stream: Stream | None = None
+        self._stream: SourceStream | None = None
 
     def initialOffset(self) -> dict[str, Any]:
         return self._opened().initial_offset()
@@ -160,36 +160,36 @@ class PenstockStreamReader(DataSourceStreamReader):
     def stop(self) -> None:
         """Nothing that is open outlives the process, which ends now."""
 
-    def _opened(self) -> "Stream":
-        from iceberg_export.spark.stream import Stream
+    def _opened(self) -> "SourceStream":
+        from iceberg_export.spark.stream import SourceStream
 
         if self._stream is None:
-            self._stream = Stream(_lake(self.options), self.options, task_count=_task_count())
+            self._stream = SourceStream(_lake(self.options), self.options, task_count=_task_count())
         return self._stream
 
 
-def _lake(options: ReadOptions) -> "Lake":
+def _lake(options: ReadOptions) -> "SparkLake":
     from iceberg_export.spark.bucket import open_bucket
-    from iceberg_export.spark.lake import Lake
+    from iceberg_export.spark.lake import SparkLake
 
-    return Lake(open_bucket(options.store_url, options.variables), is_archive_only=options.is_archive_only)
+    return SparkLake(open_bucket(options.store_url, options.variables), is_archive_only=options.is_archive_only)
 
 
 def _read(options: ReadOptions, partition: InputPartition | None) -> Iterator[Any]:
     """The rows of a task; of none where nothing was planned."""
-    from iceberg_export.spark.bounds import Losses
+    from iceberg_export.spark.bounds import LossReporter
     from iceberg_export.spark.rows import Wanted, read_split
 
     if partition is None:
         return iter(())
     assert isinstance(partition, SplitPartition)
     lake = _lake(options)
-    losses = Losses(is_fatal=options.is_loss_fatal)
+    losses = LossReporter(is_fatal=options.is_loss_fatal)
     plan_again = partial(_plan_again, lake, losses)
     return read_split(lake.bucket, partition.split, Wanted(columns=options.columns), plan_again)
 
 
-def _plan_again(lake: "Lake", losses: "Losses", ranges: "Sequence[OffsetRange]") -> "list[Piece]":
+def _plan_again(lake: "SparkLake", losses: "LossReporter", ranges: "Sequence[OffsetRange]") -> "list[Piece]":
     from iceberg_export.spark.bounds import plan_ranges
 
     return plan_ranges(lake, ranges, losses)

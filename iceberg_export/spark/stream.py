@@ -12,8 +12,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from iceberg_export.spark.bounds import Extent, Losses, extents, plan_ranges, resolve_starts
-from iceberg_export.spark.lake import ForeignBucket, Lake
+from iceberg_export.spark.bounds import Extent, LossReporter, extents, plan_ranges, resolve_starts
+from iceberg_export.spark.lake import ForeignBucket, SparkLake
 from iceberg_export.spark.options import ReadOptions, TopicPartition
 from iceberg_export.spark.planning import OffsetRange, Split, divide
 from iceberg_export.spark.positions import StreamPosition, share_out
@@ -24,7 +24,7 @@ from protocol.types import Offset, PartitionIndex, TopicId
 log = logging.getLogger(__name__)
 
 
-class _Told(NamedTuple):
+class _CachedAnswer(NamedTuple):
     """The answer to a question, for as long as it stays the same: by that manifest, and behind that batch."""
 
     manifest: TailManifest
@@ -32,20 +32,20 @@ class _Told(NamedTuple):
     offset: dict[str, Any]
 
 
-class Stream:
+class SourceStream:
     """The source's side of one query. For one thread. All methods raise `StoreError`, `DataLoss` and `OptionError`."""
 
-    def __init__(self, lake: Lake, options: ReadOptions, *, task_count: int) -> None:
+    def __init__(self, lake: SparkLake, options: ReadOptions, *, task_count: int) -> None:
         self._lake = lake
         self._options = options
-        self._losses = Losses(is_fatal=options.is_loss_fatal)
+        self._losses = LossReporter(is_fatal=options.is_loss_fatal)
         self._task_count = task_count
         self._has_warned = False
         self._at: StreamPosition | None = None
         """The end of the last batch that was planned; None before the first."""
         self._begun: StreamPosition | None = None
         """Where a query begins that has no batch yet."""
-        self._told: _Told | None = None
+        self._told: _CachedAnswer | None = None
 
     def initial_offset(self) -> dict[str, Any]:
         """Where the first batch begins: the same for as long as it is the first."""
@@ -58,7 +58,7 @@ class Stream:
         manifest = self._lake.manifest(apart_s=SPARK_LOOKS_APART_SECONDS)
         told = self._told
         if told is None or told.manifest is not manifest or told.at is not self._at:
-            self._told = told = _Told(manifest, self._at, self._end(manifest).to_json())
+            self._told = told = _CachedAnswer(manifest, self._at, self._end(manifest).to_json())
         return told.offset
 
     def _end(self, manifest: TailManifest) -> StreamPosition:

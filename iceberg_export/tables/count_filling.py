@@ -8,21 +8,21 @@ from dataclasses import replace
 
 from iceberg_export.rows.schema import ERROR_FIELD_ID, SCHEMA_ID_FIELD_ID, FieldId
 from iceberg_export.tables.column_counts import NOT_COUNTED, ColumnCount, ColumnCounts
-from iceberg_export.tables.manifests import Entry
-from iceberg_export.typed.shapes import Kind
+from iceberg_export.tables.manifests import ManifestEntry
+from iceberg_export.typed.shapes import PrimitiveKind
 from iceberg_export.typed.union import Column, ColumnType, ListType, MapType, ScalarType, StructType, TypedColumns
 
-_FLOATING = frozenset({Kind.FLOAT, Kind.DOUBLE})
+_FLOATING = frozenset({PrimitiveKind.FLOAT, PrimitiveKind.DOUBLE})
 
 
-def filled(entries: Sequence[Entry], columns: TypedColumns | None) -> tuple[Entry, ...]:
+def filled(entries: Sequence[ManifestEntry], columns: TypedColumns | None) -> tuple[ManifestEntry, ...]:
     """The entries with counts of all `columns`, those of their table."""
     if columns is None:
         return tuple(entries)
     return tuple(_filled(entry, columns) for entry in entries)
 
 
-def _filled(entry: Entry, columns: TypedColumns) -> Entry:
+def _filled(entry: ManifestEntry, columns: TypedColumns) -> ManifestEntry:
     file = entry.file
     known = {each.field_id: each for each in file.counts}
     if FieldId.HEADERS not in known:

@@ -12,7 +12,7 @@ from functools import partial
 
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.levels import merge_groups
-from iceberg_export.tables.manifests import Entry, ManifestFile, Status
+from iceberg_export.tables.manifests import ManifestEntry, ManifestFile, Status
 from iceberg_export.tables.table_reader import TableReader, gather_bounded
 from protocol.limits import TABLE_MANIFEST_FILES_MAX, TABLE_MANIFESTS_PER_LEVEL_MAX
 from storage.object_store import StoreError
@@ -27,7 +27,7 @@ class NextManifests:
     """The manifests of the next snapshot, and the files that it drops."""
 
     kept: tuple[ManifestFile, ...]
-    new: tuple[tuple[Entry, ...], ...]
+    new: tuple[tuple[ManifestEntry, ...], ...]
     """Entries of each manifest that is to be written."""
     dropped: tuple[DataFile, ...]
 
@@ -37,7 +37,7 @@ class _Part:
     """What goes into one manifest: one that is there as it is, or entries that no manifest holds yet."""
 
     kept: ManifestFile | None
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[ManifestEntry, ...] = ()
 
     @property
     def live_files(self) -> int:
@@ -68,12 +68,12 @@ async def next_manifests(
         parts = [part if part.kept is None else _Part(kept=None, entries=await _live(part, reader)) for part in parts]
     if added:
         entries = tuple(
-            Entry(status=Status.ADDED, snapshot_id=snapshot_id, sequence_number=sequence_number, file=file)
+            ManifestEntry(status=Status.ADDED, snapshot_id=snapshot_id, sequence_number=sequence_number, file=file)
             for file in added
         )
         parts.append(_Part(kept=None, entries=entries))
     kept: list[ManifestFile] = []
-    new: list[tuple[Entry, ...]] = []
+    new: list[tuple[ManifestEntry, ...]] = []
     for group in merge_groups(
         [part.live_files for part in parts],
         manifests_max=TABLE_MANIFESTS_PER_LEVEL_MAX,
@@ -117,15 +117,15 @@ async def _without(
     return parts
 
 
-async def _live(part: _Part, reader: TableReader) -> tuple[Entry, ...]:
+async def _live(part: _Part, reader: TableReader) -> tuple[ManifestEntry, ...]:
     """The entries of a manifest that are still part of the table, as the next snapshot has them."""
     return tuple(await _entries([part], reader))
 
 
-async def _entries(members: Sequence[_Part], reader: TableReader) -> list[Entry]:
+async def _entries(members: Sequence[_Part], reader: TableReader) -> list[ManifestEntry]:
     """The entries of parts that become one manifest."""
     read = iter(await gather_bounded([partial(reader.entries, part.kept) for part in members if part.kept is not None]))
-    entries: list[Entry] = []
+    entries: list[ManifestEntry] = []
     for part in members:
         if part.kept is None:
             entries += part.entries
@@ -134,7 +134,7 @@ async def _entries(members: Sequence[_Part], reader: TableReader) -> list[Entry]
     return entries
 
 
-def _divided(entries: Sequence[Entry]) -> Iterable[tuple[Entry, ...]]:
+def _divided(entries: Sequence[ManifestEntry]) -> Iterable[tuple[ManifestEntry, ...]]:
     """The entries in manifests that are not too large."""
     for first in range(0, len(entries), TABLE_MANIFEST_FILES_MAX):
         yield tuple(entries[first : first + TABLE_MANIFEST_FILES_MAX])

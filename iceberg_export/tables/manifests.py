@@ -48,7 +48,7 @@ class Status(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class ManifestEntry:
     """A file in a manifest. `snapshot_id`: the snapshot that added it, or that deleted it; `sequence_number`: of the
     commit that added it."""
 
@@ -86,7 +86,7 @@ class ManifestFile:
 
 
 def describe_manifest(
-    key: str, object_bytes: int, entries: Sequence[Entry], *, snapshot_id: int, sequence_number: int
+    key: str, object_bytes: int, entries: Sequence[ManifestEntry], *, snapshot_id: int, sequence_number: int
 ) -> ManifestFile:
     """The row of a manifest that a snapshot adds."""
     files = dict.fromkeys(Status, 0)
@@ -115,7 +115,12 @@ def with_object(manifest: ManifestFile, *, key: str, object_bytes: int) -> Manif
 
 
 def encode_manifest(
-    entries: Iterable[Entry], *, key: str, root: str, schema_id: int = SCHEMA_ID, schema_json: bytes = SCHEMA_JSON
+    entries: Iterable[ManifestEntry],
+    *,
+    key: str,
+    root: str,
+    schema_id: int = SCHEMA_ID,
+    schema_json: bytes = SCHEMA_JSON,
 ) -> bytes:
     """A manifest of the entries. Those that are ADDED take the sequence number of the snapshot that lists it.
 
@@ -125,7 +130,7 @@ def encode_manifest(
     return encode_rows(ENTRY_SCHEMA, [_entry_row(entry, root) for entry in entries], key, header)
 
 
-def decode_manifest(data: bytes, manifest: ManifestFile, *, root: str) -> tuple[Entry, ...]:
+def decode_manifest(data: bytes, manifest: ManifestFile, *, root: str) -> tuple[ManifestEntry, ...]:
     """The entries of a manifest, that `manifest` lists. Raises `TableUnreadable`."""
     _, rows = _decode(data, manifest.key)
     try:
@@ -149,7 +154,7 @@ def decode_manifest(data: bytes, manifest: ManifestFile, *, root: str) -> tuple[
     return entries
 
 
-def _rows_by_liveness(entries: Sequence[Entry]) -> tuple[int, int]:
+def _rows_by_liveness(entries: Sequence[ManifestEntry]) -> tuple[int, int]:
     """How many rows the files have that are part of the table, and those that left it."""
     live = sum(entry.file.record_count for entry in entries if entry.is_live)
     return live, sum(entry.file.record_count for entry in entries) - live
@@ -210,7 +215,7 @@ def _decode(data: bytes, key: str) -> tuple[Mapping[str, str], list[Any]]:
         raise TableUnreadable(f"the object {key!r}: {error}") from error
 
 
-def _entry_row(entry: Entry, root: str) -> dict[str, Any]:
+def _entry_row(entry: ManifestEntry, root: str) -> dict[str, Any]:
     file = entry.file
     # Of what this snapshot adds, the number is that of the snapshot ("Sequence Number Inheritance").
     number = None if entry.status is Status.ADDED else entry.sequence_number
@@ -275,10 +280,10 @@ def _bound_row(partition: int, offset: int, timestamp_us: int) -> list[dict[str,
     ]
 
 
-def _entry(row: Mapping[str, Any], manifest: ManifestFile, root: str) -> Entry:
+def _entry(row: Mapping[str, Any], manifest: ManifestFile, root: str) -> ManifestEntry:
     file = row["data_file"]
     number = row["sequence_number"]
-    return Entry(
+    return ManifestEntry(
         status=Status(row["status"]),
         snapshot_id=row["snapshot_id"],
         sequence_number=manifest.sequence_number if number is None else number,

@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import chain, pairwise
 
-from iceberg_export.tables.manifests import Entry, ManifestFile, key_of_uri
+from iceberg_export.tables.manifests import ManifestEntry, ManifestFile, key_of_uri
 from iceberg_export.tables.metadata import Snapshot, TableMetadata
 from iceberg_export.tables.snapshots import DROPPED_FILES
 from iceberg_export.tables.table_reader import TableReader, gather_bounded
@@ -91,7 +91,7 @@ def _without(manifests: Sequence[ManifestFile], others: Sequence[ManifestFile]) 
     return [manifest for manifest in manifests if manifest.key not in needed]
 
 
-async def _dropped_between(pairs: Sequence[_Pair], reader: TableReader) -> list[list[Entry]]:
+async def _dropped_between(pairs: Sequence[_Pair], reader: TableReader) -> list[list[ManifestEntry]]:
     """Of each pair the data files that the first one holds and the second does not."""
     told = await _told([following for before, following in pairs if _is_parent(before, following)], reader)
     return [
@@ -100,7 +100,7 @@ async def _dropped_between(pairs: Sequence[_Pair], reader: TableReader) -> list[
     ]
 
 
-async def _told(snapshots: Sequence[Snapshot], reader: TableReader) -> dict[int, list[Entry]]:
+async def _told(snapshots: Sequence[Snapshot], reader: TableReader) -> dict[int, list[ManifestEntry]]:
     """What snapshots say that they dropped of their parents, by their ids."""
     lists = await gather_bounded([partial(reader.manifests, snapshot) for snapshot in snapshots])
     tell = [
@@ -109,14 +109,16 @@ async def _told(snapshots: Sequence[Snapshot], reader: TableReader) -> dict[int,
         for manifest in manifests
         if manifest.deleted_files and manifest.added_snapshot_id == snapshot.snapshot_id
     ]
-    read: list[tuple[Entry, ...]] = await gather_bounded([partial(reader.entries, manifest) for manifest in tell])
-    dropped: dict[int, list[Entry]] = {snapshot.snapshot_id: [] for snapshot in snapshots}
+    read: list[tuple[ManifestEntry, ...]] = await gather_bounded(
+        [partial(reader.entries, manifest) for manifest in tell]
+    )
+    dropped: dict[int, list[ManifestEntry]] = {snapshot.snapshot_id: [] for snapshot in snapshots}
     for manifest, entries in zip(tell, read, strict=True):
         dropped[manifest.added_snapshot_id] += (entry for entry in entries if not entry.is_live)
     return dropped
 
 
-async def _compared(before: Snapshot, following: Snapshot, reader: TableReader) -> list[Entry]:
+async def _compared(before: Snapshot, following: Snapshot, reader: TableReader) -> list[ManifestEntry]:
     """The same where the snapshots in between, which would say so, are gone."""
     lists = [await reader.manifests(before), await reader.manifests(following)]
     held, kept = [

@@ -13,7 +13,13 @@ from typing import TypeVar, cast
 
 from iceberg_export.rows.executor import RunInThread
 from iceberg_export.tables.data_file import LiveFile
-from iceberg_export.tables.manifests import Entry, ManifestFile, decode_manifest, decode_manifest_list, key_of_uri
+from iceberg_export.tables.manifests import (
+    ManifestEntry,
+    ManifestFile,
+    decode_manifest,
+    decode_manifest_list,
+    key_of_uri,
+)
 from iceberg_export.tables.metadata import Snapshot, TableMetadata, TableUnreadable, decode
 from protocol.limits import TABLE_CACHE_BYTES_MAX, TABLE_REQUESTS_IN_FLIGHT_MAX
 from storage.object_store import ObjectStore, StoreError
@@ -77,7 +83,7 @@ class TableReader:
         key = key_of_uri(snapshot.manifest_list, self.root)
         return await self._read(key, partial(_checked_list, snapshot=snapshot, key=key, root=self.root))
 
-    async def entries(self, manifest: ManifestFile) -> tuple[Entry, ...]:
+    async def entries(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
         """The files in a manifest, those that its snapshot deleted among them."""
         return await self._read(manifest.key, partial(decode_manifest, manifest=manifest, root=self.root))
 

@@ -260,7 +260,7 @@ class _Partition(Struct, array_like=True):
     """Of `chunks`, as u32; none where none is known. Readers that do not know the field ignore it."""
 
 
-class _Topic(Struct, array_like=True):
+class _ManifestTopic(Struct, array_like=True):
     name: str
     topic_id: bytes
     metadata_key: str
@@ -272,7 +272,7 @@ class _Manifest(Struct, array_like=True):
     incarnation: int
     position: int
     written_ms: int
-    topics: list[_Topic]
+    topics: list[_ManifestTopic]
     keys: list[str]
     """Of the objects that chunks lie in."""
 
@@ -298,7 +298,7 @@ def encode_changed(manifest: TailManifest, digest_before: bytes) -> tuple[bytes 
 def _to_wire(manifest: TailManifest) -> _Manifest:
     keys: dict[str, int] = {}
     topics = [
-        _Topic(
+        _ManifestTopic(
             name=topic.name,
             topic_id=topic.topic_id,
             metadata_key=topic.metadata_key,
@@ -357,7 +357,7 @@ def _from_partition(partition: TailPartition, keys: dict[str, int]) -> _Partitio
     )
 
 
-def _to_topic(wire: _Topic, keys: Sequence[str]) -> TailTopic:
+def _to_topic(wire: _ManifestTopic, keys: Sequence[str]) -> TailTopic:
     return TailTopic(
         name=wire.name,
         topic_id=TopicId(wire.topic_id),

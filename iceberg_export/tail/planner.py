@@ -47,7 +47,7 @@ class TailTopics:
     they are, and to look whether one did costs a twentieth of telling it."""
 
     def __init__(self) -> None:
-        self._told: dict[TopicId, list[_Told]] = {}
+        self._told: dict[TopicId, list[_PlannedPartition]] = {}
 
     def topic(self, state: ClusterState, topic_id: TopicId, *, each_max: int) -> TailTopic | None:
         """The topic as the manifest tells it, with at most `each_max` chunks of a partition. None: there is none."""
@@ -79,7 +79,7 @@ def _metadata_key(topic: TopicState) -> str:
     return NO_ROWS if archived and not any(index.archived_objects() for index in archived) else NO_KEY
 
 
-class _Told(NamedTuple):
+class _PlannedPartition(NamedTuple):
     """A partition as it was told, and what that depends on: rows of an index, and aborted transactions where all is
     decided, never change, but come and go."""
 
@@ -105,7 +105,9 @@ def _row_end(held: PartitionState) -> int:
     return row + (row < len(held.index) and held.index.offset_first(row) < decided_end)
 
 
-def _tell(held: PartitionState, state: ClusterState, each_max: int, before: _Told | None) -> _Told:
+def _tell(
+    held: PartitionState, state: ClusterState, each_max: int, before: _PlannedPartition | None
+) -> _PlannedPartition:
     index = held.index
     row_first = index.intake_row
     row_end = max(row_first, min(_row_end(held), row_first + each_max))
@@ -131,7 +133,7 @@ def _tell(held: PartitionState, state: ClusterState, each_max: int, before: _Tol
         chunks=chunks,
         aborted=tuple(aborted),
     )
-    return _Told(held, log_start, decided_end, archived_end, chunks_end, partition)
+    return _PlannedPartition(held, log_start, decided_end, archived_end, chunks_end, partition)
 
 
 def _chunks(places: Places, archived_end: Offset, state: ClusterState) -> TailChunks:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.json_format import MessageToDict
 
-from iceberg_export.typed.shapes import Field, Form, Items, Kind, Pairs, Scalar, Shape, Struct, Untyped
+from iceberg_export.typed.shapes import Field, Form, Items, Pairs, PrimitiveKind, Scalar, Shape, Struct, Untyped
 from iceberg_export.typed.union import Column, ColumnType, ListType, MapType, ScalarType, StructType, matched
 
 Arrow: TypeAlias = Any
@@ -30,33 +30,33 @@ _NANOSECONDS_PER_MICROSECOND = 1000
 _MICROSECONDS_PER_MILLISECOND = 1000
 _MICROSECONDS_PER_SECOND = 1_000_000
 
-_ARROW: Mapping[Kind, Arrow] = {
-    Kind.BOOLEAN: pa.bool_(),
-    Kind.INT: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.FLOAT: pa.float32(),
-    Kind.DOUBLE: pa.float64(),
-    Kind.DATE: pa.date32(),
-    Kind.TIMESTAMP: pa.timestamp("us"),
-    Kind.TIMESTAMP_UTC: pa.timestamp("us", tz="UTC"),
-    Kind.STRING: pa.string(),
-    Kind.UUID: pa.uuid(),
-    Kind.BINARY: pa.binary(),
-    Kind.JSON: pa.string(),
+_ARROW: Mapping[PrimitiveKind, Arrow] = {
+    PrimitiveKind.BOOLEAN: pa.bool_(),
+    PrimitiveKind.INT: pa.int32(),
+    PrimitiveKind.LONG: pa.int64(),
+    PrimitiveKind.FLOAT: pa.float32(),
+    PrimitiveKind.DOUBLE: pa.float64(),
+    PrimitiveKind.DATE: pa.date32(),
+    PrimitiveKind.TIMESTAMP: pa.timestamp("us"),
+    PrimitiveKind.TIMESTAMP_UTC: pa.timestamp("us", tz="UTC"),
+    PrimitiveKind.STRING: pa.string(),
+    PrimitiveKind.UUID: pa.uuid(),
+    PrimitiveKind.BINARY: pa.binary(),
+    PrimitiveKind.JSON: pa.string(),
 }
-_PYTHON: Mapping[Kind, frozenset[type]] = {
-    Kind.BOOLEAN: frozenset({bool}),
-    Kind.INT: frozenset({int}),
-    Kind.LONG: frozenset({int}),
-    Kind.FLOAT: frozenset({float}),
-    Kind.DOUBLE: frozenset({float}),
-    Kind.DECIMAL: frozenset({bytes, int}),
-    Kind.DATE: frozenset({int}),
-    Kind.TIMESTAMP: frozenset({int}),
-    Kind.TIMESTAMP_UTC: frozenset({int}),
-    Kind.STRING: frozenset({str}),
-    Kind.UUID: frozenset({bytes, str}),
-    Kind.BINARY: frozenset({bytes}),
+_PYTHON: Mapping[PrimitiveKind, frozenset[type]] = {
+    PrimitiveKind.BOOLEAN: frozenset({bool}),
+    PrimitiveKind.INT: frozenset({int}),
+    PrimitiveKind.LONG: frozenset({int}),
+    PrimitiveKind.FLOAT: frozenset({float}),
+    PrimitiveKind.DOUBLE: frozenset({float}),
+    PrimitiveKind.DECIMAL: frozenset({bytes, int}),
+    PrimitiveKind.DATE: frozenset({int}),
+    PrimitiveKind.TIMESTAMP: frozenset({int}),
+    PrimitiveKind.TIMESTAMP_UTC: frozenset({int}),
+    PrimitiveKind.STRING: frozenset({str}),
+    PrimitiveKind.UUID: frozenset({bytes, str}),
+    PrimitiveKind.BINARY: frozenset({bytes}),
 }
 """What values are where Arrow would take others for them, and change them in silence."""
 _NONE = type(None)
@@ -70,7 +70,7 @@ def arrow_field(column: Column) -> Arrow:
 def arrow_type(kind: ColumnType) -> Arrow:
     """The type of a column's values, with ids of what is inside."""
     match kind:
-        case ScalarType(kind=Kind.DECIMAL):
+        case ScalarType(kind=PrimitiveKind.DECIMAL):
             return pa.decimal128(kind.precision, kind.scale)
         case ScalarType():
             return _ARROW[kind.kind]
@@ -148,7 +148,7 @@ def _is_none(value: object) -> bool | None:
 
 
 def _scalars(kind: ScalarType, shape: Scalar, values: Sequence[Untyped]) -> Arrow:
-    if shape.kind is Kind.JSON:
+    if shape.kind is PrimitiveKind.JSON:
         return pa.array([None if each is None else _json_text(each) for each in values], type=pa.string())
     if shape.form is Form.PROTOBUF_TIMESTAMP:
         values = [None if each is None else _microseconds(each) for each in values]
@@ -156,14 +156,14 @@ def _scalars(kind: ScalarType, shape: Scalar, values: Sequence[Untyped]) -> Arro
         values = _json_numbers(shape.kind, values)
     _check(values, _PYTHON[shape.kind])
     match shape.kind:
-        case Kind.DECIMAL:
+        case PrimitiveKind.DECIMAL:
             return _decimals(kind, values)
-        case Kind.UUID:
+        case PrimitiveKind.UUID:
             storage = [None if each is None else _uuid_bytes(each) for each in values]
             return pa.ExtensionArray.from_storage(pa.uuid(), pa.array(storage, type=pa.binary(16)))
-        case Kind.DATE:
+        case PrimitiveKind.DATE:
             return pa.array(values, type=pa.int32()).view(pa.date32())
-        case Kind.TIMESTAMP | Kind.TIMESTAMP_UTC:
+        case PrimitiveKind.TIMESTAMP | PrimitiveKind.TIMESTAMP_UTC:
             numbers = pa.array(values, type=pa.int64())
             if shape.form is Form.MILLISECONDS:
                 numbers = pc.multiply_checked(numbers, pa.scalar(_MICROSECONDS_PER_MILLISECOND, pa.int64()))
@@ -180,8 +180,8 @@ def _check(values: Iterable[object], allowed: frozenset[type]) -> None:
         raise TypeError(f"{' or '.join(sorted(each.__name__ for each in allowed))} was expected, not {found}")
 
 
-def _json_numbers(kind: Kind, values: Sequence[Untyped]) -> Sequence[Untyped]:
-    wanted, other = (int, float) if kind is Kind.LONG else (float, int)
+def _json_numbers(kind: PrimitiveKind, values: Sequence[Untyped]) -> Sequence[Untyped]:
+    wanted, other = (int, float) if kind is PrimitiveKind.LONG else (float, int)
     if other not in set(map(type, values)):
         return values
     return [_json_number(wanted, each) if type(each) is other else each for each in values]

@@ -19,8 +19,8 @@ from iceberg_export.typed.shapes import (
     Field,
     Form,
     Items,
-    Kind,
     Pairs,
+    PrimitiveKind,
     Scalar,
     SchemaUnusable,
     Shape,
@@ -34,24 +34,24 @@ from protocol.decoding import decode_json
 from protocol.limits import TYPED_DECIMAL_DIGITS_MAX, TYPED_NULL_FIELDS_MAX
 
 _PRIMITIVES = {
-    "boolean": Kind.BOOLEAN,
-    "int": Kind.INT,
-    "long": Kind.LONG,
-    "float": Kind.FLOAT,
-    "double": Kind.DOUBLE,
-    "bytes": Kind.BINARY,
-    "string": Kind.STRING,
+    "boolean": PrimitiveKind.BOOLEAN,
+    "int": PrimitiveKind.INT,
+    "long": PrimitiveKind.LONG,
+    "float": PrimitiveKind.FLOAT,
+    "double": PrimitiveKind.DOUBLE,
+    "bytes": PrimitiveKind.BINARY,
+    "string": PrimitiveKind.STRING,
 }
 _LOGICAL: Mapping[tuple[str, str], Scalar] = {
-    ("int", "date"): Scalar(kind=Kind.DATE),
-    ("long", "timestamp-millis"): Scalar(kind=Kind.TIMESTAMP_UTC, form=Form.MILLISECONDS),
-    ("long", "timestamp-micros"): Scalar(kind=Kind.TIMESTAMP_UTC),
-    ("long", "local-timestamp-millis"): Scalar(kind=Kind.TIMESTAMP, form=Form.MILLISECONDS),
-    ("long", "local-timestamp-micros"): Scalar(kind=Kind.TIMESTAMP),
-    ("string", "uuid"): Scalar(kind=Kind.UUID, form=Form.TEXT),
+    ("int", "date"): Scalar(kind=PrimitiveKind.DATE),
+    ("long", "timestamp-millis"): Scalar(kind=PrimitiveKind.TIMESTAMP_UTC, form=Form.MILLISECONDS),
+    ("long", "timestamp-micros"): Scalar(kind=PrimitiveKind.TIMESTAMP_UTC),
+    ("long", "local-timestamp-millis"): Scalar(kind=PrimitiveKind.TIMESTAMP, form=Form.MILLISECONDS),
+    ("long", "local-timestamp-micros"): Scalar(kind=PrimitiveKind.TIMESTAMP),
+    ("string", "uuid"): Scalar(kind=PrimitiveKind.UUID, form=Form.TEXT),
 }
 """Others stay what they are written as: nanoseconds, which tables of version 2 do not have, and times of a day
-(`Kind`)."""
+(`PrimitiveKind`)."""
 _UUID_BYTES = 16
 
 Named = dict[str, Untyped]
@@ -64,7 +64,7 @@ class AvroReader:
         """`references`: texts that it needs, each behind what that one needs. Raises `SchemaUnusable`."""
         try:
             whole, self._schema, named = _parse(text, references)
-            shapes = _Shapes(named)
+            shapes = _AvroShapes(named)
             self.shape = flattened(shapes.of(whole, ()))
             # The compiled reader calls itself for each level, and a record that holds itself may have as many as it has
             # bytes: that would end the process. The other one raises then.
@@ -112,7 +112,7 @@ def _without_logical_types(schema: Untyped) -> Untyped:
             return schema
 
 
-class _Shapes:
+class _AvroShapes:
     """Turns parsed schemas into shapes. `outer`: names of the records around."""
 
     def __init__(self, named: Named) -> None:
@@ -135,7 +135,7 @@ class _Shapes:
             case "record" | "error":
                 return self._record(schema, outer)
             case "enum":
-                return Scalar(kind=Kind.STRING)
+                return Scalar(kind=PrimitiveKind.STRING)
             case "fixed":
                 return _fixed(schema)
             case "array":
@@ -145,7 +145,7 @@ class _Shapes:
                 return Items(element=self.of(schema["items"], outer))
             case "map":
                 self._check_nulls(schema["values"])
-                return Pairs(key=Scalar(kind=Kind.STRING), value=self.of(schema["values"], outer))
+                return Pairs(key=Scalar(kind=PrimitiveKind.STRING), value=self.of(schema["values"], outer))
             case str():
                 return _logical(schema) or self.of(kind, outer)
             case _:
@@ -218,10 +218,10 @@ class _Shapes:
 
 def _fixed(schema: Untyped) -> Scalar:
     if schema.get("logicalType") == "decimal":
-        return _decimal(schema) or Scalar(kind=Kind.BINARY)
+        return _decimal(schema) or Scalar(kind=PrimitiveKind.BINARY)
     if schema.get("logicalType") == "uuid" and schema["size"] == _UUID_BYTES:
-        return Scalar(kind=Kind.UUID)
-    return Scalar(kind=Kind.BINARY)
+        return Scalar(kind=PrimitiveKind.UUID)
+    return Scalar(kind=PrimitiveKind.BINARY)
 
 
 def _logical(schema: Untyped) -> Scalar | None:
@@ -238,4 +238,4 @@ def _decimal(schema: Untyped) -> Scalar | None:
         return None
     if not 0 < precision <= TYPED_DECIMAL_DIGITS_MAX or not 0 <= scale <= precision:
         return None
-    return Scalar(kind=Kind.DECIMAL, form=Form.BIG_ENDIAN, precision=precision, scale=scale)
+    return Scalar(kind=PrimitiveKind.DECIMAL, form=Form.BIG_ENDIAN, precision=precision, scale=scale)

@@ -22,7 +22,7 @@ from iceberg_export.typed.framing import (
     FRAME_BYTES,
     NO_FRAME,
     NULL,
-    Writer,
+    WriterSchema,
     column_schema_ids,
     message_indexes,
 )
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from iceberg_export.typed.flat_avro import FlatAvro  # brings its kernel, which other formats do not need
 
 
-class Reader(Protocol):
+class ValueReader(Protocol):
     """Makes a Python value of a record's bytes, for the fields of its shape to pick from."""
 
     shape: Shape
@@ -50,29 +50,29 @@ class Reader(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Readers:
+class ValueReaders:
     """What is needed to read the values of one side, keys or values.
 
     `by_writer`: a reader, or why there is none. `with_indexes`: ids of Protobuf schemas.
     """
 
-    by_writer: Mapping[Writer, Reader | str]
+    by_writer: Mapping[WriterSchema, ValueReader | str]
     with_indexes: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decoded:
+class DecodedColumns:
     """An array for each column, all of the same length, and for each row what is wrong with it."""
 
     arrays: list[Arrow]
     errors: list[str | None]
 
 
-def decode_column(column: BinaryColumn, columns: Sequence[Column], readers: Readers) -> Decoded:
+def decode_column(column: BinaryColumn, columns: Sequence[Column], readers: ValueReaders) -> DecodedColumns:
     """The values as these columns. CPU work."""
     bounds = _bounds(column)
     parts = [_decode_part(column.part(first, end), columns, readers) for first, end in pairwise(bounds)]
-    return Decoded(
+    return DecodedColumns(
         arrays=[_joined(each) for each in zip(*(part.arrays for part in parts), strict=True)],
         errors=[error for part in parts for error in part.errors],
     )
@@ -88,13 +88,13 @@ def _bounds(column: BinaryColumn) -> list[int]:
     return bounds if len(bounds) > 1 else [0, 0]
 
 
-def _decode_part(column: BinaryColumn, columns: Sequence[Column], readers: Readers) -> Decoded:
+def _decode_part(column: BinaryColumn, columns: Sequence[Column], readers: ValueReaders) -> DecodedColumns:
     ids = column_schema_ids(column)
     # The rows' bytes alone, of which the column may have more.
     byte_first, byte_end = int(column.ends[0]), int(column.ends[-1])
     ends, data = column.ends.astype(np.int64) - byte_first, column.data[byte_first:byte_end]
     errors: list[str | None] = [None] * len(column)
-    parts: list[Decoded] = []
+    parts: list[DecodedColumns] = []
     order: list[NDArray[np.int64]] = []
     for schema_id in np.unique(ids).tolist():
         rows = np.flatnonzero(ids == schema_id)
@@ -104,7 +104,7 @@ def _decode_part(column: BinaryColumn, columns: Sequence[Column], readers: Reade
             for row, error in zip(part.tolist(), decoded.errors, strict=True):
                 if error is not None:
                     errors[row] = error
-    return Decoded(arrays=_together([part.arrays for part in parts], order, columns), errors=errors)
+    return DecodedColumns(arrays=_together([part.arrays for part in parts], order, columns), errors=errors)
 
 
 def _of_schema(
@@ -113,8 +113,8 @@ def _of_schema(
     ends: NDArray[np.int64],
     data: NDArray[np.uint8],
     columns: Sequence[Column],
-    readers: Readers,
-) -> list[tuple[NDArray[np.int64], Decoded]]:
+    readers: ValueReaders,
+) -> list[tuple[NDArray[np.int64], DecodedColumns]]:
     """The rows that were written with one schema, those of each message apart."""
     if schema_id == NULL:
         return [(rows, _undecoded(columns, len(rows), None))]
@@ -122,7 +122,7 @@ def _of_schema(
         told = "it does not begin with a byte 0 and the id of a schema"
         return [(rows, _undecoded(columns, len(rows), told))]
     if schema_id not in readers.with_indexes:
-        return _of_writer(Writer(schema_id=schema_id), rows, ends, data, columns, readers)
+        return _of_writer(WriterSchema(schema_id=schema_id), rows, ends, data, columns, readers)
     text = data.tobytes()
     bounds = zip(ends[rows].tolist(), ends[rows + 1].tolist(), strict=True)
     grouped: dict[tuple[int, ...] | str, tuple[list[int], list[bytes]]] = {}
@@ -141,27 +141,27 @@ def _of_schema(
             np.array(places, dtype=np.int64),
             _undecoded(columns, len(places), indexes)
             if isinstance(indexes, str)
-            else _read(Writer(schema_id=schema_id, indexes=indexes), payloads, columns, readers),
+            else _read(WriterSchema(schema_id=schema_id, indexes=indexes), payloads, columns, readers),
         )
         for indexes, (places, payloads) in grouped.items()
     ]
 
 
 def _of_writer(
-    writer: Writer,
+    writer: WriterSchema,
     rows: NDArray[np.int64],
     ends: NDArray[np.int64],
     data: NDArray[np.uint8],
     columns: Sequence[Column],
-    readers: Readers,
-) -> list[tuple[NDArray[np.int64], Decoded]]:
+    readers: ValueReaders,
+) -> list[tuple[NDArray[np.int64], DecodedColumns]]:
     """The rows of a schema without messages: those that go the fast way, and the others."""
-    parts: list[tuple[NDArray[np.int64], Decoded]] = []
+    parts: list[tuple[NDArray[np.int64], DecodedColumns]] = []
     reader = readers.by_writer.get(writer)
     if reader is not None and not isinstance(reader, str) and reader.flat is not None:
         with suppress(Exception):  # one that no column can hold: the slow way finds out whose it is
             arrays, good = reader.flat.read(data, ends[rows] + FRAME_BYTES, ends[rows + 1], columns)
-            parts.append((rows[good], Decoded(arrays=arrays, errors=[None] * len(good))))
+            parts.append((rows[good], DecodedColumns(arrays=arrays, errors=[None] * len(good))))
             rows = np.delete(rows, good)
         if not len(rows):
             return parts
@@ -171,7 +171,9 @@ def _of_writer(
     return [*parts, (rows, _read(writer, payloads, columns, readers))]
 
 
-def _read(writer: Writer, payloads: Sequence[bytes], columns: Sequence[Column], readers: Readers) -> Decoded:
+def _read(
+    writer: WriterSchema, payloads: Sequence[bytes], columns: Sequence[Column], readers: ValueReaders
+) -> DecodedColumns:
     reader = readers.by_writer.get(writer, f"schema {writer.schema_id} is not registered")
     if isinstance(reader, str):
         return _undecoded(columns, len(payloads), reader)
@@ -188,14 +190,14 @@ def _read(writer: Writer, payloads: Sequence[bytes], columns: Sequence[Column], 
     fields = top_fields(reader.shape)
     make = partial(field_arrays, columns, fields)
     try:
-        return Decoded(arrays=make(rows), errors=errors)
+        return DecodedColumns(arrays=make(rows), errors=errors)
     except Exception:
         try:
             nothing = make([None])
         except Exception as error:  # it is the schema
             return _undecoded(columns, len(payloads), _told(writer, error))
         arrays = _halves(make, rows, errors, 0, writer, nothing)
-        return Decoded(arrays=[_joined(each) for each in zip(*arrays, strict=True)], errors=errors)
+        return DecodedColumns(arrays=[_joined(each) for each in zip(*arrays, strict=True)], errors=errors)
 
 
 def _halves(
@@ -203,7 +205,7 @@ def _halves(
     rows: Sequence[object],
     errors: list[str | None],
     first: int,
-    writer: Writer,
+    writer: WriterSchema,
     nothing: list[Arrow],
 ) -> list[list[Arrow]]:
     """Arrays of ever smaller parts of the rows, until those that cannot be columns are alone; these are null, as
@@ -220,17 +222,17 @@ def _halves(
     )
 
 
-def _told(writer: Writer, error: BaseException) -> str:
+def _told(writer: WriterSchema, error: BaseException) -> str:
     what = ": ".join(each for each in (type(error).__name__, " ".join(str(error).split())) if each)
     # An error may quote a string with half of a surrogate pair, which no column can hold: `error` is UTF-8.
     text = f"schema {writer.schema_id}: {what}"[:TYPED_ERROR_CHARS_MAX]
     return text.encode("utf-8", errors="replace").decode()
 
 
-def _undecoded(columns: Sequence[Column], count: int, error: str | None) -> Decoded:
+def _undecoded(columns: Sequence[Column], count: int, error: str | None) -> DecodedColumns:
     told = None if error is None else error[:TYPED_ERROR_CHARS_MAX]
     arrays = [pa.nulls(count, arrow_type(column.type)) for column in columns]
-    return Decoded(arrays=arrays, errors=[told] * count)
+    return DecodedColumns(arrays=arrays, errors=[told] * count)
 
 
 def _together(

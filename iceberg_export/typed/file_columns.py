@@ -28,9 +28,9 @@ from iceberg_export.rows.schema import (
     VALUE,
 )
 from iceberg_export.typed.arrays import Arrow, arrow_field
-from iceberg_export.typed.decode import Decoded, Reader, Readers, decode_column
-from iceberg_export.typed.framing import Writer
-from iceberg_export.typed.scan import Seen, Sides
+from iceberg_export.typed.decode import DecodedColumns, ValueReader, ValueReaders, decode_column
+from iceberg_export.typed.framing import WriterSchema
+from iceberg_export.typed.scan import Sides, WriterSchemas
 from iceberg_export.typed.shapes import SchemaUnusable, Shape
 from iceberg_export.typed.union import (
     NO_COLUMNS,
@@ -48,7 +48,7 @@ from iceberg_export.typed.value_plans import ValuePlans, encode_plans
 class ReaderOf(Protocol):
     """Finds the reader of a writer. Raises `SchemaUnusable` with what its records get as their error."""
 
-    def __call__(self, writer: Writer, /) -> Reader: ...
+    def __call__(self, writer: WriterSchema, /) -> ValueReader: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +58,8 @@ class FileColumns:
     before: TypedColumns | None
     columns: TypedColumns
     sides: Sides
-    key: Readers
-    value: Readers
+    key: ValueReaders
+    value: ValueReaders
     plans: ValuePlans | None = None
     """How values are made again whose bytes are left out; None where all bytes are kept."""
 
@@ -85,7 +85,7 @@ class FileColumns:
             first = self._without_left_out(first, rows.value, value)
         return pa.RecordBatch.from_arrays([*first, *key.arrays, *value.arrays], schema=self.schema(raw.schema))
 
-    def _without_left_out(self, first: list[Arrow], values: BinaryColumn, decoded: Decoded) -> list[Arrow]:
+    def _without_left_out(self, first: list[Arrow], values: BinaryColumn, decoded: DecodedColumns) -> list[Arrow]:
         """The columns in front of the typed ones, and behind them which schemas give values back that were left out."""
         from iceberg_export.typed.left_out import KEPT, left_out_by  # brings its kernels
 
@@ -115,17 +115,19 @@ def _told(of_key: str | None, of_value: str | None) -> list[str]:
     return [f"{side}: {error}" for side, error in (("key", of_key), ("value", of_value)) if error]
 
 
-def _side(column: BinaryColumn, columns: tuple[Column, ...], readers: Readers, *, is_wanted: bool) -> Decoded:
+def _side(
+    column: BinaryColumn, columns: tuple[Column, ...], readers: ValueReaders, *, is_wanted: bool
+) -> DecodedColumns:
     if is_wanted:
         return decode_column(column, columns, readers)
     # What was decoded once and is no more: the columns stay, and are null.
     nulls = [pa.nulls(len(column), arrow_field(each).type) for each in columns]
-    return Decoded(arrays=nulls, errors=[None] * len(column))
+    return DecodedColumns(arrays=nulls, errors=[None] * len(column))
 
 
 def plan_columns(
     before: TypedColumns | None,
-    seen: Seen,
+    seen: WriterSchemas,
     sides: Sides,
     reader_of: ReaderOf,
     with_indexes: frozenset[int],
@@ -149,19 +151,19 @@ def plan_columns(
         before=before,
         columns=columns,
         sides=sides,
-        key=Readers(by_writer=key, with_indexes=with_indexes),
-        value=Readers(by_writer=value, with_indexes=with_indexes),
+        key=ValueReaders(by_writer=key, with_indexes=with_indexes),
+        value=ValueReaders(by_writer=value, with_indexes=with_indexes),
         plans=plans,
     )
 
 
 def _merged(
     columns: TypedColumns,
-    writers: frozenset[Writer],
+    writers: frozenset[WriterSchema],
     reader_of: ReaderOf,
     merge: Callable[[TypedColumns, Shape], TypedColumns],
-) -> tuple[TypedColumns, dict[Writer, Reader | str]]:
-    readers: dict[Writer, Reader | str] = {}
+) -> tuple[TypedColumns, dict[WriterSchema, ValueReader | str]]:
+    readers: dict[WriterSchema, ValueReader | str] = {}
     for writer in sorted(writers, key=lambda each: (each.schema_id, each.indexes)):
         try:
             reader = reader_of(writer)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from iceberg_export.rows.gather import gather
 from iceberg_export.typed.arrays import COLUMN_MOVED, Arrow, arrow_type
-from iceberg_export.typed.flat_avro_kernel import Op, read_rows
-from iceberg_export.typed.shapes import Form, Kind, Scalar, Struct
+from iceberg_export.typed.flat_avro_kernel import ReadOp, read_rows
+from iceberg_export.typed.shapes import Form, PrimitiveKind, Scalar, Struct
 from iceberg_export.typed.union import Column, ColumnType, ScalarType, matched
 
 Bytes = NDArray[np.uint8]
@@ -27,24 +27,24 @@ _MICROSECONDS_PER_MILLISECOND = 1000
 
 
 _OF_KIND = {
-    Kind.BOOLEAN: Op.BOOLEAN,
-    Kind.FLOAT: Op.FLOAT,
-    Kind.DOUBLE: Op.DOUBLE,
-    Kind.LONG: Op.LONG,
-    Kind.TIMESTAMP: Op.LONG,
-    Kind.TIMESTAMP_UTC: Op.LONG,
-    Kind.INT: Op.INT,
-    Kind.DATE: Op.INT,
-    Kind.STRING: Op.BYTES,
-    Kind.BINARY: Op.BYTES,
-    Kind.DECIMAL: Op.DECIMAL,
+    PrimitiveKind.BOOLEAN: ReadOp.BOOLEAN,
+    PrimitiveKind.FLOAT: ReadOp.FLOAT,
+    PrimitiveKind.DOUBLE: ReadOp.DOUBLE,
+    PrimitiveKind.LONG: ReadOp.LONG,
+    PrimitiveKind.TIMESTAMP: ReadOp.LONG,
+    PrimitiveKind.TIMESTAMP_UTC: ReadOp.LONG,
+    PrimitiveKind.INT: ReadOp.INT,
+    PrimitiveKind.DATE: ReadOp.INT,
+    PrimitiveKind.STRING: ReadOp.BYTES,
+    PrimitiveKind.BINARY: ReadOp.BYTES,
+    PrimitiveKind.DECIMAL: ReadOp.DECIMAL,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatAvro:
-    """A schema that the kernel can read. `program`: a row for each field: its `Op`, which branch is null or -1, and the
-    bytes of a fixed or the symbols of an enum."""
+    """A schema that the kernel can read. `program`: a row for each field: its `ReadOp`, which branch is null or -1, and
+    the bytes of a fixed or the symbols of an enum."""
 
     shape: Struct
     program: NDArray[np.int64]
@@ -91,7 +91,7 @@ class FlatAvro:
         """Rows whose number the column cannot hold."""
         shape = self._scalar(place)
         most = 2**63 - 1
-        if isinstance(kind, ScalarType) and shape.kind is Kind.DECIMAL:
+        if isinstance(kind, ScalarType) and shape.kind is PrimitiveKind.DECIMAL:
             most = min(most, 10**kind.precision - 1)
         elif shape.form is Form.MILLISECONDS:
             most = most // _MICROSECONDS_PER_MILLISECOND
@@ -115,27 +115,27 @@ class FlatAvro:
             return pa.Array.from_buffers(read_as, count, [validity, pa.py_buffer(np.ascontiguousarray(values))])
 
         match shape.kind:
-            case Kind.BOOLEAN:
+            case PrimitiveKind.BOOLEAN:
                 return fixed_width(wanted, np.packbits(numbers.astype(np.bool_), bitorder="little"))
-            case Kind.INT | Kind.DATE:
-                read_as = pa.int32() if shape.kind is Kind.INT else wanted
+            case PrimitiveKind.INT | PrimitiveKind.DATE:
+                read_as = pa.int32() if shape.kind is PrimitiveKind.INT else wanted
                 return fixed_width(read_as, numbers.astype(np.int32)).cast(wanted)
-            case Kind.FLOAT:
+            case PrimitiveKind.FLOAT:
                 return fixed_width(pa.float32(), numbers.astype(np.uint32).view(np.float32)).cast(wanted)
-            case Kind.TIMESTAMP | Kind.TIMESTAMP_UTC if shape.form is Form.MILLISECONDS:
+            case PrimitiveKind.TIMESTAMP | PrimitiveKind.TIMESTAMP_UTC if shape.form is Form.MILLISECONDS:
                 return fixed_width(wanted, numbers * _MICROSECONDS_PER_MILLISECOND)
-            case Kind.DECIMAL:
+            case PrimitiveKind.DECIMAL:
                 return fixed_width(wanted, np.stack([numbers, numbers >> 63], axis=1))
-            case Kind.STRING if place in self.symbols:
+            case PrimitiveKind.STRING if place in self.symbols:
                 symbols = pa.array(self.symbols[place], type=pa.string())
                 return symbols.take(fixed_width(pa.int64(), numbers))
-            case Kind.STRING | Kind.BINARY:
+            case PrimitiveKind.STRING | PrimitiveKind.BINARY:
                 ends = np.zeros(count + 1, dtype=np.int32)
                 np.cumsum(lengths, out=ends[1:])
                 out = np.empty(int(ends[-1]), dtype=np.uint8)
                 gather(data, numbers, lengths, out, 0)
                 made = pa.Array.from_buffers(wanted, count, [validity, pa.py_buffer(ends), pa.py_buffer(out)])
-                if shape.kind is Kind.STRING:
+                if shape.kind is PrimitiveKind.STRING:
                     made.validate(full=True)  # that it is UTF-8
                 return made
             case _:
@@ -161,19 +161,19 @@ def flat_program(schema: Any, shape: object) -> FlatAvro | None:  # noqa: ANN401
         if made is None:
             return None
         op, size, names = made
-        if op is Op.ENUM:
+        if op is ReadOp.ENUM:
             symbols[place] = names
         program.append((op, null, size))
     return FlatAvro(shape=shape, program=np.array(program, dtype=np.int64), symbols=symbols)
 
 
-def _op_of(shape: object, kind: Any) -> tuple[Op, int, tuple[str, ...]] | None:  # noqa: ANN401
+def _op_of(shape: object, kind: Any) -> tuple[ReadOp, int, tuple[str, ...]] | None:  # noqa: ANN401
     if not isinstance(shape, Scalar) or shape.kind not in _OF_KIND:
         return None
     if isinstance(kind, dict) and kind["type"] == "enum":
-        return Op.ENUM, len(kind["symbols"]), tuple(kind["symbols"])
+        return ReadOp.ENUM, len(kind["symbols"]), tuple(kind["symbols"])
     if isinstance(kind, dict) and kind["type"] == "fixed":
-        return (Op.FIXED, kind["size"], ()) if shape.kind is Kind.BINARY else None
+        return (ReadOp.FIXED, kind["size"], ()) if shape.kind is PrimitiveKind.BINARY else None
     primitive = kind["type"] if isinstance(kind, dict) else kind
     if primitive not in ("boolean", "int", "long", "float", "double", "bytes", "string"):
         return None  # the name of a type that stands elsewhere

@@ -18,7 +18,7 @@ Table = Any
 """An array of fields and rows."""
 
 
-class Op(IntEnum):
+class ReadOp(IntEnum):
     """How a value is read."""
 
     BOOLEAN = 0
@@ -33,8 +33,8 @@ class Op(IntEnum):
     """Bytes that are a number, of eight at most."""
 
 
-_BOOLEAN, _FLOAT, _DOUBLE, _FIXED = int(Op.BOOLEAN), int(Op.FLOAT), int(Op.DOUBLE), int(Op.FIXED)
-_INT, _ENUM, _BYTES, _DECIMAL = int(Op.INT), int(Op.ENUM), int(Op.BYTES), int(Op.DECIMAL)
+_BOOLEAN, _FLOAT, _DOUBLE, _FIXED = int(ReadOp.BOOLEAN), int(ReadOp.FLOAT), int(ReadOp.DOUBLE), int(ReadOp.FIXED)
+_INT, _ENUM, _BYTES, _DECIMAL = int(ReadOp.INT), int(ReadOp.ENUM), int(ReadOp.BYTES), int(ReadOp.DECIMAL)
 _NONE = -1
 """In the place of a position: there is no value, or not for sure."""
 

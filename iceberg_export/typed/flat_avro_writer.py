@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from iceberg_export.typed.flat_avro_kernel import Op
+from iceberg_export.typed.flat_avro_kernel import ReadOp
 from iceberg_export.typed.flat_avro_writer_kernel import measure_rows, write_rows
 from iceberg_export.typed.value_plans import FieldPlan, SchemaPlan
 from protocol.limits import TYPED_CELLS_WRITTEN_AT_ONCE, TYPED_ROWS_AT_ONCE
@@ -67,7 +67,7 @@ def write_values(plan: SchemaPlan, arrays: Mapping[str, Arrow], rows: Int64s) ->
             nulls[place] = array.is_null().to_numpy(zero_copy_only=False)
             if array.null_count == count:
                 continue
-        if field.op in (Op.BYTES, Op.FIXED):
+        if field.op in (ReadOp.BYTES, ReadOp.FIXED):
             numbers[place], lengths[place] = texts.add(field, array)
         else:
             numbers[place], wrong = _numbers(field, array)
@@ -84,7 +84,7 @@ def write_values(plan: SchemaPlan, arrays: Mapping[str, Arrow], rows: Int64s) ->
 
 
 def _program(field: FieldPlan) -> tuple[int, int, int]:
-    return int(field.op), field.null, len(field.symbols) if field.op is Op.ENUM else field.size
+    return int(field.op), field.null, len(field.symbols) if field.op is ReadOp.ENUM else field.size
 
 
 def _rows_of(array: Arrow, rows: Int64s) -> Arrow:
@@ -124,26 +124,26 @@ def _numbers(field: FieldPlan, array: Arrow) -> tuple[Int64s, Bools | None]:
     """The kernel's numbers of values, whatever stands for nulls, and which cannot be written; None where all can."""
     kind = array.type
     match field.op:
-        case Op.BOOLEAN if pa.types.is_boolean(kind):
+        case ReadOp.BOOLEAN if pa.types.is_boolean(kind):
             return pc.cast(array, pa.uint8()).fill_null(0).to_numpy().astype(np.int64), None
-        case Op.INT if kind in (pa.int32(), pa.date32(), pa.int64()):
+        case ReadOp.INT if kind in (pa.int32(), pa.date32(), pa.int64()):
             return _fixed_width(array, np.int32 if kind != pa.int64() else np.int64), None
-        case Op.LONG if kind == pa.int64() or pa.types.is_timestamp(kind):
+        case ReadOp.LONG if kind == pa.int64() or pa.types.is_timestamp(kind):
             micros = _fixed_width(array, np.int64)
             if not field.is_milliseconds:
                 return micros, None
             milliseconds = micros // _MICROSECONDS_PER_MILLISECOND
             return milliseconds, milliseconds * _MICROSECONDS_PER_MILLISECOND != micros
-        case Op.FLOAT if pa.types.is_float32(kind):
+        case ReadOp.FLOAT if pa.types.is_float32(kind):
             return _fixed_width(array, np.uint32), None
-        case Op.FLOAT if pa.types.is_float64(kind):
+        case ReadOp.FLOAT if pa.types.is_float64(kind):
             return _narrowed(_buffer(array, np.float64))
-        case Op.DOUBLE if pa.types.is_float64(kind):
+        case ReadOp.DOUBLE if pa.types.is_float64(kind):
             return _fixed_width(array, np.int64), None
-        case Op.ENUM if pa.types.is_string(kind):
+        case ReadOp.ENUM if pa.types.is_string(kind):
             found = pc.index_in(array, value_set=pa.array(field.symbols, type=pa.string()))
             return found.fill_null(-1).to_numpy().astype(np.int64), None
-        case Op.DECIMAL if pa.types.is_decimal128(kind):
+        case ReadOp.DECIMAL if pa.types.is_decimal128(kind):
             halves = np.frombuffer(array.buffers()[1], dtype=np.int64)
             halves = halves[2 * array.offset : 2 * (array.offset + len(array))]
             return halves[::2], halves[1::2] != halves[::2] >> 63

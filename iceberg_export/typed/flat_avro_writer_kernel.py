@@ -11,15 +11,15 @@ from typing import Any
 
 from numba import njit, types
 
-from iceberg_export.typed.flat_avro_kernel import Op
+from iceberg_export.typed.flat_avro_kernel import ReadOp
 from iceberg_export.typed.framing import FRAME_BYTES
 from protocol.records.copy_kernel import copy_bytes
 
 Numbers = MutableSequence[int]
 Table = Any
 """An array of fields and rows."""
-_BOOLEAN, _FLOAT, _DOUBLE, _FIXED = int(Op.BOOLEAN), int(Op.FLOAT), int(Op.DOUBLE), int(Op.FIXED)
-_INT, _ENUM, _BYTES, _DECIMAL = int(Op.INT), int(Op.ENUM), int(Op.BYTES), int(Op.DECIMAL)
+_BOOLEAN, _FLOAT, _DOUBLE, _FIXED = int(ReadOp.BOOLEAN), int(ReadOp.FLOAT), int(ReadOp.DOUBLE), int(ReadOp.FIXED)
+_INT, _ENUM, _BYTES, _DECIMAL = int(ReadOp.INT), int(ReadOp.ENUM), int(ReadOp.BYTES), int(ReadOp.DECIMAL)
 _FRAME = FRAME_BYTES
 
 

@@ -23,7 +23,7 @@ class NoIndexes(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writer:
+class WriterSchema:
     """What a record was written with. `indexes`: of a Protobuf message; () of other formats."""
 
     schema_id: int

@@ -14,8 +14,8 @@ from iceberg_export.typed.shapes import (
     Field,
     Form,
     Items,
-    Kind,
     Pairs,
+    PrimitiveKind,
     Scalar,
     SchemaUnusable,
     Shape,
@@ -28,10 +28,10 @@ from iceberg_export.typed.shapes import (
 from protocol.decoding import JsonDecoder, decode_json
 
 _SCALARS: Mapping[str, Scalar] = {
-    "boolean": Scalar(kind=Kind.BOOLEAN),
-    "integer": Scalar(kind=Kind.LONG, form=Form.JSON_NUMBER),
-    "number": Scalar(kind=Kind.DOUBLE, form=Form.JSON_NUMBER),
-    "string": Scalar(kind=Kind.STRING),
+    "boolean": Scalar(kind=PrimitiveKind.BOOLEAN),
+    "integer": Scalar(kind=PrimitiveKind.LONG, form=Form.JSON_NUMBER),
+    "number": Scalar(kind=PrimitiveKind.DOUBLE, form=Form.JSON_NUMBER),
+    "string": Scalar(kind=PrimitiveKind.STRING),
 }
 
 _decoder = JsonDecoder(object)
@@ -47,7 +47,7 @@ class JsonReader:
         try:
             documents = {name: decode_json(each) for name, each in (references or {}).items()}
             document = decode_json(text)
-            self.shape = flattened(_Shapes(documents).of(document, _Base(document, ""), ()))
+            self.shape = flattened(_JsonShapes(documents).of(document, _Base(document, ""), ()))
         except UNREADABLE as error:
             raise SchemaUnusable(f"the JSON schema cannot be used: {type(error).__name__}: {error}") from error
 
@@ -65,7 +65,7 @@ class _Base:
         self.address = own if isinstance(own, str) else address
 
 
-class _Shapes:
+class _JsonShapes:
     """Turns schemas into shapes. `outer`: the schemas that are being turned, as objects."""
 
     def __init__(self, documents: Mapping[str, Untyped]) -> None:
@@ -124,7 +124,7 @@ class _Shapes:
             )
         values = schema.get("additionalProperties")
         if isinstance(values, dict) and values and "patternProperties" not in schema:
-            return Pairs(key=Scalar(kind=Kind.STRING), value=self.of(values, base, outer))
+            return Pairs(key=Scalar(kind=PrimitiveKind.STRING), value=self.of(values, base, outer))
         return JSON_TEXT
 
     def _referred(self, reference: str, base: _Base) -> tuple[Untyped, _Base]:

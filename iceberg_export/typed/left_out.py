@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iceberg_export.rows.columns import BinaryColumn
-from iceberg_export.typed.decode import Reader
+from iceberg_export.typed.decode import ValueReader
 from iceberg_export.typed.flat_avro import FlatAvro
-from iceberg_export.typed.flat_avro_kernel import Op
+from iceberg_export.typed.flat_avro_kernel import ReadOp
 from iceberg_export.typed.flat_avro_writer import Arrow, PlanUnusable, parts_of, write_values
 from iceberg_export.typed.flat_avro_writer_kernel import compare_rows
-from iceberg_export.typed.framing import Writer, column_schema_ids
+from iceberg_export.typed.framing import WriterSchema, column_schema_ids
 from iceberg_export.typed.shapes import Form, Scalar
 from iceberg_export.typed.union import Column, matched
 from iceberg_export.typed.value_plans import FieldPlan, SchemaPlan, ValuePlans, plan_bytes
@@ -26,7 +26,7 @@ KEPT = -1
 _INT32_MAX = 2**31 - 1
 
 
-def plan_values(columns: Sequence[Column], readers: Mapping[Writer, Reader | str]) -> ValuePlans | None:
+def plan_values(columns: Sequence[Column], readers: Mapping[WriterSchema, ValueReader | str]) -> ValuePlans | None:
     """Plans of the schemas whose values such columns may give back, by the order of their ids; None where there are
     none."""
     plans: list[SchemaPlan] = []
@@ -52,9 +52,9 @@ def _plan(schema_id: int, flat: FlatAvro, columns: Sequence[Column]) -> SchemaPl
         fields.append(
             FieldPlan(
                 column=columns[index].name,
-                op=Op(op),
+                op=ReadOp(op),
                 null=null,
-                size=size if op == Op.FIXED else 0,
+                size=size if op == ReadOp.FIXED else 0,
                 symbols=flat.symbols.get(place, ()),
                 is_milliseconds=isinstance(shape, Scalar) and shape.form is Form.MILLISECONDS,
             )

@@ -17,9 +17,9 @@ from iceberg_export.typed.shapes import (
     Field,
     Form,
     Items,
-    Kind,
     Pairs,
     Picker,
+    PrimitiveKind,
     Scalar,
     SchemaUnusable,
     Shape,
@@ -30,20 +30,20 @@ from iceberg_export.typed.shapes import (
 )
 
 _UINT64_DIGITS = 20
-_UINT64 = Scalar(kind=Kind.DECIMAL, form=Form.NUMBER, precision=_UINT64_DIGITS, scale=0)
+_UINT64 = Scalar(kind=PrimitiveKind.DECIMAL, form=Form.NUMBER, precision=_UINT64_DIGITS, scale=0)
 """An unsigned number of 64 bits, for which a table has no type of its own."""
-_INT, _LONG = Scalar(kind=Kind.INT), Scalar(kind=Kind.LONG)
+_INT, _LONG = Scalar(kind=PrimitiveKind.INT), Scalar(kind=PrimitiveKind.LONG)
 _SCALARS: Mapping[int, Scalar] = {
-    1: Scalar(kind=Kind.DOUBLE),
-    2: Scalar(kind=Kind.FLOAT),
+    1: Scalar(kind=PrimitiveKind.DOUBLE),
+    2: Scalar(kind=PrimitiveKind.FLOAT),
     3: _LONG,
     4: _UINT64,
     5: _INT,
     6: _UINT64,
     7: _LONG,
-    8: Scalar(kind=Kind.BOOLEAN),
-    9: Scalar(kind=Kind.STRING),
-    12: Scalar(kind=Kind.BINARY),
+    8: Scalar(kind=PrimitiveKind.BOOLEAN),
+    9: Scalar(kind=PrimitiveKind.STRING),
+    12: Scalar(kind=PrimitiveKind.BINARY),
     13: _LONG,
     15: _INT,
     16: _LONG,
@@ -57,7 +57,7 @@ _WRAPPERS = {
     for name in ("Bool", "Int32", "Int64", "UInt32", "UInt64", "Float", "Double", "String", "Bytes")
 }
 _TIMESTAMP = "google.protobuf.Timestamp"
-_PROTOBUF_JSON = Scalar(kind=Kind.JSON, form=Form.PROTOBUF_JSON)
+_PROTOBUF_JSON = Scalar(kind=PrimitiveKind.JSON, form=Form.PROTOBUF_JSON)
 _AS_JSON = {f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue", "Duration", "FieldMask")}
 
 
@@ -120,7 +120,7 @@ def _message_shape(descriptor: Untyped, outer: tuple[str, ...], budget: ShapeBud
     budget.take()
     name = descriptor.full_name
     if name == _TIMESTAMP:
-        return Scalar(kind=Kind.TIMESTAMP_UTC, form=Form.PROTOBUF_TIMESTAMP)
+        return Scalar(kind=PrimitiveKind.TIMESTAMP_UTC, form=Form.PROTOBUF_TIMESTAMP)
     if name in _AS_JSON or name in outer or not descriptor.fields:
         return _PROTOBUF_JSON
     inside = (*outer, name)
@@ -151,7 +151,7 @@ def _value_shape(field: Untyped, outer: tuple[str, ...], budget: ShapeBudget) ->
     budget.take()
     message = field.message_type
     if message is None:
-        return Scalar(kind=Kind.STRING) if field.type == _TYPE_ENUM else _SCALARS[field.type]
+        return Scalar(kind=PrimitiveKind.STRING) if field.type == _TYPE_ENUM else _SCALARS[field.type]
     if message.full_name in _WRAPPERS:
         return _SCALARS[message.fields_by_name["value"].type]
     return _message_shape(message, outer, budget)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from iceberg_export.rows.columns import RecordRows
 from iceberg_export.rows.kafka_rows import BatchRows
-from iceberg_export.typed.framing import FRAME_BYTES, Writer, message_indexes, schema_ids
+from iceberg_export.typed.framing import FRAME_BYTES, WriterSchema, message_indexes, schema_ids
 
 
 class Sides(StrEnum):
@@ -34,24 +34,24 @@ class Sides(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class WriterSchemas:
     """What keys and values were written with; of a side that was not asked for, nothing."""
 
-    key: frozenset[Writer]
-    value: frozenset[Writer]
+    key: frozenset[WriterSchema]
+    value: frozenset[WriterSchema]
 
 
-def writers_of(parts: Iterable[BatchRows | RecordRows], sides: Sides, with_indexes: frozenset[int]) -> Seen:
+def writers_of(parts: Iterable[BatchRows | RecordRows], sides: Sides, with_indexes: frozenset[int]) -> WriterSchemas:
     """The writers of all records, of batches or of rows that were archived. `with_indexes`: ids of Protobuf schemas."""
-    key: set[Writer] = set()
-    value: set[Writer] = set()
+    key: set[WriterSchema] = set()
+    value: set[WriterSchema] = set()
     for part in parts:
         of_key, of_value = _of_rows(part) if isinstance(part, RecordRows) else _of_batch(part)
         if sides.has_key:
             key |= _writers(of_key, with_indexes)
         if sides.has_value:
             value |= _writers(of_value, with_indexes)
-    return Seen(key=frozenset(key), value=frozenset(value))
+    return WriterSchemas(key=frozenset(key), value=frozenset(value))
 
 
 class _Strings(NamedTuple):
@@ -78,26 +78,26 @@ def _of_rows(rows: RecordRows) -> tuple[_Strings, _Strings]:
     return key, value
 
 
-def _writers(strings: _Strings, with_indexes: frozenset[int]) -> set[Writer]:
+def _writers(strings: _Strings, with_indexes: frozenset[int]) -> set[WriterSchema]:
     payload, first, length = strings
     ids = schema_ids(payload, first, length)
-    found: set[Writer] = set()
+    found: set[WriterSchema] = set()
     for schema_id in np.unique(ids).tolist():
         if schema_id < 0:
             continue
         if schema_id not in with_indexes:
-            found.add(Writer(schema_id=schema_id))
+            found.add(WriterSchema(schema_id=schema_id))
             continue
         rows = np.flatnonzero(ids == schema_id)
         starts, ends = first[rows] + FRAME_BYTES, first[rows] + length[rows]
         # One byte 0 says "the first message"; the others are looked at one by one.
         is_usual = (starts < ends) & (payload[np.minimum(starts, len(payload) - 1)] == 0)
         if bool(is_usual.any()):
-            found.add(Writer(schema_id=schema_id, indexes=(0,)))
+            found.add(WriterSchema(schema_id=schema_id, indexes=(0,)))
         for start, end in zip(starts[~is_usual].tolist(), ends[~is_usual].tolist(), strict=True):
             try:
                 indexes, _ = message_indexes(payload[start:end].tobytes(), 0)
             except ValueError:
                 continue  # the record gets this as its error when it is decoded
-            found.add(Writer(schema_id=schema_id, indexes=indexes))
+            found.add(WriterSchema(schema_id=schema_id, indexes=indexes))
     return found

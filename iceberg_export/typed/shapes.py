@@ -23,7 +23,7 @@ UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError
 """What a text raises that is none of its format's schemas, or goes too deep."""
 
 
-class Kind(StrEnum):
+class PrimitiveKind(StrEnum):
     """Iceberg's primitive types, by their names there; `JSON` is a string in the table.
 
     `time` is none of them: Spark refuses a table that has such a column anywhere.
@@ -67,7 +67,7 @@ class Form(StrEnum):
 class Scalar:
     """A value without parts. `precision` and `scale` are a decimal's."""
 
-    kind: Kind
+    kind: PrimitiveKind
     form: Form = Form.PLAIN
     precision: int = 0
     scale: int = 0
@@ -115,7 +115,7 @@ class Pairs:
 
 Shape: TypeAlias = Scalar | Struct | Items | Pairs
 
-JSON_TEXT = Scalar(kind=Kind.JSON)
+JSON_TEXT = Scalar(kind=PrimitiveKind.JSON)
 """Whatever has no type of its own in a table: as JSON."""
 
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from iceberg_export.rows.schema import FIELD_ID_NEXT
-from iceberg_export.typed.shapes import Field, Items, Kind, Pairs, Scalar, SchemaUnusable, Shape, Struct
+from iceberg_export.typed.shapes import Field, Items, Pairs, PrimitiveKind, Scalar, SchemaUnusable, Shape, Struct
 from protocol.decoding import JsonDecoder
 from protocol.limits import TYPED_COLUMNS_MAX
 
@@ -27,7 +27,7 @@ WHOLE = "content"
 class ScalarType(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag="scalar"
 ):
-    kind: Kind
+    kind: PrimitiveKind
     precision: int = 0
     scale: int = 0
 
@@ -296,14 +296,17 @@ def _merge_type(kind: ColumnType, shape: Shape, ids: _Ids | None) -> ColumnType 
             return None
 
 
-_WIDER = {(Kind.INT, Kind.LONG): Kind.LONG, (Kind.FLOAT, Kind.DOUBLE): Kind.DOUBLE}
+_WIDER = {
+    (PrimitiveKind.INT, PrimitiveKind.LONG): PrimitiveKind.LONG,
+    (PrimitiveKind.FLOAT, PrimitiveKind.DOUBLE): PrimitiveKind.DOUBLE,
+}
 
 
 def _widened(one: ScalarType, other: ScalarType) -> ScalarType | None:
     """What holds values of both, by Iceberg's promotions."""
     if one == other:
         return one
-    if one.kind is other.kind is Kind.DECIMAL:
+    if one.kind is other.kind is PrimitiveKind.DECIMAL:
         return max(one, other, key=lambda each: each.precision) if one.scale == other.scale else None
     wider = _WIDER.get((one.kind, other.kind)) or _WIDER.get((other.kind, one.kind))
     return None if wider is None else ScalarType(kind=wider)
@@ -319,10 +322,10 @@ def iceberg_fields(columns: Iterable[Column]) -> list[dict[str, object]]:
 
 def _iceberg_type(kind: ColumnType) -> object:
     match kind:
-        case ScalarType(kind=Kind.DECIMAL):
+        case ScalarType(kind=PrimitiveKind.DECIMAL):
             return f"decimal({kind.precision}, {kind.scale})"
-        case ScalarType(kind=Kind.JSON):
-            return str(Kind.STRING)
+        case ScalarType(kind=PrimitiveKind.JSON):
+            return str(PrimitiveKind.STRING)
         case ScalarType():
             return str(kind.kind)
         case ListType():

@@ -6,7 +6,7 @@ neither the schema's text nor the registry, where the schema may be deleted by t
 
 import msgspec
 
-from iceberg_export.typed.flat_avro_kernel import Op
+from iceberg_export.typed.flat_avro_kernel import ReadOp
 from protocol.decoding import JsonDecoder
 
 NO_NULL = -1
@@ -22,7 +22,7 @@ class FieldPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     """
 
     column: str
-    op: Op
+    op: ReadOp
     null: int = NO_NULL
     size: int = 0
     symbols: tuple[str, ...] = ()

@@ -32,7 +32,7 @@ class _Refused(Exception):
         self.fault = fault
 
 
-class _Cursor:
+class _RecordCursor:
     """Reads forward in `data`, never beyond `end`."""
 
     def __init__(self, data: bytes, position: int, end: int) -> None:
@@ -99,7 +99,7 @@ def scan_records(
     Columns are filled as far as they have rows. `is_dense`: offset deltas must count 0, 1, 2... as producers must, else
     they ascend up to `last_offset_delta`.
     """
-    cursor = _Cursor(payload.tobytes(), 0, len(payload))
+    cursor = _RecordCursor(payload.tobytes(), 0, len(payload))
     min_timestamp = max_timestamp = int(NO_TIMESTAMP)
     max_timestamp_delta = keyless_delta = previous_delta = -1
     for row in range(record_count):
@@ -120,13 +120,15 @@ def scan_records(
     return RecordScan(fault, record_count, min_timestamp, max_timestamp, max_timestamp_delta, keyless_delta)
 
 
-def _scan_record(payload: _Cursor, columns: RecordColumns, row: int, base_timestamp: int) -> tuple[int, int, bool]:
+def _scan_record(
+    payload: _RecordCursor, columns: RecordColumns, row: int, base_timestamp: int
+) -> tuple[int, int, bool]:
     """Timestamp, offset delta, and whether there is a key."""
     length = payload.varint(32)
     if length < 0:
         raise _Refused(RecordFault.LENGTH)
     payload.skip(length)
-    cursor = _Cursor(payload.data, payload.position - length, payload.position)
+    cursor = _RecordCursor(payload.data, payload.position - length, payload.position)
     cursor.byte()  # attributes: no bit of a record's is in use
     timestamp = base_timestamp + cursor.varint(64)
     if not -TIMESTAMP_MS_MAX <= timestamp <= TIMESTAMP_MS_MAX:
@@ -157,7 +159,7 @@ def scan_headers(columns: RecordColumns, headers: HeaderColumns) -> None:
     for first, size, count in zip(
         columns.headers_first.tolist(), columns.headers_bytes.tolist(), columns.header_count.tolist(), strict=True
     ):
-        cursor = _Cursor(data, first, first + size)
+        cursor = _RecordCursor(data, first, first + size)
         for _ in range(count):
             headers.key_first[element], headers.key_bytes[element] = cursor.bytes_or_null()
             headers.value_first[element], headers.value_bytes[element] = cursor.bytes_or_null()

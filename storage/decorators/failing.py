@@ -19,7 +19,7 @@ from storage.object_store import (
 )
 
 
-class Operation(StrEnum):
+class StoreOperation(StrEnum):
     PUT = "put"
     GET = "get"
     """Whole objects and ranges."""
@@ -47,11 +47,11 @@ class FaultKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
+class InjectedFault:
     """Strikes the next `operation` on a key (or prefix) that begins with `key_prefix`."""
 
     kind: FaultKind
-    operation: Operation
+    operation: StoreOperation
     key_prefix: str = ""
     pause_s: float = 0.0
     """Of a SLOW one."""
@@ -63,17 +63,17 @@ class FailingStore:
     def __init__(self, inner: ObjectStore, *, sleep: Callable[[float], Awaitable[None]] | None = None) -> None:
         self._inner = inner
         self._sleep = sleep
-        self._faults: list[Fault] = []
+        self._faults: list[InjectedFault] = []
         self._late: list[tuple[str, bytes, bool]] = []
         self._put_since_list: set[str] = set()
-        self.struck: list[Fault] = []
+        self.struck: list[InjectedFault] = []
         """The faults used up, in order."""
         self.undeletable: set[str] = set()
         """Keys that stay, as if a policy or a lock of the bucket protected them, until they are taken out of here."""
         self.is_conditional = True
         """Whether a taken key refuses a put with `if_absent`; False is a store that ignores If-None-Match."""
 
-    def script(self, *faults: Fault) -> None:
+    def script(self, *faults: InjectedFault) -> None:
         """Add faults behind those that wait."""
         self._faults.extend(faults)
 
@@ -84,7 +84,7 @@ class FailingStore:
             await self._inner.put(key, [payload], if_absent=if_absent)
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
-        kind = await self._begin(Operation.PUT, key)
+        kind = await self._begin(StoreOperation.PUT, key)
         if kind is FaultKind.LATE:
             self._late.append((key, b"".join(parts), if_absent))
             raise StoreUnavailable(f"put {key}: no answer")
@@ -93,13 +93,13 @@ class FailingStore:
         self._end(kind, f"put {key}")
 
     async def get(self, key: str) -> bytes:
-        kind = await self._begin(Operation.GET, key)
+        kind = await self._begin(StoreOperation.GET, key)
         found = await self._inner.get(key)
         self._end(kind, f"get {key}")
         return found[: len(found) // 2] if kind is FaultKind.TRUNCATED else found
 
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        kind = await self._begin(Operation.GET, key)
+        kind = await self._begin(StoreOperation.GET, key)
         found = await self._inner.get_range(key, byte_first, byte_count)
         self._end(kind, f"get {key}")
         if kind is FaultKind.TRUNCATED:
@@ -107,13 +107,13 @@ class FailingStore:
         return found
 
     async def head(self, key: str) -> ObjectMeta:
-        kind = await self._begin(Operation.HEAD, key)
+        kind = await self._begin(StoreOperation.HEAD, key)
         found = await self._inner.head(key)
         self._end(kind, f"head {key}")
         return found
 
     async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
-        kind = await self._begin(Operation.LIST, prefix)
+        kind = await self._begin(StoreOperation.LIST, prefix)
         hidden = self._put_since_list if kind is FaultKind.STALE else frozenset[str]()
         self._put_since_list = set()
         async for meta in self._inner.list(prefix, after=after):
@@ -124,7 +124,7 @@ class FailingStore:
         self._end(kind, f"list {prefix}")
 
     async def delete(self, keys: Sequence[str]) -> None:
-        kind = await self._begin(Operation.DELETE, keys[0] if keys else "")
+        kind = await self._begin(StoreOperation.DELETE, keys[0] if keys else "")
         reasons: dict[str, StoreError] = {
             key: StoreDenied(f"delete {key}: AccessDenied") for key in keys if key in self.undeletable
         }
@@ -134,7 +134,7 @@ class FailingStore:
             raise ObjectsNotDeleted(reasons)
 
     async def server_time_ms(self) -> int | None:
-        kind = await self._begin(Operation.TIME, "")
+        kind = await self._begin(StoreOperation.TIME, "")
         found = await self._inner.server_time_ms()
         self._end(kind, "time")
         return found
@@ -142,7 +142,7 @@ class FailingStore:
     async def close(self) -> None:
         await self._inner.close()
 
-    async def _begin(self, operation: Operation, key: str) -> FaultKind | None:
+    async def _begin(self, operation: StoreOperation, key: str) -> FaultKind | None:
         fits = (f for f in self._faults if f.operation is operation and key.startswith(f.key_prefix))
         fault = next(fits, None)
         if fault is None:

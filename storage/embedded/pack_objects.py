@@ -30,7 +30,7 @@ class Pack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class PackLocation:
     """Where an object lies; positions are the file's."""
 
     pack: Pack
@@ -41,8 +41,8 @@ class Place:
     modified_ms: int
 
 
-def place_of(record: PackRecord, pack: Pack, position: int) -> Place:
-    return Place(
+def place_of(record: PackRecord, pack: Pack, position: int) -> PackLocation:
+    return PackLocation(
         pack=pack,
         record_first=position,
         payload_first=position + record.payload_first,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from storage.embedded.local_files import Files
-from storage.embedded.pack_objects import Pack, Place, place_of
+from storage.embedded.pack_objects import Pack, PackLocation, place_of
 from storage.embedded.pack_scan import PackScan, ScannedRecord, damages_of, own_number_of, scan_pack
 from storage.embedded.readable_bytes import ReadableBytes
 from storage.object_store import ObjectDamaged
@@ -49,7 +49,7 @@ class OpenedPack:
     """A pack as a start found it."""
 
     pack: Pack
-    objects: list[tuple[str, Place]]
+    objects: list[tuple[str, PackLocation]]
     """Those that are not deleted, in their order. Of two with one key the later counts."""
     has_gaps: bool
     """Whether it may hold objects that were not found."""
@@ -143,14 +143,14 @@ class PackFiles:
                 is_whole(scanned)
         return scan.end if held.stretches else end
 
-    def find(self, key: str) -> Place | None:
+    def find(self, key: str) -> PackLocation | None:
         """Where an object lies of a folder that another process may have open. None where it is not there.
 
         One whose checksum is wrong is found where there is no other. Raises `ObjectDamaged` where it may be what cannot
         be read.
         """
         has_gaps = bool(self.strays())
-        damaged: Place | None = None
+        damaged: PackLocation | None = None
         for _, number in reversed(self.in_order()):
             with suppress(FileNotFoundError):  # taken back meanwhile
                 descriptor = self._files.open_existing(self.path(number))
@@ -201,9 +201,9 @@ class PackFiles:
         end: int,
         doubted: Container[str],
         is_checked: bool,
-    ) -> list[tuple[str, Place]]:
+    ) -> list[tuple[str, PackLocation]]:
         """The live objects of a pack before `end`, in their order; what is found to be damaged is reported."""
-        found: list[tuple[str, Place]] = []
+        found: list[tuple[str, PackLocation]] = []
         seen: set[str] = set()
         for scanned in scan.records:
             record = scanned.record
@@ -238,7 +238,7 @@ def _is_whole(held: ReadableBytes, scanned: ScannedRecord) -> bool:
     return _is_right(held, place_of(scanned.record, _NO_PACK, scanned.position))
 
 
-def _is_right(held: ReadableBytes, place: Place) -> bool:
+def _is_right(held: ReadableBytes, place: PackLocation) -> bool:
     """Whether the payload is as it was written."""
     payload = held.read(place.payload_bytes, place.payload_first)
     if held.unreadable(place.payload_first, place.payload_first + place.payload_bytes) is not None:

@@ -30,7 +30,7 @@ class _Pack:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Place:
+class _RecordLocation:
     number: int
     nonce: bytes
     record_first: int
@@ -45,7 +45,7 @@ class PackReader:
         self._pack_files = PackFiles(folder, self._files)
         self._has_gaps = False
         self._packs: dict[int, _Pack] = {}
-        self._places: dict[str, _Place] = {}
+        self._places: dict[str, _RecordLocation] = {}
 
     def get(self, key: str) -> bytes:
         """The whole object. Raises `ObjectMissing`, `ObjectDamaged`, and `StoreUnavailable` where the folder cannot be
@@ -107,12 +107,14 @@ class PackReader:
             record, position = scanned.record, scanned.position
             self._has_gaps |= position > pack.end
             if record.is_live and (record.key not in self._places or _is_whole(held, position, record)):
-                self._places[record.key] = _Place(number=number, nonce=nonce, record_first=position, record=record)
+                self._places[record.key] = _RecordLocation(
+                    number=number, nonce=nonce, record_first=position, record=record
+                )
             if record.is_end:
                 return
             pack.end = scanned.end
 
-    def _read(self, place: _Place, byte_first: int, byte_count: int | None) -> bytes | None:
+    def _read(self, place: _RecordLocation, byte_first: int, byte_count: int | None) -> bytes | None:
         """None where the object is there no more: its pack was taken back, or its place written anew."""
         record = place.record
         wanted = record.payload_bytes - byte_first if byte_count is None else byte_count

@@ -18,7 +18,7 @@ from protocol.limits import PACK_BYTES_TARGET, PACK_GROUP_BYTES_MAX
 from storage.embedded.local_files import Files, errors_of
 from storage.embedded.one_thread import OneThread
 from storage.embedded.pack_opening import folder_fault
-from storage.embedded.packs import Pack, PackFolder, PackObject, Place
+from storage.embedded.packs import Pack, PackFolder, PackLocation, PackObject
 from storage.keys import check_key, check_prefix
 from storage.object_store import (
     Buffer,
@@ -138,7 +138,7 @@ class PackStore:
             check_key(key)
         self._check_writer()
         doomed = {key: self._index.pop(key) for key in dict.fromkeys(keys) if key in self._index}
-        by_pack: dict[int, dict[str, Place]] = {}
+        by_pack: dict[int, dict[str, PackLocation]] = {}
         for key, place in doomed.items():
             by_pack.setdefault(place.pack.number, {})[key] = place
         # One pack that cannot be written holds up none of the others.
@@ -191,7 +191,7 @@ class PackStore:
         if not self._is_writer:
             raise StoreMisconfigured(f"{self._folder} was opened for reading only")
 
-    def _place(self, key: str) -> Place:
+    def _place(self, key: str) -> PackLocation:
         place = self._index.get(key)
         if place is None and self._packs.has_gaps:
             # Not missing for certain: it may be what cannot be read, and then planning again would not find it.
@@ -200,7 +200,7 @@ class PackStore:
             raise ObjectMissing(f"{key} does not exist")
         return place
 
-    async def _read(self, key: str, place: Place, byte_first: int, byte_count: int) -> bytes:
+    async def _read(self, key: str, place: PackLocation, byte_first: int, byte_count: int) -> bytes:
         self._check_open()
         reading = partial(self._read_place, key, place, byte_first, byte_count)
         try:
@@ -220,7 +220,7 @@ class PackStore:
         written = self._writer.submit(partial(self._append, group))
         written.add_done_callback(partial(self._settle, group))
 
-    def _settle(self, group: Sequence[PackObject], written: "asyncio.Future[Sequence[Place]]") -> None:
+    def _settle(self, group: Sequence[PackObject], written: "asyncio.Future[Sequence[PackLocation]]") -> None:
         outcomes = [self._under_way.pop(stored.key) for stored in group]
         failure = written.exception()
         if failure is None:
@@ -235,8 +235,8 @@ class PackStore:
         if self._waiting:
             self._write_waiting()
 
-    def _keep(self, group: Sequence[PackObject], places: Sequence[Place]) -> None:
-        replaced: dict[str, Place] = {}
+    def _keep(self, group: Sequence[PackObject], places: Sequence[PackLocation]) -> None:
+        replaced: dict[str, PackLocation] = {}
         for stored, place in zip(group, places, strict=True):
             place.pack.live_count += 1
             earlier = self._index.get(stored.key)
@@ -249,13 +249,13 @@ class PackStore:
         if replaced:
             self._begin_marking(replaced)
 
-    def _begin_marking(self, doomed: Mapping[str, Place]) -> "asyncio.Future[None]":
+    def _begin_marking(self, doomed: Mapping[str, PackLocation]) -> "asyncio.Future[None]":
         marked = asyncio.get_running_loop().run_in_executor(self._readers, self._mark_dead, doomed)
         self._marking.add(marked)
         marked.add_done_callback(partial(self._forget, doomed))
         return marked
 
-    def _forget(self, doomed: Mapping[str, Place], marked: "asyncio.Future[None]") -> None:
+    def _forget(self, doomed: Mapping[str, PackLocation], marked: "asyncio.Future[None]") -> None:
         """Objects are marked dead; where that failed they are there as before, to be deleted another time."""
         self._marking.discard(marked)
         if marked.exception() is not None:
@@ -275,15 +275,15 @@ class PackStore:
 
     # From here on: blocking, in a thread.
 
-    def _append(self, group: Sequence[PackObject]) -> Sequence[Place]:
+    def _append(self, group: Sequence[PackObject]) -> Sequence[PackLocation]:
         with errors_of(group[0].key):
             return self._packs.append(group)
 
-    def _read_place(self, key: str, place: Place, byte_first: int, byte_count: int) -> bytes:
+    def _read_place(self, key: str, place: PackLocation, byte_first: int, byte_count: int) -> bytes:
         with errors_of(key, is_read=True):
             return self._packs.read(key, place, byte_first, byte_count)
 
-    def _mark_dead(self, doomed: Mapping[str, Place]) -> None:
+    def _mark_dead(self, doomed: Mapping[str, PackLocation]) -> None:
         with errors_of(next(iter(doomed))):
             self._packs.mark_dead(list(doomed.values()))
 
@@ -293,5 +293,5 @@ class PackStore:
         self._packs.close()
 
 
-def _meta(key: str, place: Place) -> ObjectMeta:
+def _meta(key: str, place: PackLocation) -> ObjectMeta:
     return ObjectMeta(key=key, size_bytes=place.payload_bytes, modified_ms=place.modified_ms)

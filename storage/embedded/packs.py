@@ -30,13 +30,13 @@ from storage.embedded.pack_format import (
     read_pack_header,
     read_record,
 )
-from storage.embedded.pack_objects import Pack, PackObject, Place
+from storage.embedded.pack_objects import Pack, PackLocation, PackObject
 from storage.embedded.pack_opening import PackFiles
 from storage.embedded.readable_bytes import ReadableBytes
 from storage.object_store import Buffer, ObjectDamaged
 from storage.store_damage import OnDamage, OnRemoved, ignore_damage, ignore_removed
 
-__all__ = ["Pack", "PackFolder", "PackObject", "Place"]
+__all__ = ["Pack", "PackFolder", "PackLocation", "PackObject"]
 
 
 class PackFolder:
@@ -77,7 +77,7 @@ class PackFolder:
         self._descriptor = -1
         self._end = 0
 
-    def open(self) -> dict[str, Place]:
+    def open(self) -> dict[str, PackLocation]:
         """Everything that is there. What a crash cut off goes, and packs without objects become spare ones.
 
         Where a pack could be neither written nor cut, objects may be there that no append acknowledged, even torn ones.
@@ -109,7 +109,7 @@ class PackFolder:
         place = self._pack_files.find(key)
         return None if place is None else self.read(key, place, 0, place.payload_bytes)
 
-    def append(self, objects: Sequence[PackObject]) -> list[Place]:
+    def append(self, objects: Sequence[PackObject]) -> list[PackLocation]:
         """Write and sync all of `objects` by one call each. After an `OSError` none of them counts."""
         if self._pack is None or self._pack.is_set_aside or self._end >= self._pack_bytes_target:
             self._begin_pack()
@@ -120,7 +120,7 @@ class PackFolder:
         if not position:
             parts.append(encode_pack_header(pack.number, pack.nonce))
             position = PACK_HEADER_BYTES
-        places: list[Place] = []
+        places: list[PackLocation] = []
         for stored in objects:
             place = _add_record(parts, stored, pack, position, is_group_first=not places)
             places.append(place)
@@ -129,7 +129,7 @@ class PackFolder:
         self._end = position
         return places
 
-    def read(self, key: str, place: Place, byte_first: int, byte_count: int) -> bytes:
+    def read(self, key: str, place: PackLocation, byte_first: int, byte_count: int) -> bytes:
         """Bytes of the object at `place`. `FileNotFoundError` where its pack has been taken back since.
 
         Of a whole object the checksum is checked (safety rule S20): `ObjectDamaged` where it is wrong. Who reads a part
@@ -159,7 +159,7 @@ class PackFolder:
             raise ObjectDamaged(f"{key}: its checksum in {self.path(place.pack.number)} is wrong")
         return found
 
-    def _check_pack(self, held: ReadableBytes, key: str, place: Place) -> None:
+    def _check_pack(self, held: ReadableBytes, key: str, place: PackLocation) -> None:
         """The record's header is not there: its pack was taken back, or the header alone is damaged."""
         named = read_pack_header(held.read(PACK_HEADER_BYTES, 0))
         if named is not None and named.nonce == place.pack.nonce:
@@ -170,10 +170,10 @@ class PackFolder:
             raise ObjectDamaged(f"{key}: {path} is {named.number:016x}.pack by its header: it was renamed")
         raise ObjectDamaged(f"{key}: neither its header nor that of {path} can be read")
 
-    def mark_dead(self, places: Sequence[Place]) -> None:
+    def mark_dead(self, places: Sequence[PackLocation]) -> None:
         """Let later starts forget these objects, after a loss of power too: the garbage collector does not look for
         ever."""
-        by_pack: dict[int, list[Place]] = {}
+        by_pack: dict[int, list[PackLocation]] = {}
         for place in places:
             by_pack.setdefault(place.pack.number, []).append(place)
         for number, marked in by_pack.items():
@@ -221,14 +221,14 @@ class PackFolder:
             self._files.close(self._held)
             self._held = -1
 
-    def _scan_all(self) -> dict[str, Place]:
+    def _scan_all(self) -> dict[str, PackLocation]:
         in_order = self._pack_files.in_order()
         for stray in self._pack_files.strays():
             self._has_strays = True
             self._on_damage(stray)
-        found: dict[str, Place] = {}
-        replaced: list[Place] = []
-        unmarked: list[Place] = []
+        found: dict[str, PackLocation] = {}
+        replaced: list[PackLocation] = []
+        unmarked: list[PackLocation] = []
         packs: list[Pack] = []
         renamed: set[Pack] = set()
         for file in in_order:
@@ -258,7 +258,7 @@ class PackFolder:
         self._highest = max((number for file in in_order for number in file if number < NUMBERS_END), default=-1)
         return found
 
-    def _tidy(self, packs: Sequence[Pack], replaced: Sequence[Place], unmarked: Sequence[Place]) -> None:
+    def _tidy(self, packs: Sequence[Pack], replaced: Sequence[PackLocation], unmarked: Sequence[PackLocation]) -> None:
         """Leave the folder as if no crash had been. `unmarked`: what a renamed pack has replaced, or had."""
         kept = {place.pack for place in unmarked}
         try:
@@ -397,7 +397,9 @@ class PackFolder:
             self._files.unlink(self.path(number))
 
 
-def _add_record(parts: list[Buffer], stored: PackObject, pack: Pack, position: int, *, is_group_first: bool) -> Place:
+def _add_record(
+    parts: list[Buffer], stored: PackObject, pack: Pack, position: int, *, is_group_first: bool
+) -> PackLocation:
     """Add an object to what is written next, to stand at `position`; padding comes last."""
     payload_bytes = crc = 0
     for part in stored.parts:
@@ -409,7 +411,7 @@ def _add_record(parts: list[Buffer], stored: PackObject, pack: Pack, position: i
     parts.append(header)
     parts.extend(stored.parts)
     parts.append(padding(len(header) + payload_bytes))
-    return Place(
+    return PackLocation(
         pack=pack,
         record_first=position,
         payload_first=position + len(header),

@@ -26,7 +26,7 @@ from storage.object_store import (
 TEXT_CHARS_SHOWN = 200
 
 
-class Operation(Enum):
+class S3Operation(Enum):
     """What was asked, and the permission that it takes."""
 
     PUT = "s3:PutObject"
@@ -37,7 +37,7 @@ class Operation(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ErrorContext:
     """Where the bucket is, as an error should name it."""
 
     bucket: str
@@ -91,7 +91,7 @@ _TLS_REMEDIES = (
 )
 
 
-def store_error(operation: Operation, subject: str, text: str, place: Place) -> StoreError:
+def store_error(operation: S3Operation, subject: str, text: str, place: ErrorContext) -> StoreError:
     """The error for the library's `text`; `subject` is the key, the prefix or a count of keys."""
     told, _, debug = text.partition("\n\n")
     answer = _answer(told)
@@ -105,14 +105,14 @@ def is_refused_key(text: str) -> bool:
     return _DELETE_REFUSED.search(text.partition("\n\n")[0]) is not None
 
 
-def _answered(operation: Operation, subject: str, answer: _Answer, place: Place) -> StoreError:
+def _answered(operation: S3Operation, subject: str, answer: _Answer, place: ErrorContext) -> StoreError:
     """S3 answers 403 for a missing key, too, where listing is not allowed: so a 403 is never "missing"."""
     passes = _passes(answer, place)
-    if answer.code == "NoSuchKey" or (operation is Operation.HEAD and answer.status == 404):
+    if answer.code == "NoSuchKey" or (operation is S3Operation.HEAD and answer.status == 404):
         return ObjectMissing(f"{subject} does not exist")
-    if operation is Operation.PUT and answer.status in {409, 412} and not passes:
+    if operation is S3Operation.PUT and answer.status in {409, 412} and not passes:
         return ObjectExists(f"{subject} exists")
-    if operation is Operation.GET and answer.status == _RANGE_NOT_SATISFIABLE:
+    if operation is S3Operation.GET and answer.status == _RANGE_NOT_SATISFIABLE:
         return ObjectDamaged(f"{subject} ends before the bytes that were asked for: it was cut")
     remedy = _remedy(operation, answer, place)
     told = f"{operation.name.lower()} {subject}: {answer}" + (f"; {remedy}" if remedy else "")
@@ -123,21 +123,23 @@ def _answered(operation: Operation, subject: str, answer: _Answer, place: Place)
     return StoreUnavailable(told) if passes else StoreMisconfigured(told)
 
 
-def _passes(answer: _Answer, place: Place) -> bool:
+def _passes(answer: _Answer, place: ErrorContext) -> bool:
     if answer.code == "ExpiredToken":
         return not place.is_session_fixed
     is_passing_status = answer.status in _PASSING_STATUSES or (answer.status >= 500 and answer.status != 501)
     return answer.code in _PASSING_CODES or is_passing_status
 
 
-def _remedy(operation: Operation, answer: _Answer, place: Place) -> str:
+def _remedy(operation: S3Operation, answer: _Answer, place: ErrorContext) -> str:
     match answer.code:
         case "NoSuchBucket":
             return f"make the bucket {place.bucket} at {place.endpoint}, or correct --store or AWS_ENDPOINT_URL"
         case "InvalidBucketName":
             return f"no bucket can be called {place.bucket}: correct --store"
         case code if code in _DENYING_CODES:
-            also = ", and s3:ListBucket, without which missing objects are denied" if operation is Operation.GET else ""
+            also = (
+                ", and s3:ListBucket, without which missing objects are denied" if operation is S3Operation.GET else ""
+            )
             return f"allow these credentials {operation.value}{also}, in bucket {place.bucket}"
         case "InvalidAccessKeyId":
             return f"{place.endpoint} does not know this access key: check AWS_ACCESS_KEY_ID, or the profile"
@@ -157,10 +159,10 @@ def _remedy(operation: Operation, answer: _Answer, place: Place) -> str:
             return _region_remedy(answer, place) if answer.status in {301, 307, 308} else ""
 
 
-def _remedy_of_status(operation: Operation, answer: _Answer, place: Place) -> str:
+def _remedy_of_status(operation: S3Operation, answer: _Answer, place: ErrorContext) -> str:
     """For an answer without a code: to a HEAD, or by something else than S3."""
     match answer.status:
-        case 403 if operation is Operation.HEAD:
+        case 403 if operation is S3Operation.HEAD:
             return f"allow these credentials s3:GetObject and s3:ListBucket, in bucket {place.bucket}"
         case 400 if "HTTPS" in answer.message:
             return "the server speaks TLS: write https:// in AWS_ENDPOINT_URL"
@@ -172,13 +174,13 @@ def _remedy_of_status(operation: Operation, answer: _Answer, place: Place) -> st
             return ""
 
 
-def _region_remedy(answer: _Answer, place: Place) -> str:
+def _region_remedy(answer: _Answer, place: ErrorContext) -> str:
     if answer.region and answer.region != place.region:
         return f"the bucket is in region {answer.region}, not {place.region}: set AWS_REGION={answer.region}"
     return f"the bucket {place.bucket} is not in region {place.region}: set AWS_REGION to its region"
 
 
-def _unanswered(subject: str, told: str, debug: str, place: Place) -> StoreError:
+def _unanswered(subject: str, told: str, debug: str, place: ErrorContext) -> StoreError:
     """No answer came: the connection failed, or the time was over."""
     remedy = next((remedy for word, remedy in _TLS_REMEDIES if word in debug), None)
     if remedy is not None:

@@ -35,7 +35,7 @@ from storage.object_store import (
     cut_short,
 )
 from storage.s3.aws_credentials import AwsCredentials
-from storage.s3.errors import Operation, Place, is_refused_key, store_error
+from storage.s3.errors import ErrorContext, S3Operation, is_refused_key, store_error
 from storage.s3.settings import S3Settings
 
 if TYPE_CHECKING:  # the library has these names for type checkers only
@@ -55,7 +55,7 @@ class S3Store:
         self._settings = settings
         self._prefix = settings.prefix + "/" if settings.prefix else ""
         check_prefix(self._prefix)
-        self._place = Place(
+        self._place = ErrorContext(
             bucket=settings.bucket,
             endpoint=settings.host_url,
             region=settings.region,
@@ -77,14 +77,14 @@ class S3Store:
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
         """A cancelled put closes its connection: the object may or may not be there."""
         path = self._path(key)
-        async with self._request(Operation.PUT, path):
+        async with self._request(S3Operation.PUT, path):
             await obstore.put_async(
                 self._client, path, _payload(parts), mode="create" if if_absent else "overwrite", use_multipart=False
             )
 
     async def get(self, key: str) -> bytes:
         path = self._path(key)
-        async with self._request(Operation.GET, path):
+        async with self._request(S3Operation.GET, path):
             result = await obstore.get_async(self._client, path)
             return (await result.bytes_async()).to_bytes()
 
@@ -94,7 +94,7 @@ class S3Store:
             return b""
         path = self._path(key)
         try:
-            async with self._request(Operation.GET, path):
+            async with self._request(S3Operation.GET, path):
                 found = await obstore.get_range_async(self._client, path, start=byte_first, length=byte_count)
         except ObjectDamaged as error:  # it ends before the range's first byte
             raise cut_short(key, 0, byte_first, byte_count) from error
@@ -105,7 +105,7 @@ class S3Store:
     async def head(self, key: str) -> ObjectMeta:
         """A missing bucket looks like a missing object here: the answer to a HEAD has no body."""
         path = self._path(key)
-        async with self._request(Operation.HEAD, path):
+        async with self._request(S3Operation.HEAD, path):
             return self._meta(await obstore.head_async(self._client, path))
 
     async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
@@ -113,7 +113,7 @@ class S3Store:
         check_prefix(prefix)
         path = self._prefix + prefix
         offset = self._prefix + after if after else None
-        async with self._request(Operation.LIST, path):
+        async with self._request(S3Operation.LIST, path):
             pages = obstore.list(self._client, path or None, offset=offset, chunk_size=LIST_PAGE_KEYS)  # pyright: ignore[reportUnknownMemberType]
             async for page in pages:
                 for found in page:
@@ -133,7 +133,7 @@ class S3Store:
         except (BaseError, FileNotFoundError) as error:  # the second one where the bucket is missing
             subject = f"{len(paths)} keys from {next(iter(paths))}" if len(paths) > 1 else next(iter(paths))
             if not is_refused_key(str(error)):
-                raise store_error(Operation.DELETE, subject, str(error), self._place) from error
+                raise store_error(S3Operation.DELETE, subject, str(error), self._place) from error
             reasons = await self._delete_one_by_one(paths)
             if reasons:
                 raise ObjectsNotDeleted(reasons) from error
@@ -151,7 +151,7 @@ class S3Store:
         async def delete(path: str, key: str) -> None:
             async with free:
                 try:
-                    async with self._request(Operation.DELETE, path):
+                    async with self._request(S3Operation.DELETE, path):
                         await obstore.delete_async(self._client, path)
                 except ObjectMissing:
                     pass
@@ -183,7 +183,7 @@ class S3Store:
         """Connections close with the object."""
 
     @asynccontextmanager
-    async def _request(self, operation: Operation, subject: str) -> AsyncGenerator[None]:
+    async def _request(self, operation: S3Operation, subject: str) -> AsyncGenerator[None]:
         """Around one request: credentials that hold before it, and the library's errors as a `StoreError` after it."""
         if self._credentials is not None:
             await self._credentials.ready()

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tests.agreement.report import as_text
-from tests.agreement.run import Run, Settings
+from tests.agreement.run import Run, RunSettings
 from tests.agreement.spark import spark_session
 
 
@@ -38,7 +38,7 @@ def main() -> int:
         return 2
     folder.mkdir(parents=True, exist_ok=True)
     print(f"logs: {folder}", flush=True)
-    settings = Settings(
+    settings = RunSettings(
         folder=folder,
         topics=arguments.topics,
         partitions=arguments.partitions,

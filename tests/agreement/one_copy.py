@@ -15,7 +15,7 @@ from protocol.records.batch import check_crc, walk_batches
 from storage.chunk_format import check_chunk, check_header, describe_object
 from tests.agreement.compare import Finding, Findings, View, compare, is_first, text_of
 from tests.agreement.records import VIEW, Numbers, heads, identities, name_of
-from tests.support.lake.bucket_listing import INTAKE, METADATA, PARQUET, Bucket
+from tests.support.lake.bucket_listing import INTAKE, METADATA, PARQUET, ListedBucket
 from tests.support.records.plain_records import read_batches
 
 FILES, TAIL, BUCKET = "archived files", "tail", "bucket"
@@ -35,7 +35,7 @@ class Copies:
     intake_objects: int = 0
 
 
-def list_copies(bucket: Bucket) -> Copies:
+def list_copies(bucket: ListedBucket) -> Copies:
     """Everything that the bucket holds. Raises where an object is damaged."""
     objects = bucket.objects()
     files, tail, foreign = [VIEW.empty_table()], list[bytes](), list[str]()

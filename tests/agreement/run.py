@@ -26,7 +26,7 @@ from tests.agreement.one_copy import Copies, list_copies, one_copy
 from tests.agreement.producer import Load
 from tests.agreement.views import SparkViews, Stream, kafka_view
 from tests.agreement.world import LOAD_OPTIONS, QUIET_OPTIONS, Ends, Producers, World
-from tests.support.lake.bucket_listing import INTAKE, PARQUET, Bucket
+from tests.support.lake.bucket_listing import INTAKE, PARQUET, ListedBucket
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ TAIL_PRODUCER_FIRST = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RunSettings:
     """What a run is told. `kills`: at least so many, or the run counts as failed."""
 
     folder: Path
@@ -79,7 +79,7 @@ class Freshness:
 class RunReport:
     """What a run found."""
 
-    settings: Settings
+    settings: RunSettings
     figures: dict[str, float] = field(default_factory=dict[str, float])
     steps: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
     """What was done, and the seconds that it took."""
@@ -98,7 +98,7 @@ class RunReport:
 class Run:
     """State of a run, with a Spark session that knows Iceberg and our source."""
 
-    settings: Settings
+    settings: RunSettings
     spark: "SparkSession"
     report: RunReport = field(init=False)
     _spans: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
@@ -267,7 +267,7 @@ class Run:
         is_settled = not any(table["older_files"] for table in tables)
         return set() if is_settled and len(files) == sum(table["files"] for table in tables) else files
 
-    def _row_count(self, bucket: Bucket, key: str) -> int:
+    def _row_count(self, bucket: ListedBucket, key: str) -> int:
         """Of a data file, by its footer; a key is one content for ever."""
         if key not in self._row_counts:
             with bucket.files.open_input_file(key) as file:

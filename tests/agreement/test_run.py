@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.agreement.report import VIEWS, as_text
-from tests.agreement.run import Run, Settings
+from tests.agreement.run import Run, RunSettings
 from tests.support.processes import provided
 from tests.support.services.local_services import PENSTOCK
 
@@ -21,7 +21,7 @@ def test_every_view_agrees_though_an_agent_is_killed_under_load(spark: "SparkSes
 
     provided(PENSTOCK)
     register(spark)
-    settings = Settings(
+    settings = RunSettings(
         folder=tmp_path,
         topics=3,
         partitions=2,

@@ -24,7 +24,7 @@ from confluent_kafka.cimpl import NewTopic
 from tests.agreement.producer import Load
 from tests.agreement.records import TRANSACTIONS, UNKNOWN, topic_name
 from tests.support.cluster.cluster import Cluster, ClusterAgent
-from tests.support.lake.bucket_listing import Bucket, minio_bucket
+from tests.support.lake.bucket_listing import ListedBucket, minio_bucket
 from tests.support.processes import Process, free_port
 from tests.support.services.etcd import Etcd
 from tests.support.services.local_services import Minio, MinioProcess
@@ -109,7 +109,7 @@ class World:
         return [topic_name(number) for number in range(self.topics)]
 
     @property
-    def bucket(self) -> Bucket:
+    def bucket(self) -> ListedBucket:
         return minio_bucket(self.minio, f"{BUCKET}/{PREFIX}")
 
     def start_agent(self, name: str) -> None:

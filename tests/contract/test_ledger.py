@@ -9,11 +9,11 @@ from contextlib import suppress
 import pytest
 
 from coordinator.ledger.port import (
-    Entry,
     Fenced,
     Head,
     Ledger,
     LedgerCorrupt,
+    LedgerEntry,
     LedgerRecord,
     LedgerUnavailable,
     SessionHeld,
@@ -76,12 +76,12 @@ class TestAppending:
             entries(*[b"x"] * (LEDGER_GROUP_ENTRIES_MAX + 1)),
             entries(b"x" * (LEDGER_ENTRY_BYTES_MAX + 1)),
             entries(*[b"x" * LEDGER_ENTRY_BYTES_MAX] * 3),
-            [Entry(number=0, payload=b""), Entry(number=2, payload=b"")],
+            [LedgerEntry(number=0, payload=b""), LedgerEntry(number=2, payload=b"")],
             entries(b"x", first=-1),
         ],
         ids=["empty", "too many entries", "too large an entry", "too large a group", "a gap", "a negative number"],
     )
-    async def test_what_can_be_no_group_is_a_bug(self, ledger: Ledger, group: list[Entry]) -> None:
+    async def test_what_can_be_no_group_is_a_bug(self, ledger: Ledger, group: list[LedgerEntry]) -> None:
         session = await ledger.open_session("a")
         with pytest.raises(AssertionError):
             await ledger.append(session, group)
@@ -192,7 +192,7 @@ class TestRepeating:
     @pytest.mark.parametrize(
         "other", [entries(b"other"), entries(b"x", b"y"), entries(b"z", first=2)], ids=["bytes", "longer", "a gap"]
     )
-    async def test_neither_next_nor_a_repeat_is_corruption(self, ledger: Ledger, other: list[Entry]) -> None:
+    async def test_neither_next_nor_a_repeat_is_corruption(self, ledger: Ledger, other: list[LedgerEntry]) -> None:
         session = await ledger.open_session("a")
         await ledger.append(session, entries(b"x"))
         with pytest.raises(LedgerCorrupt, match="byte for byte"):

@@ -19,7 +19,7 @@ from storage.s3.store import S3Store
 from tests.damage import world
 from tests.damage.damages import Damage, Kind, Mode, Target
 from tests.damage.lives import WHOLE, Plan, Tally, judge, judge_end, judge_start, serve_whole
-from tests.damage.world import Agent
+from tests.damage.world import LiveAgent
 from tests.support.clients.raw_client import connected
 from tests.support.cluster.cluster import Cluster, ClusterFactory
 from tests.support.processes import Process
@@ -65,12 +65,12 @@ def suppress_silence(tally: Tally, damages: Sequence[Damage]) -> Iterator[None]:
         tally.fail(damages[:1], f"the agent does not answer: {error!r}")
 
 
-def _started(cluster: Cluster, name: str) -> Agent:
+def _started(cluster: Cluster, name: str) -> LiveAgent:
     made = cluster.start(name, options={"archive-interval-s": "3600"})
-    return Agent(process=made.process, bootstrap=made.bootstrap, http=made.http)
+    return LiveAgent(process=made.process, bootstrap=made.bootstrap, http=made.http)
 
 
-async def _read_all(agent: Agent, topics: Sequence[str], victims: Mapping[str, Damage], tally: Tally) -> None:
+async def _read_all(agent: LiveAgent, topics: Sequence[str], victims: Mapping[str, Damage], tally: Tally) -> None:
     async with connected(agent.bootstrap) as client:
         for topic in topics:
             judge(topic, await world.read_topic(client, topic, world.RECORDS), world.RECORDS, victims.get(topic), tally)
@@ -144,7 +144,7 @@ def sweep_etcd(folder: Path, plan: Plan, random_: random.Random, tally: Tally) -
 
     with etcd, running("build") as process:
         agent = world.agent_of(process)
-        assert isinstance(agent, Agent), agent
+        assert isinstance(agent, LiveAgent), agent
         world.create(agent, WHOLE)
         # The first two entries have no checksum. What follows a snapshot is what is believed from the ledger alone.
         process.wait_until(lambda: b"snapshot" in {_name(key) for key in pairs_of(member.endpoint)}, "a snapshot")
@@ -196,7 +196,7 @@ def sweep_etcd(folder: Path, plan: Plan, random_: random.Random, tally: Tally) -
                 process.kill()
 
 
-def _judge_time(agent: Agent, damage: Damage, tally: Tally) -> None:
+def _judge_time(agent: LiveAgent, damage: Damage, tally: Tally) -> None:
     """The state's time comes from checked clocks."""
     status, text = world.get(agent, "/api/inspect/state")
     assert status == 200, text

@@ -33,7 +33,7 @@ from tests.damage.damages import (
     targets_of_cluster,
     targets_of_topic,
 )
-from tests.damage.world import Agent, Read
+from tests.damage.world import LiveAgent, Read
 from tests.support.clients.raw_client import connected
 
 WHOLE = ("whole-archived", "whole-waiting")
@@ -200,7 +200,7 @@ def _repaired(data: Path, folder: Path, damages: Sequence[Damage], tally: Tally)
         return [damage for damage in damages if asyncio.run(_is_whole(agent, damage.victims, tally))]
 
 
-async def _is_whole(agent: Agent, topics: Iterable[str], tally: Tally) -> bool:
+async def _is_whole(agent: LiveAgent, topics: Iterable[str], tally: Tally) -> bool:
     end = world.RECORDS + world.LATER_RECORDS
     async with connected(agent.bootstrap) as client:
         for topic in topics:
@@ -235,14 +235,14 @@ def key_of(damage: Damage) -> str:
     return damage.target.path.as_posix().removeprefix("store/")
 
 
-async def _read(agent: Agent, topics: Sequence[str], tally: Tally) -> None:
+async def _read(agent: LiveAgent, topics: Sequence[str], tally: Tally) -> None:
     """Read all topics before anything is damaged."""
     async with connected(agent.bootstrap) as client:
         for topic in topics:
             judge(topic, await world.read_topic(client, topic, world.RECORDS), world.RECORDS, None, tally)
 
 
-async def _consume(agent: Agent, topics: Sequence[str], victims: dict[str, Damage], tally: Tally) -> None:
+async def _consume(agent: LiveAgent, topics: Sequence[str], victims: dict[str, Damage], tally: Tally) -> None:
     async with connected(agent.bootstrap) as client:
         for topic in topics:
             read = await world.read_topic(client, topic, world.RECORDS)
@@ -252,7 +252,7 @@ async def _consume(agent: Agent, topics: Sequence[str], victims: dict[str, Damag
                 _fail(topic, "a record is not taken", victims, tally)
 
 
-async def _consume_again(agent: Agent, topics: Sequence[str], victims: dict[str, Damage], tally: Tally) -> None:
+async def _consume_again(agent: LiveAgent, topics: Sequence[str], victims: dict[str, Damage], tally: Tally) -> None:
     end = world.RECORDS + world.LATER_RECORDS
     async with connected(agent.bootstrap) as client:
         for topic in topics:
@@ -284,7 +284,7 @@ def _fail(topic: str, what: str, victims: dict[str, Damage], tally: Tally) -> No
     tally.fail([victims.get(topic, _WHOLE_DAMAGE)], f"{topic}: {what}")
 
 
-def _work(agent: Agent, topics: Sequence[str], victims: dict[str, Damage], tally: Tally) -> None:
+def _work(agent: LiveAgent, topics: Sequence[str], victims: dict[str, Damage], tally: Tally) -> None:
     """What agents do beside serving: archive passes with their tables, and answers of the catalog."""
     status, _ = world.post(agent, "/api/archive", {"topics": list(topics), "wait": True})
     if not status:
@@ -365,7 +365,7 @@ def judge_recovery(told: str, damage: Damage, tally: Tally) -> None:
         tally.fail([damage], f"a recovery reports no loss of it: {told[:1500]}")
 
 
-def judge_end(agent: Agent, damages: Sequence[Damage], tally: Tally) -> None:
+def judge_end(agent: LiveAgent, damages: Sequence[Damage], tally: Tally) -> None:
     """Note where an agent's process is over."""
     if agent.process.is_running:
         return
@@ -374,7 +374,7 @@ def judge_end(agent: Agent, damages: Sequence[Damage], tally: Tally) -> None:
         tally.fail(damages, f"the process ended: {told[-1500:]}")
 
 
-async def serve_whole(agent: Agent, damage: Damage, tally: Tally) -> None:
+async def serve_whole(agent: LiveAgent, damage: Damage, tally: Tally) -> None:
     """Read and write the topics of which nothing is damaged."""
     async with connected(agent.bootstrap) as client:
         for topic in WHOLE:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.damage import world
-from tests.damage.world import Agent
+from tests.damage.world import LiveAgent
 from tests.support.clients.raw_client import connected
 from tests.support.odd_entries import ODD, make_all
 from tests.support.services.local_services import PENSTOCK
@@ -56,7 +56,7 @@ def command(data: Path, *words: str) -> tuple[int, str, str]:
 def serves(data: Path, folder: Path, name: str) -> str:
     """Start an agent, read and write both topics, archive; returns its log."""
 
-    async def use(agent: Agent) -> None:
+    async def use(agent: LiveAgent) -> None:
         async with connected(agent.bootstrap) as client:
             for topic in (ARCHIVED, WAITING):
                 end = world.RECORDS
@@ -64,7 +64,7 @@ def serves(data: Path, folder: Path, name: str) -> str:
                 assert (read.offsets, read.wrong, read.error) == (set(range(end)), [], "")
 
     with world.running(data, folder, name) as agent:
-        assert isinstance(agent, Agent), agent
+        assert isinstance(agent, LiveAgent), agent
         asyncio.run(use(agent))
         status, text = world.post(agent, "/api/archive", {"topics": [ARCHIVED, WAITING], "wait": True})
         assert status == 200, text
@@ -147,7 +147,7 @@ def test_s20_odd_entries_in_the_place_of_objects_end_in_time_and_are_named(
         path.unlink()
         ODD[kind](path.parent, path.name)
     with world.running(data, tmp_path, "replaced") as agent:
-        assert isinstance(agent, Agent), agent
+        assert isinstance(agent, LiveAgent), agent
 
         async def use() -> None:
             async with connected(agent.bootstrap) as client:

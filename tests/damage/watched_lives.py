@@ -16,7 +16,7 @@ from protocol.limits import BUCKET_CHECK_INTERVAL_S
 from tests.damage import world
 from tests.damage.damages import Damage, Kind, Mode
 from tests.damage.lives import WHOLE, Plan, Tally, damage_cluster, judge, judge_audit, serve_whole
-from tests.damage.world import Agent
+from tests.damage.world import LiveAgent
 from tests.support.clients.raw_client import RawClient, connected
 from tests.support.records.plain_records import make_batch
 
@@ -64,7 +64,7 @@ def watched_life(
     damaged: dict[Path, bytes | None] = {}
     named = (data / IDENTITY).read_bytes()
     with world.running(data, folder, f"life-{data.name}") as agent:
-        assert isinstance(agent, Agent), agent
+        assert isinstance(agent, LiveAgent), agent
         try:
             asyncio.run(_read(agent, tally))
             damages = [damage_cluster(data, kind, mode, random_) for kind in kinds]
@@ -92,7 +92,7 @@ def content_of(path: Path) -> bytes | None:
     return path.read_bytes() if path.exists() else None
 
 
-async def _watched(agent: Agent, tally: Tally) -> None:
+async def _watched(agent: LiveAgent, tally: Tally) -> None:
     """Read what is whole, and write, until the agent has looked at everything again."""
     end_s = time.monotonic() + WATCH_SECONDS
     while time.monotonic() < end_s and agent.process.is_running:
@@ -102,13 +102,13 @@ async def _watched(agent: Agent, tally: Tally) -> None:
             await _pass_time(client)
 
 
-async def _read(agent: Agent, tally: Tally) -> None:
+async def _read(agent: LiveAgent, tally: Tally) -> None:
     async with connected(agent.bootstrap) as client:
         for topic in WHOLE:
             judge(topic, await world.read_topic(client, topic, world.RECORDS), world.RECORDS, None, tally)
 
 
-async def _back(agent: Agent, damages: Sequence[Damage], tally: Tally) -> None:
+async def _back(agent: LiveAgent, damages: Sequence[Damage], tally: Tally) -> None:
     """Wait until records are acknowledged again, and read and write what is whole."""
     end_s = time.monotonic() + BACK_SECONDS_MAX
     async with connected(agent.bootstrap) as client:

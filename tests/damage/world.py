@@ -63,7 +63,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agent:
+class LiveAgent:
     """A running one."""
 
     process: Process
@@ -72,7 +72,7 @@ class Agent:
 
 
 @contextmanager
-def running(data: Path, folder: Path, name: str) -> Iterator[Agent | str]:
+def running(data: Path, folder: Path, name: str) -> Iterator[LiveAgent | str]:
     """An agent over a data folder; what it said, where it does not serve."""
     options = {
         "listen": "127.0.0.1:0",
@@ -87,14 +87,14 @@ def running(data: Path, folder: Path, name: str) -> Iterator[Agent | str]:
         yield agent_of(process)
 
 
-def agent_of(process: Process) -> Agent | str:
+def agent_of(process: Process) -> LiveAgent | str:
     """The agent that a process is, once it serves; what it said, where it does not."""
     with suppress(AssertionError):
         process.wait_until(lambda: _addresses(process) is not None, "an agent", seconds_max=START_SECONDS_MAX)
     found = _addresses(process)
     if found is None:
         return process.stderr[-4000:] or "it says nothing"
-    return Agent(process=process, bootstrap=found[0], http=found[1])
+    return LiveAgent(process=process, bootstrap=found[0], http=found[1])
 
 
 def _addresses(process: Process) -> tuple[str, str] | None:
@@ -102,13 +102,13 @@ def _addresses(process: Process) -> tuple[str, str] | None:
     return None if match is None else (match.group(1), match.group(2))
 
 
-def create(agent: Agent, topics: Sequence[str]) -> None:
+def create(agent: LiveAgent, topics: Sequence[str]) -> None:
     admin = AdminClient({"bootstrap.servers": agent.bootstrap})
     for created in admin.create_topics([NewTopic(name, 1, 1) for name in topics]).values():
         created.result(START_SECONDS_MAX)
 
 
-def tell(agent: Agent, topics: Sequence[str]) -> None:
+def tell(agent: LiveAgent, topics: Sequence[str]) -> None:
     """Commit offsets of a group, and alter configs: what the ledger alone knows."""
     admin = AdminClient({"bootstrap.servers": agent.bootstrap})
     offsets = [TopicPartition(topic, 0, offset=7 + row, metadata=NOTE) for row, topic in enumerate(topics)]
@@ -120,7 +120,7 @@ def tell(agent: Agent, topics: Sequence[str]) -> None:
         done.result(START_SECONDS_MAX)
 
 
-def told(agent: Agent, topics: Sequence[str]) -> Mapping[str, object]:
+def told(agent: LiveAgent, topics: Sequence[str]) -> Mapping[str, object]:
     """What the agent says of these, and its topics, by name. Raises `AssertionError` where it does not answer."""
     admin = AdminClient({"bootstrap.servers": agent.bootstrap})
     try:
@@ -183,13 +183,13 @@ async def read_topic(client: RawClient, topic: str, end: int) -> Read:
     return found
 
 
-def post(agent: Agent, path: str, body: object) -> tuple[int, str]:
+def post(agent: LiveAgent, path: str, body: object) -> tuple[int, str]:
     data = json.dumps(body).encode()
     request = urllib.request.Request(f"http://{agent.http}{path}", data, headers={"Content-Type": "application/json"})
     return _answer(request)
 
 
-def get(agent: Agent, path: str) -> tuple[int, str]:
+def get(agent: LiveAgent, path: str) -> tuple[int, str]:
     return _answer(urllib.request.Request(f"http://{agent.http}{path}"))
 
 
@@ -228,7 +228,7 @@ def build(
     log. `archived` topics lie in files of a table each, the others in a pack.
     """
     with running(data, folder, "build") as agent:
-        assert isinstance(agent, Agent), agent
+        assert isinstance(agent, LiveAgent), agent
         for first in range(0, len(archived), 50):
             create(agent, archived[first : first + 50])
         asyncio.run(fill(agent, archived))
@@ -239,7 +239,7 @@ def build(
             lambda: len(list(lake.glob("*/metadata/version-hint.text"))) >= len(archived), "copies of tables"
         )
     with running(data, folder, "build") as agent:
-        assert isinstance(agent, Agent), agent
+        assert isinstance(agent, LiveAgent), agent
         create(agent, [*waiting, PADDING])
         asyncio.run(fill(agent, [*waiting, *[PADDING] * PADDING_ENTRIES]))
         ledger = data / "store" / "ledger"
@@ -251,7 +251,7 @@ def build(
             agent.process.kill()
 
 
-async def fill(agent: Agent, topics: Sequence[str]) -> None:
+async def fill(agent: LiveAgent, topics: Sequence[str]) -> None:
     """Produce each topic's records, in an intake object of its own."""
     async with connected(agent.bootstrap) as client:
         for topic in topics:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from itertools import count
 from pathlib import Path
 
-from coordinator.ledger.port import Entry
+from coordinator.ledger.port import LedgerEntry
 from coordinator.ledger.sqlite import SqliteLedger
 
 
@@ -28,7 +28,7 @@ async def append(path: Path, numbers: Iterable[int], *, is_durable: bool) -> Non
     session = await ledger.open_session("appender")
     print(f"open {head.position} {head.appends_count}", flush=True)
     for number in numbers:
-        position = await ledger.append(session, [Entry(number=number, payload=payload(number))])
+        position = await ledger.append(session, [LedgerEntry(number=number, payload=payload(number))])
         print(f"{number} {position}", flush=True)
     await asyncio.Event().wait()
 

@@ -16,7 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from pyspark.errors import PySparkException
 
 from iceberg_export.spark.bucket import open_bucket
-from iceberg_export.spark.lake import Lake
+from iceberg_export.spark.lake import SparkLake
 from tests.frames.drawing import (
     ABORTED,
     HEADERS,
@@ -119,7 +119,7 @@ class World:
     plain: Producer = field(init=False)
     transactional: Producer = field(init=False)
     admin: AdminClient = field(init=False)
-    lake: Lake = field(init=False)
+    lake: SparkLake = field(init=False)
 
     def __post_init__(self) -> None:
         settings = {"bootstrap.servers": self.broker.bootstrap, "linger.ms": 0}
@@ -127,7 +127,7 @@ class World:
         self.transactional = Producer({**settings, "transactional.id": "frames"})
         self.transactional.init_transactions(SECONDS_MAX)
         self.admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
-        self.lake = Lake(open_bucket(self.store, {}))
+        self.lake = SparkLake(open_bucket(self.store, {}))
 
     @property
     def store(self) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from iceberg_export.spark.bucket import Bucket
-from iceberg_export.spark.lake import Lake
+from iceberg_export.spark.lake import SparkLake
 from storage.memory_store import MemoryStore
 from tests.frames.drawing import Ask, Load, Query, Stream, draw_steps
 from tests.frames.playing import OPTIONS, World, tiny_queries
@@ -42,7 +42,7 @@ def test_the_sequences_of_a_seed_are_the_same_and_hold_every_kind_of_step() -> N
 def test_a_manifest_that_is_not_written_yet_is_waited_for() -> None:
     bucket = Bucket(MemoryStore())
     try:
-        made, read = MadeLake(bucket.store), Lake(bucket)
+        made, read = MadeLake(bucket.store), SparkLake(bucket)
         assert topic_in_manifest(read, "orders") is None
         bucket.run(made.publish())
         assert topic_in_manifest(read, "orders") is None

@@ -19,7 +19,7 @@ from coordinator.configs.topic_configs import AT_COMMIT, AT_PRODUCE, PLACEMENT
 from tests.jepsen.checks.checker import Options, Verdict, check
 from tests.jepsen.history.history import Function, History
 from tests.jepsen.report.report import render
-from tests.jepsen.run import Run, Settings
+from tests.jepsen.run import Run, RunSettings
 from tests.jepsen.targets import TARGETS
 from tests.jepsen.workload.libraries import CLIENTS
 
@@ -37,7 +37,7 @@ def main() -> int:
     placings = _functions(arguments.via, PLACINGS)
     # Nobody but Penstock knows the config.
     topic_configs = {PLACEMENT: AT_COMMIT} if arguments.placement == AT_COMMIT else {}
-    settings = Settings(
+    settings = RunSettings(
         seed=arguments.seed,
         seconds=arguments.minutes * 60,
         clients=arguments.clients.split(","),

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.jepsen.kafka import KafkaServer
+from tests.jepsen.kafka import KafkaProcess
 from tests.jepsen.proxy.proxy import KafkaProxy
 from tests.support.processes import free_port
 from tests.support.services.local_services import PenstockFactory
@@ -21,7 +21,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProxy]:
             proxies.append(stack.enter_context(KafkaProxy(port)))
             return proxies[0].port
 
-        stack.enter_context(KafkaServer(tmp_path_factory.mktemp("proxied") / "kafka", advertise=advertise))
+        stack.enter_context(KafkaProcess(tmp_path_factory.mktemp("proxied") / "kafka", advertise=advertise))
         yield proxies[0]
 
 

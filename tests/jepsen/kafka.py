@@ -16,7 +16,7 @@ from tools import jars, java_runtime
 CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
-class KafkaServer:
+class KafkaProcess:
     """`advertise`: given the port that the broker listens on, the port that its clients are told."""
 
     def __init__(self, folder: Path, *, advertise: Callable[[int], int] | None = None) -> None:

@@ -25,7 +25,7 @@ from typing import Self
 from tests.jepsen.history.history import History, Micro, MicroPoll, MicroSend, Op
 from tests.jepsen.history.recorder import Recorder
 from tests.jepsen.proxy.connection import Strike
-from tests.jepsen.proxy.frames import Api, Request, end_txn_error, first_partition
+from tests.jepsen.proxy.frames import Api, ProxiedRequest, end_txn_error, first_partition
 from tests.jepsen.proxy.proxy import KafkaProxy
 from tests.jepsen.proxy.rules import Act, Rule
 from tests.jepsen.workload.client_slot import line_of
@@ -155,7 +155,7 @@ class Scene:
                 return
         raise AssertionError(f"{missing} is not read within {READ_SECONDS_MAX} s")
 
-    def _rule(self, api: Api, *, act: Act = Act.HOLD, body: Callable[[Request], bool] | None = None) -> Rule:
+    def _rule(self, api: Api, *, act: Act = Act.HOLD, body: Callable[[ProxiedRequest], bool] | None = None) -> Rule:
         """Hold one request of this transactional id, or a copy of it, from now on."""
         is_copy = act is Act.DUPLICATE
         rule = Rule(act=act, api_key=api, transactional_id=self.topic, body=body, is_held=is_copy, is_elsewhere=is_copy)

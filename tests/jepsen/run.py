@@ -37,7 +37,7 @@ SLOT_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class RunSettings:
     """`clients`: names of libraries, one process each. `rate`: calls a second of each client, at most.
 
     A run goes on after its `seconds` until `commits_min` transactions have committed. All topics have `topic_configs`.
@@ -61,7 +61,7 @@ class Settings:
 class Run:
     """State of a run. `problems`: what went wrong beside the data."""
 
-    settings: Settings
+    settings: RunSettings
     target: Target
     problems: list[str] = field(default_factory=list[str])
     _topics_count: int = 0

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from tests.jepsen.kafka import KafkaServer
+from tests.jepsen.kafka import KafkaProcess
 from tests.jepsen.proxy.message_faults import message_fault
 from tests.jepsen.proxy.proxy import KafkaProxy
 from tests.jepsen.proxy.rules import Rule
@@ -143,7 +143,7 @@ class KafkaTarget(Target):
         self._folder = folder
 
     def start(self) -> str:
-        self._server = self._stack.enter_context(KafkaServer(self._folder))
+        self._server = self._stack.enter_context(KafkaProcess(self._folder))
         return self._server.bootstrap
 
     def faults(self, seed: int) -> Iterator[Slot]:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.jepsen.checks.checker import Options, Verdict, check
 from tests.jepsen.history.history import History
-from tests.jepsen.run import Run, Settings
+from tests.jepsen.run import Run, RunSettings
 from tests.jepsen.targets import KafkaTarget, MockTarget, Target
 
 COMMITS_MIN = 60
@@ -15,7 +15,7 @@ OPTIONS = Options(sub_via=frozenset({"assign", "subscribe"}))
 
 
 def verdict_of(target: Target, folder: Path, *clients: str, seconds: float, has_faults: bool = False) -> Verdict:
-    settings = Settings(
+    settings = RunSettings(
         seed=1, seconds=seconds, clients=clients, folder=folder, has_faults=has_faults, commits_min=COMMITS_MIN
     )
     run = Run(settings, target)

@@ -21,7 +21,7 @@ ERROR_LINE = re.compile(r"Z (ERROR|CRITICAL) |Traceback")
 SETTINGS = {"group.initial.rebalance.delay.ms": "0", "auto.create.topics.enable": "false"}
 
 
-class Agent(Protocol):
+class SweptAgent(Protocol):
     """A running agent, of a cluster or alone."""
 
     @property
@@ -34,7 +34,7 @@ class Agent(Protocol):
     def process(self) -> Process: ...
 
 
-def sweep(brokers: Sequence[Agent], *, seed: int, requests: int) -> dict[str, object]:
+def sweep(brokers: Sequence[SweptAgent], *, seed: int, requests: int) -> dict[str, object]:
     """Send `requests` requests, spread over the agents; return counts. Raises `Fault`."""
     began = time.monotonic()
     try:
@@ -53,7 +53,7 @@ def sweep(brokers: Sequence[Agent], *, seed: int, requests: int) -> dict[str, ob
     }
 
 
-def judge(broker: Agent, *, seed: int) -> None:
+def judge(broker: SweptAgent, *, seed: int) -> None:
     """An agent behind the sweep. Raises `Fault`."""
     log = broker.process.stderr
     if not broker.process.is_running:
@@ -76,7 +76,7 @@ def resident_bytes_max(pid: int) -> int:
     return int(match[1]) * 1024
 
 
-async def _run(brokers: Sequence[Agent], *, seed: int, requests: int) -> list[Lane]:
+async def _run(brokers: Sequence[SweptAgent], *, seed: int, requests: int) -> list[Lane]:
     log_bytes = {broker.process.log: broker.process.log.stat().st_size for broker in brokers}
 
     def has_erred() -> bool:
@@ -103,5 +103,5 @@ async def _run(brokers: Sequence[Agent], *, seed: int, requests: int) -> list[La
     return lanes
 
 
-def _log(brokers: Sequence[Agent]) -> str:
+def _log(brokers: Sequence[SweptAgent]) -> str:
     return "\n".join(broker.process.stderr[-6000:] for broker in brokers)

@@ -97,7 +97,7 @@ class JudgingStore(MemoryStore):
 
 
 @dataclass(slots=True)
-class Agent:
+class CleaningAgent:
     stack: AsyncExitStack
     parts: Parts
     archiver: Archiver
@@ -122,7 +122,7 @@ class World:
         self.random = random.Random(seed)
         self.core = WitnessedCore()
         self.store = JudgingStore(self.core)
-        self.agents: list[Agent] = []
+        self.agents: list[CleaningAgent] = []
         self.names = 0
         self.seconds = 0.0
 
@@ -174,7 +174,7 @@ class World:
             grace_ms=GRACE_MS,
         )
         reaper = SessionReaper(ledger=parts.ledger, metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
-        self.agents.append(Agent(stack, parts, archiver, garbage_collector, snapshots, reaper))
+        self.agents.append(CleaningAgent(stack, parts, archiver, garbage_collector, snapshots, reaper))
 
     async def kill(self) -> None:
         """An agent is gone; its lease runs out at some time."""
@@ -190,17 +190,17 @@ class World:
 
     # What agents do.
 
-    async def create(self, agent: Agent) -> None:
+    async def create(self, agent: CleaningAgent) -> None:
         name = self.random.choice(["one", "two", "three"])
         topic_id = TopicId(self.random.randbytes(16))
         await agent.parts.writer.propose(CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=()))
 
-    async def delete(self, agent: Agent) -> None:
+    async def delete(self, agent: CleaningAgent) -> None:
         topics = sorted(self.core.state.topics)
         if topics:
             await agent.parts.writer.propose(DeleteTopic(topic_id=self.random.choice(topics)))
 
-    async def produce(self, agent: Agent, *, is_committed: bool = True) -> None:
+    async def produce(self, agent: CleaningAgent, *, is_committed: bool = True) -> None:
         topics = sorted(agent.parts.metadata.state.topics)
         if not topics:
             return
@@ -219,15 +219,15 @@ class World:
             chunks = ChunkColumns(topic=[0], partition=[0], byte_first=encoded.byte_firsts, batch_count=[1])
             await agent.parts.writer.propose(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
 
-    async def leave_an_orphan(self, agent: Agent) -> None:
+    async def leave_an_orphan(self, agent: CleaningAgent) -> None:
         await self.produce(agent, is_committed=False)
 
-    async def archive(self, agent: Agent) -> None:
+    async def archive(self, agent: CleaningAgent) -> None:
         topics = sorted(agent.parts.metadata.state.topics)
         if topics:
             await agent.archiver.archive_topic(self.random.choice(topics))
 
-    async def keep_house(self, agent: Agent) -> None:
+    async def keep_house(self, agent: CleaningAgent) -> None:
         """Every agent acts as if the role were its own: it spares work, and nothing rests on it."""
         await agent.parts.maintenance_leader.claim()
         await agent.reaper.reap()

@@ -12,13 +12,13 @@ from kio.index import load_response_schema
 
 from agent.agent import Agent
 from agent.bucket.cluster_identity import claim_bucket
-from agent.config.settings import Command, load_settings
+from agent.config.settings import CliCommand, load_settings
 from agent.ledger.bootstrap import load_state
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
-from coordinator.ledger.memory import Fate, MemoryLedger
-from coordinator.ledger.port import Entry
+from coordinator.ledger.memory import AppendFate, MemoryLedger
+from coordinator.ledger.port import LedgerEntry
 from protocol.errors import ErrorCode
 from protocol.types import SessionId
 from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
@@ -89,7 +89,7 @@ class Peer:
 async def serving(folder: Path, ledger: MemoryLedger, store: ObjectStore) -> AsyncIterator[Peer]:
     """An agent on this ledger and store, the topic `t`, and a connection."""
     values = {"listen": ["127.0.0.1:0"], "http": "127.0.0.1:0", "data-dir": str(folder), "store": "memory:"}
-    settings = load_settings(Command.RUN, values, environment={})
+    settings = load_settings(CliCommand.RUN, values, environment={})
     identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
     loaded = await load_state(ledger, store)
     async with Agent(
@@ -150,12 +150,12 @@ async def test_a_ledger_that_is_away_is_waited_for(tmp_path: Path) -> None:
         assert await peer.produce_until_acknowledged(b"third") == 3
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST, Fate.ANSWER_LOST, Fate.DELAYED])
-async def test_an_append_without_an_answer_is_settled_by_its_repeat(tmp_path: Path, fate: Fate) -> None:
-    fates: list[Fate] = []
+@pytest.mark.parametrize("fate", [AppendFate.LOST, AppendFate.ANSWER_LOST, AppendFate.DELAYED])
+async def test_an_append_without_an_answer_is_settled_by_its_repeat(tmp_path: Path, fate: AppendFate) -> None:
+    fates: list[AppendFate] = []
 
-    async def fate_of_append(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
-        return fates.pop(0) if fates else Fate.APPLIED
+    async def fate_of_append(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
+        return fates.pop(0) if fates else AppendFate.APPLIED
 
     ledger = MemoryLedger(fate_of_append=fate_of_append)
     async with serving(tmp_path, ledger, MemoryStore()) as peer:

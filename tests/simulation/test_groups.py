@@ -14,7 +14,7 @@ import pytest
 
 from tests.simulation.clients.clients import ClientWorld
 from tests.simulation.clients.group_assignors import assign_cooperatively, assign_ranges
-from tests.simulation.clients.group_members import ClassicMember
+from tests.simulation.clients.group_members import SimulatedClassicMember
 from tests.simulation.clients.group_wire import Joined, Subscription
 from tests.simulation.clients.wire import Place
 from tests.simulation.cluster.agents import AgentInWorld
@@ -132,17 +132,17 @@ class MissedGeneration:
     async def __call__(self, world: ClientWorld) -> None:
         (group_id,), (group,) = group_ids(world.around.plan), world.around.plan.groups
         await world.clock.sleep(SETTLED_SECONDS)
-        late = ClassicMember(world, "late", group_id, group, None, PLACES)
-        ask_to_sync = ClassicMember._ask_to_sync
+        late = SimulatedClassicMember(world, "late", group_id, group, None, PLACES)
+        ask_to_sync = SimulatedClassicMember._ask_to_sync
 
-        async def ask_and_lose_one(member: ClassicMember, joined: Joined) -> list[Place] | None:
+        async def ask_and_lose_one(member: SimulatedClassicMember, joined: Joined) -> list[Place] | None:
             assigned = await ask_to_sync(member, joined)
             if member is late or self.missed:
                 return assigned
             self.missed, self.left = [joined.generation], sorted(member.owned)
             raise ConnectionLost
 
-        with patched(ClassicMember, "_ask_to_sync", ask_and_lose_one):
+        with patched(SimulatedClassicMember, "_ask_to_sync", ask_and_lose_one):
             life = asyncio.create_task(late.run())
             await world.clock.sleep(SETTLED_SECONDS)
             self.given = sorted(late.owned)

@@ -17,7 +17,7 @@ from protocol.types import SessionId
 from tests.simulation.audit.transaction_auditor import Transaction
 from tests.simulation.clients import transaction_wire as wire
 from tests.simulation.clients.clients import NONE, PRODUCE_TIMEOUT_MS, ClientWorld
-from tests.simulation.cluster.connections import ClientConnection
+from tests.simulation.cluster.connections import SimulatedConnection
 from tests.simulation.faults.faults import coordinator_of
 from tests.simulation.mutations.patches import patched
 from tests.simulation.test_transactions import assert_sound, plan_of
@@ -74,14 +74,14 @@ class Script:
         await self._world.clock.sleep(2 * LATE_SECONDS)  # what was asked on the second connection arrives meanwhile
         await self._end(first, other, is_commit=True)
 
-    async def _connect(self, agent: int) -> ClientConnection:
+    async def _connect(self, agent: int) -> SimulatedConnection:
         """Others write meanwhile, so no two connections begin at one position of the ledger."""
         while self._world.agents[agent].broker is None:
             await self._world.clock.sleep(0.1)
         await self._world.clock.sleep(3.0)
-        return ClientConnection(self._world.agents[agent], self._world.around, WHO)
+        return SimulatedConnection(self._world.agents[agent], self._world.around, WHO)
 
-    async def _initialise(self, connection: ClientConnection) -> None:
+    async def _initialise(self, connection: SimulatedConnection) -> None:
         body, version = wire.init_producer_id(self._who, 60_000), wire.INIT_PRODUCER_ID_VERSIONS[V1]
         told = await connection.ask(wire.INIT_PRODUCER_ID, version, body, ANSWER_SECONDS, is_compact=True)
         error, producer_id, epoch = wire.read_producer_id(told)
@@ -91,7 +91,7 @@ class Script:
     def _begin(self) -> Transaction:
         return self._auditor.begins(WHO, WHO, (self._who.producer_id, self._who.epoch))
 
-    async def _write(self, connection: ClientConnection, transaction: Transaction) -> None:
+    async def _write(self, connection: SimulatedConnection, transaction: Transaction) -> None:
         body = wire.add_partitions(self._who, [PLACE])
         told = await connection.ask(wire.ADD_PARTITIONS, wire.ADD_PARTITIONS_VERSION, body, ANSWER_SECONDS)
         assert set(wire.read_by_partition(told).values()) == {NONE}
@@ -107,7 +107,7 @@ class Script:
         self._auditor.acknowledged([value], produced.base_offset, was_fenced=False)
 
     async def _end(
-        self, connection: ClientConnection, transaction: Transaction, *, is_commit: bool, late_s: float = 0.0
+        self, connection: SimulatedConnection, transaction: Transaction, *, is_commit: bool, late_s: float = 0.0
     ) -> None:
         """`late_s`: after so long it arrives, and nobody waits for an answer."""
         self._auditor.asks_to_end(transaction, is_commit=is_commit)
@@ -147,12 +147,12 @@ class OffsetScript(Script):
         assert agent is not None
         return agent.number
 
-    async def _add_group(self, connection: ClientConnection) -> None:
+    async def _add_group(self, connection: SimulatedConnection) -> None:
         body = wire.add_offsets(self._who, GROUP)
         told = await connection.ask(wire.ADD_OFFSETS, wire.ADD_OFFSETS_VERSION, body, ANSWER_SECONDS)
         assert wire.read_error(told) == NONE
 
-    async def _commit(self, connection: ClientConnection, offset: int, *, late_s: float = 0.0) -> None:
+    async def _commit(self, connection: SimulatedConnection, offset: int, *, late_s: float = 0.0) -> None:
         version = wire.TXN_OFFSET_COMMIT_VERSIONS[V1]
         body = wire.commit_offsets(self._who, version, GROUP, {INPUT: offset})
         is_compact = version >= wire.TXN_OFFSET_COMMIT_COMPACT

@@ -18,7 +18,7 @@ from tests.simulation.clients.clients import RETRY_SECONDS, Client, ClientWorld,
 from tests.simulation.clients.group_wire import HeartbeatTold, Identity
 from tests.simulation.clients.wire import Place
 from tests.simulation.cluster.agents import AgentInWorld
-from tests.simulation.cluster.connections import ClientConnection
+from tests.simulation.cluster.connections import SimulatedConnection
 from tests.simulation.faults.faults import coordinator_of
 from tests.simulation.faults.hard_faults import HardFaults
 from tests.simulation.mutations import safety_rules as _entered  # noqa: F401
@@ -155,7 +155,7 @@ async def heartbeat(world: ClientWorld, agent: AgentInWorld, who: Identity) -> H
         topics=[TOPIC] if is_joining else None,
         owned={} if is_joining else None,
     )
-    connection = ClientConnection(agent, world.around, who.member_id)
+    connection = SimulatedConnection(agent, world.around, who.member_id)
     version = group_wire.CONSUMER_GROUP_HEARTBEAT_VERSION
     told = await connection.ask(group_wire.CONSUMER_GROUP_HEARTBEAT, version, body, 30.0, is_compact=True)
     connection.close()

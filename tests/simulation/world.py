@@ -43,7 +43,7 @@ from tests.simulation.cluster.agents import AgentInWorld, Surroundings, store_ur
 from tests.simulation.cluster.ledger import LedgerServer
 from tests.simulation.cluster.links import LATE_SECONDS_MAX
 from tests.simulation.cluster.older_agents import upgrade_one_after_another
-from tests.simulation.cluster.store import Bucket
+from tests.simulation.cluster.store import SimulatedBucket
 from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.faults.faults import Faults
 from tests.simulation.faults.lost_ledger import LostLedger
@@ -116,7 +116,7 @@ class _World:
         self.loop.on_error = self._bug
         outside = copy_context()
         self._ledger = LedgerServer(loop=self.loop, history=self.history, outside=outside)
-        bucket = Bucket(
+        bucket = SimulatedBucket(
             loop=self.loop,
             history=self.history,
             ledger=self._ledger,

@@ -142,7 +142,7 @@ def proxy(tmp_path: Path) -> Iterator[ProxyControl]:
 
 
 @dataclass(slots=True)
-class Bucket:
+class LinkedBucket:
     """One bucket, straight and through a link whose requests are read."""
 
     proxy: ProxyControl
@@ -154,7 +154,7 @@ class Bucket:
 
 
 @pytest.fixture
-def bucket(proxy: ProxyControl, minio: Minio, tmp_path: Path) -> Bucket:
+def bucket(proxy: ProxyControl, minio: Minio, tmp_path: Path) -> LinkedBucket:
     name = minio.make_bucket(tmp_path.name.replace("_", "-").lower())
     port = proxy.open("s", int(minio.endpoint.rpartition(":")[2]), is_store=True)
 
@@ -168,14 +168,14 @@ def bucket(proxy: ProxyControl, minio: Minio, tmp_path: Path) -> Bucket:
             retry_config={"max_retries": 0},
         )
 
-    return Bucket(proxy, store(minio.endpoint), store(f"http://127.0.0.1:{port}"))
+    return LinkedBucket(proxy, store(minio.endpoint), store(f"http://127.0.0.1:{port}"))
 
 
 def keys(store: S3Store) -> list[str]:
     return [found["path"] for page in obstore.list(store) for found in page]
 
 
-def test_a_store_link_without_fault_passes_everything(bucket: Bucket) -> None:
+def test_a_store_link_without_fault_passes_everything(bucket: LinkedBucket) -> None:
     obstore.put(bucket.linked, "large", MANY_BYTES, use_multipart=False)
     assert obstore.get(bucket.linked, "large").bytes() == MANY_BYTES
     assert obstore.get_range(bucket.linked, "large", start=1, length=3) == MANY_BYTES[1:4]
@@ -186,7 +186,7 @@ def test_a_store_link_without_fault_passes_everything(bucket: Bucket) -> None:
 
 
 @pytest.mark.parametrize("fault", [StoreFault.SLOW_DOWN, StoreFault.REFUSED_500])
-def test_a_refused_put_is_not_there(bucket: Bucket, fault: StoreFault) -> None:
+def test_a_refused_put_is_not_there(bucket: LinkedBucket, fault: StoreFault) -> None:
     bucket.strike(fault)
     with pytest.raises(BaseError, match="503" if fault is StoreFault.SLOW_DOWN else "500"):
         obstore.put(bucket.linked, "k", b"v", use_multipart=False)
@@ -195,27 +195,27 @@ def test_a_refused_put_is_not_there(bucket: Bucket, fault: StoreFault) -> None:
 
 
 @pytest.mark.parametrize("fault", [StoreFault.APPLIED_500, StoreFault.APPLIED_RESET])
-def test_a_put_that_failed_may_be_there(bucket: Bucket, fault: StoreFault) -> None:
+def test_a_put_that_failed_may_be_there(bucket: LinkedBucket, fault: StoreFault) -> None:
     bucket.strike(fault)
     with pytest.raises(BaseError):
         obstore.put(bucket.linked, "k", b"v", use_multipart=False)
     assert keys(bucket.straight) == ["k"]
 
 
-def test_a_get_is_truncated(bucket: Bucket) -> None:
+def test_a_get_is_truncated(bucket: LinkedBucket) -> None:
     obstore.put(bucket.straight, "k", MANY_BYTES)
     bucket.strike(StoreFault.TRUNCATED_GET)
     with pytest.raises(BaseError):
         obstore.get(bucket.linked, "k").bytes()
 
 
-def test_a_slow_body_comes_whole(bucket: Bucket) -> None:
+def test_a_slow_body_comes_whole(bucket: LinkedBucket) -> None:
     obstore.put(bucket.straight, "k", MANY_BYTES)
     bucket.strike(StoreFault.SLOW_BODY)
     assert obstore.get(bucket.linked, "k").bytes() == MANY_BYTES
 
 
-def test_a_key_is_missing_at_first(bucket: Bucket) -> None:
+def test_a_key_is_missing_at_first(bucket: LinkedBucket) -> None:
     obstore.put(bucket.straight, "k", b"v")
     bucket.strike(StoreFault.MISSING_FIRST)
     with pytest.raises(FileNotFoundError):
@@ -223,7 +223,7 @@ def test_a_key_is_missing_at_first(bucket: Bucket) -> None:
     assert obstore.get(bucket.linked, "k").bytes() == b"v"
 
 
-def test_a_list_is_stale(bucket: Bucket) -> None:
+def test_a_list_is_stale(bucket: LinkedBucket) -> None:
     obstore.put(bucket.straight, "first", b"")
     assert keys(bucket.linked) == ["first"]
     obstore.put(bucket.straight, "second", b"")

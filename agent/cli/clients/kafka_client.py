@@ -70,7 +70,7 @@ class OutgoingRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
+class FetchedPartition:
     """What one partition answered: whole batches from its log, and the end of the log."""
 
     partition: int
@@ -165,7 +165,7 @@ class KafkaClient:
             _check(found.error_code, f"{topic}-{found.partition_index}")
         return {int(found.partition_index): int(found.offset) for found in answer.topics[0].partitions}
 
-    async def fetch(self, topic: str, positions: Mapping[int, int], *, wait_ms: int) -> list[Fetched]:
+    async def fetch(self, topic: str, positions: Mapping[int, int], *, wait_ms: int) -> list[FetchedPartition]:
         """Batches from these offsets on, waiting up to `wait_ms` for the first one. Raises `OffsetOutOfRange` too."""
         asked = tuple(
             fetch.FetchPartition(
@@ -191,7 +191,7 @@ class KafkaClient:
                 raise OffsetOutOfRange(topic, int(found.partition_index))
             _check(found.error_code, f"{topic}-{found.partition_index}")
             fetched.append(
-                Fetched(
+                FetchedPartition(
                     partition=int(found.partition_index),
                     batches=bytes(found.records or b""),
                     log_end=int(found.last_stable_offset),
@@ -330,7 +330,7 @@ def encode_batch(records: Sequence[OutgoingRecord]) -> bytes:
     return bytes(header + encoded)
 
 
-def next_offset(fetched: Fetched, position: int) -> int:
+def next_offset(fetched: FetchedPartition, position: int) -> int:
     """Where to go on after these batches."""
     for header in walk_batches(fetched.batches):
         position = max(position, header.base_offset + header.last_offset_delta + 1)

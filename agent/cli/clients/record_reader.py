@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.cli.clients.kafka_client import Fetched
+from agent.cli.clients.kafka_client import FetchedPartition
 from protocol.records.batch import walk_batches
 from protocol.records.columns import HeaderColumns
 from protocol.records.records import decode_headers, decode_records
@@ -19,7 +19,7 @@ class ReadRecord:
     headers: tuple[tuple[str, bytes | None], ...]
 
 
-def read_records(fetched: Fetched) -> Iterator[ReadRecord]:
+def read_records(fetched: FetchedPartition) -> Iterator[ReadRecord]:
     """All records of the batches, control records left out. Raises `InvalidBatch` for damaged bytes."""
     for batch in walk_batches(fetched.batches):
         if batch.is_control:

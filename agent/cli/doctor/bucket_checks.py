@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 from agent.bucket.conditional_puts import check_conditional_puts
 from agent.bucket.permissions import denied_operations
-from agent.cli.doctor.machine_checks import Finding, Verdict
+from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.config.addresses import S3Url, read_store_url
 from agent.config.settings import Settings
 from agent.runtime.clock import SystemClock
@@ -18,7 +18,7 @@ from storage.decorators.retrying import RetryPolicy
 from storage.object_store import ObjectStore, StoreError, StoreUnavailable
 
 
-async def check_bucket(settings: Settings) -> AsyncIterator[Finding]:
+async def check_bucket(settings: Settings) -> AsyncIterator[DoctorFinding]:
     """Checks of what is not on this machine; nothing for `penstock run` on its own store."""
     if not isinstance(read_store_url(settings.store_url), S3Url):
         return
@@ -36,7 +36,7 @@ async def check_bucket(settings: Settings) -> AsyncIterator[Finding]:
         yield _failed(error)
 
 
-async def _access(settings: Settings, store: ObjectStore, clock: SystemClock) -> AsyncIterator[Finding]:
+async def _access(settings: Settings, store: ObjectStore, clock: SystemClock) -> AsyncIterator[DoctorFinding]:
     began_s = clock.monotonic_s()
     denied = await denied_operations(store)
     milliseconds = (clock.monotonic_s() - began_s) * 1000
@@ -45,24 +45,28 @@ async def _access(settings: Settings, store: ObjectStore, clock: SystemClock) ->
     if denied:
         return
     text = f"{settings.store_url}: put, get, list and delete took {milliseconds:.0f} ms"
-    yield Finding(name="bucket", verdict=Verdict.FINE, text=text)
+    yield DoctorFinding(name="bucket", verdict=CheckStatus.FINE, text=text)
     await check_conditional_puts(store, name=SystemIds().new_cluster_id())
-    yield Finding(name="bucket", verdict=Verdict.FINE, text="a conditional put of a key that is there is refused")
+    yield DoctorFinding(
+        name="bucket", verdict=CheckStatus.FINE, text="a conditional put of a key that is there is refused"
+    )
 
 
-def _failed(error: StoreError) -> Finding:
+def _failed(error: StoreError) -> DoctorFinding:
     text, _, remedy = str(error).partition("; ")
     if isinstance(error, StoreUnavailable):
         remedy = f"{remedy or 'is the address right, and may this machine reach it?'} (an agent waits for it)"
-    return Finding(name="bucket", verdict=Verdict.FAILED, text=text, remedy=remedy)
+    return DoctorFinding(name="bucket", verdict=CheckStatus.FAILED, text=text, remedy=remedy)
 
 
-async def _clock(store: ObjectStore, clock: SystemClock) -> Finding:
+async def _clock(store: ObjectStore, clock: SystemClock) -> DoctorFinding:
     server_ms = await store.server_time_ms()
     if server_ms is None:
-        return Finding(name="clock", verdict=Verdict.FINE, text="the store has no clock of its own")
+        return DoctorFinding(name="clock", verdict=CheckStatus.FINE, text="the store has no clock of its own")
     skew_ms = clock.now_ms() - server_ms
     text = f"{skew_ms} ms ahead of the store's (which counts whole seconds)"
     if abs(skew_ms) > CLOCK_SKEW_MS_MAX:
-        return Finding(name="clock", verdict=Verdict.FAILED, text=text, remedy="synchronise it (NTP): see rule S2")
-    return Finding(name="clock", verdict=Verdict.FINE, text=text)
+        return DoctorFinding(
+            name="clock", verdict=CheckStatus.FAILED, text=text, remedy="synchronise it (NTP): see rule S2"
+        )
+    return DoctorFinding(name="clock", verdict=CheckStatus.FINE, text=text)

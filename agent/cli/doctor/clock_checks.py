@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from agent.cli.clients.running_agent import agent_at
-from agent.cli.doctor.machine_checks import Finding, Verdict
+from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.failure import CommandFailed
 from agent.cli.offline import LEDGER_FILE, read_state
 from agent.config.addresses import FileUrl, SqliteUrl, read_ledger_url, read_store_url
@@ -18,7 +18,7 @@ from agent.ledger.clock_trust import ClockTrust
 from agent.runtime.clock import SystemClock
 
 
-async def check_clock(settings: Settings) -> AsyncIterator[Finding]:
+async def check_clock(settings: Settings) -> AsyncIterator[DoctorFinding]:
     """Nothing for a store with a clock of its own, and nothing where there is no ledger yet."""
     ledger, store = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
     if not isinstance(store, FileUrl) or not isinstance(ledger, SqliteUrl):
@@ -43,8 +43,8 @@ async def check_clock(settings: Settings) -> AsyncIterator[Finding]:
     yield _finding(text, is_believed=verdict.is_believed)
 
 
-def _finding(text: str, *, is_believed: bool) -> Finding:
+def _finding(text: str, *, is_believed: bool) -> DoctorFinding:
     if is_believed:
-        return Finding(name="clock", verdict=Verdict.FINE, text=text)
+        return DoctorFinding(name="clock", verdict=CheckStatus.FINE, text=text)
     text, _, remedy = text.partition(": ")
-    return Finding(name="clock", verdict=Verdict.DOUBTFUL, text=text, remedy=f"{remedy} ({RUNBOOK})")
+    return DoctorFinding(name="clock", verdict=CheckStatus.DOUBTFUL, text=text, remedy=f"{remedy} ({RUNBOOK})")

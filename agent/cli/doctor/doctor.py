@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from agent.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from agent.cli.option_flags import with_option_flags
 from agent.cli.output import counted
-from agent.config.settings import Command, InvalidSettings, load_settings
+from agent.config.settings import CliCommand, InvalidSettings, load_settings
 
 HELP = (
     "Check this machine: Python, ports, disk, limits, clock, ledger and bucket. Accepts the options of run and agent."
@@ -25,20 +25,20 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
     from agent.cli.doctor.clock_checks import check_clock
     from agent.cli.doctor.identity_checks import check_identity
     from agent.cli.doctor.ledger_checks import check_ledger
-    from agent.cli.doctor.machine_checks import Finding, Verdict, check_machine
+    from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding, check_machine
     from agent.cli.doctor.pack_checks import check_packs
 
     is_cluster = bool(values.get("ledger")) or "PENSTOCK_LEDGER" in os.environ
     try:
-        settings = load_settings(Command.AGENT if is_cluster else Command.RUN, values, config_path=config)
+        settings = load_settings(CliCommand.AGENT if is_cluster else CliCommand.RUN, values, config_path=config)
     except InvalidSettings as error:
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
 
     failed = 0
 
-    def show(finding: Finding) -> None:
+    def show(finding: DoctorFinding) -> None:
         nonlocal failed
-        failed += finding.verdict is Verdict.FAILED
+        failed += finding.verdict is CheckStatus.FAILED
         sys.stdout.write(f"{finding.verdict.value:<7} {finding.name:<12} {finding.text}\n")
         if finding.remedy:
             sys.stdout.write(f"{'':<20} -> {finding.remedy}\n")

@@ -17,7 +17,7 @@ from agent.bucket.cluster_identity import (
     check_undamaged,
     read_cluster_file,
 )
-from agent.cli.doctor.machine_checks import Finding, Verdict
+from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.failure import CommandFailed
 from agent.components import etcd_client, open_store
 from agent.config.addresses import EtcdUrl, FileUrl, MemoryUrl, SqliteUrl, read_ledger_url, read_store_url
@@ -33,7 +33,7 @@ from storage.object_store import ObjectMissing, ObjectStore, StoreError
 from storage.refs import REACHED_PREFIX, SNAPSHOT_PREFIX, position_of_key
 
 
-async def check_identity(settings: Settings) -> AsyncIterator[Finding]:
+async def check_identity(settings: Settings) -> AsyncIterator[DoctorFinding]:
     """Both have been looked at, and answer. Nothing for what is in memory."""
     places = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
     if any(isinstance(place, MemoryUrl) for place in places):
@@ -97,9 +97,9 @@ def _existing_folder(path: str) -> Path | None:
     return Path(path) if Path(path).is_dir() else None
 
 
-def _of_no_ledger(settings: Settings, found: ClusterFile | None) -> Finding:
+def _of_no_ledger(settings: Settings, found: ClusterFile | None) -> DoctorFinding:
     if found is None:
-        return _finding(Verdict.FINE, "ledger and bucket are new: the first agent lets them name each other")
+        return _finding(CheckStatus.FINE, "ledger and bucket are new: the first agent lets them name each other")
     text = (
         f"there is no ledger {settings.ledger_url}, and the bucket belongs to cluster {found.cluster_id}, incarnation "
         f"{found.incarnation}"
@@ -108,23 +108,23 @@ def _of_no_ledger(settings: Settings, found: ClusterFile | None) -> Finding:
         "is the ledger's name right? The last part of --ledger, or --data-dir, may be mistyped. If the ledger is lost, "
         "stop all agents and run `penstock recover`"
     )
-    return _finding(Verdict.FAILED, text, remedy)
+    return _finding(CheckStatus.FAILED, text, remedy)
 
 
-async def _of_names(ledger: Ledger, found: ClusterFile | None) -> Finding:
+async def _of_names(ledger: Ledger, found: ClusterFile | None) -> DoctorFinding:
     head, identity = await ledger.head(), await ledger.identity()
     is_new = head.appends_count == 0
     if found is None and is_new and not identity.bucket_id:
-        return _finding(Verdict.FINE, f"the ledger of cluster {identity.cluster_id} is new, and the bucket is free")
+        return _finding(CheckStatus.FINE, f"the ledger of cluster {identity.cluster_id} is new, and the bucket is free")
     if found is not None:
         check_undamaged(identity, found)
     check_named(identity, found, is_new=is_new)
     bucket = f", bucket {identity.bucket_id}" if identity.bucket_id else ""
     text = f"ledger and bucket name each other: cluster {identity.cluster_id}, incarnation {identity.incarnation}"
-    return _finding(Verdict.FINE, text + bucket)
+    return _finding(CheckStatus.FINE, text + bucket)
 
 
-async def _of_progress(ledger: Ledger, store: ObjectStore) -> Finding:
+async def _of_progress(ledger: Ledger, store: ObjectStore) -> DoctorFinding:
     await check_reached(store, ledger)
     pointer = await ledger.pointer()
     if pointer is not None:
@@ -141,16 +141,16 @@ async def _of_progress(ledger: Ledger, store: ObjectStore) -> Finding:
         async for meta in store.list(prefix)
     ]
     text = f"the ledger is at {(await ledger.head()).position}"
-    return _finding(Verdict.FINE, f"{text}, and the bucket was told of {max(told)}" if told else text)
+    return _finding(CheckStatus.FINE, f"{text}, and the bucket was told of {max(told)}" if told else text)
 
 
-def _failed(error: Exception) -> Finding:
+def _failed(error: Exception) -> DoctorFinding:
     text = str(error).removesuffix("; nothing was changed")
     remedy = REMEDY.removesuffix("; nothing was changed")
     if remedy in text:
-        return _finding(Verdict.FAILED, text.replace(remedy, "").rstrip(" ."), remedy)
-    return _finding(Verdict.FAILED, text.replace(f" ({DISAGREEING})", ""), DISAGREEING)
+        return _finding(CheckStatus.FAILED, text.replace(remedy, "").rstrip(" ."), remedy)
+    return _finding(CheckStatus.FAILED, text.replace(f" ({DISAGREEING})", ""), DISAGREEING)
 
 
-def _finding(verdict: Verdict, text: str, remedy: str = "") -> Finding:
-    return Finding(name="identity", verdict=verdict, text=text, remedy=remedy)
+def _finding(verdict: CheckStatus, text: str, remedy: str = "") -> DoctorFinding:
+    return DoctorFinding(name="identity", verdict=verdict, text=text, remedy=remedy)

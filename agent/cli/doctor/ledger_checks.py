@@ -9,7 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from agent.cli.doctor.machine_checks import Finding, Verdict
+from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.failure import CommandFailed
 from agent.cli.output import bytes_text
 from agent.components import etcd_client
@@ -29,7 +29,7 @@ WRITE_SLOW_MS = 50.0
 PRESSURE_HIGH = 0.8
 
 
-async def check_ledger(settings: Settings) -> AsyncIterator[Finding]:
+async def check_ledger(settings: Settings) -> AsyncIterator[DoctorFinding]:
     """Of a ledger that is a file, whether it is damaged (`machine_checks` looks at its folder); nothing of memory."""
     url = read_ledger_url(settings.ledger_url)
     if isinstance(url, SqliteUrl) and not is_missing(Path(url.path)):
@@ -38,7 +38,7 @@ async def check_ledger(settings: Settings) -> AsyncIterator[Finding]:
         return
     from coordinator.ledger.etcd.keys import EtcdKeys
 
-    failures: list[Finding] = []
+    failures: list[DoctorFinding] = []
     answering: list[HostPort] = []
     for endpoint in url.endpoints:
         client = etcd_client(settings.ledger_access, [endpoint])
@@ -46,11 +46,11 @@ async def check_ledger(settings: Settings) -> AsyncIterator[Finding]:
             yield await _endpoint(client, settings.ledger_access.quota_bytes)
             answering.append(endpoint)
         except LedgerError as error:
-            failures.append(_finding(Verdict.DOUBTFUL, str(error), "agents go on with the other endpoints"))
+            failures.append(_finding(CheckStatus.DOUBTFUL, str(error), "agents go on with the other endpoints"))
         finally:
             await client.close()
     if not answering:
-        yield _finding(Verdict.FAILED, failures[0].text, "an agent would wait, and log this, until it is mended")
+        yield _finding(CheckStatus.FAILED, failures[0].text, "an agent would wait, and log this, until it is mended")
         return
     for failure in failures:
         yield failure
@@ -59,12 +59,12 @@ async def check_ledger(settings: Settings) -> AsyncIterator[Finding]:
         async for finding in _use(client, EtcdKeys(url.cluster), is_compacted=settings.ledger_access.is_compacted):
             yield finding
     except LedgerError as error:
-        yield _finding(Verdict.FAILED, str(error), "an agent would not start, or wait until it is mended")
+        yield _finding(CheckStatus.FAILED, str(error), "an agent would not start, or wait until it is mended")
     finally:
         await client.close()
 
 
-async def _file(file: Path, *, is_durable: bool) -> Finding:
+async def _file(file: Path, *, is_durable: bool) -> DoctorFinding:
     """From a copy, as a broker may have it open: every entry is read, and its checksum compared."""
     from agent.cli.offline import copied_ledger
 
@@ -72,11 +72,11 @@ async def _file(file: Path, *, is_durable: bool) -> Finding:
         async with copied_ledger(file, is_durable=is_durable) as ledger:
             count = len(await ledger.kept())
     except (LedgerError, CommandFailed) as error:
-        return _finding(Verdict.FAILED, str(error), 'docs/RUNBOOK.md, "The embedded ledger is damaged"')
-    return _finding(Verdict.FINE, f"{file} and its write-ahead log, {count} entries, are whole")
+        return _finding(CheckStatus.FAILED, str(error), 'docs/RUNBOOK.md, "The embedded ledger is damaged"')
+    return _finding(CheckStatus.FINE, f"{file} and its write-ahead log, {count} entries, are whole")
 
 
-async def _endpoint(client: "EtcdClient", quota_bytes: int | None) -> Finding:
+async def _endpoint(client: "EtcdClient", quota_bytes: int | None) -> DoctorFinding:
     from coordinator.ledger.etcd.server import check_version, read_status
 
     status = await read_status(client)
@@ -88,16 +88,16 @@ async def _endpoint(client: "EtcdClient", quota_bytes: int | None) -> Finding:
     )
     if status.file_bytes > PRESSURE_HIGH * quota:
         remedy = 'it takes no writes at its quota: see docs/RUNBOOK.md, "etcd is full"'
-        return _finding(Verdict.DOUBTFUL, text, remedy)
-    return _finding(Verdict.FINE, text)
+        return _finding(CheckStatus.DOUBTFUL, text, remedy)
+    return _finding(CheckStatus.FINE, text)
 
 
-async def _use(client: "EtcdClient", keys: "EtcdKeys", *, is_compacted: bool) -> AsyncIterator[Finding]:
+async def _use(client: "EtcdClient", keys: "EtcdKeys", *, is_compacted: bool) -> AsyncIterator[DoctorFinding]:
     from coordinator.ledger.etcd.server import find_identity, forget_trial, notices, try_write
 
     identity = await find_identity(client, keys)
     found = f"{identity.cluster_id}, incarnation {identity.incarnation}" if identity else "none yet, an agent makes it"
-    yield _finding(Verdict.FINE, f"cluster below {keys.prefix.decode()}: {found}")
+    yield _finding(CheckStatus.FINE, f"cluster below {keys.prefix.decode()}: {found}")
     if identity is not None:
         yield await _entries(client, keys.cluster)
     clock, milliseconds = SystemClock(), list[float]()
@@ -110,14 +110,14 @@ async def _use(client: "EtcdClient", keys: "EtcdKeys", *, is_compacted: bool) ->
         await forget_trial(client, keys)
     text = f"a small append takes {median(milliseconds):.1f} ms (median), {max(milliseconds):.1f} ms (longest)"
     if median(milliseconds) > WRITE_SLOW_MS:
-        yield _finding(Verdict.DOUBTFUL, text, "give etcd a faster disk, or agents that are nearer")
+        yield _finding(CheckStatus.DOUBTFUL, text, "give etcd a faster disk, or agents that are nearer")
     else:
-        yield _finding(Verdict.FINE, text)
+        yield _finding(CheckStatus.FINE, text)
     for notice in await notices(client, keys, is_compacted=is_compacted):
-        yield _finding(Verdict.DOUBTFUL, notice, 'docs/operations/etcd.md, "Compaction and size"')
+        yield _finding(CheckStatus.DOUBTFUL, notice, 'docs/operations/etcd.md, "Compaction and size"')
 
 
-async def _entries(client: "EtcdClient", cluster: str) -> Finding:
+async def _entries(client: "EtcdClient", cluster: str) -> DoctorFinding:
     """Whether an agent that starts can read what it has to apply."""
     from coordinator.codec.codec import decode
     from coordinator.ledger.etcd.ledger import EtcdLedger
@@ -129,9 +129,9 @@ async def _entries(client: "EtcdClient", cluster: str) -> Finding:
             decode(record)
         except LedgerCorrupt as error:
             text = f"entry {record.number} of session {record.session} at position {record.position} cannot be used"
-            return _finding(Verdict.FAILED, f"{text}: {error}", f"agents do not start: {UNREADABLE}")
-    return _finding(Verdict.FINE, f"{len(records)} entries above the snapshot can be read")
+            return _finding(CheckStatus.FAILED, f"{text}: {error}", f"agents do not start: {UNREADABLE}")
+    return _finding(CheckStatus.FINE, f"{len(records)} entries above the snapshot can be read")
 
 
-def _finding(verdict: Verdict, text: str, remedy: str = "") -> Finding:
-    return Finding(name="ledger", verdict=verdict, text=text, remedy=remedy)
+def _finding(verdict: CheckStatus, text: str, remedy: str = "") -> DoctorFinding:
+    return DoctorFinding(name="ledger", verdict=verdict, text=text, remedy=remedy)

@@ -32,23 +32,23 @@ FSYNC_UNBELIEVABLE_MS = 0.02
 """Faster than any disk: the device does not really wait."""
 
 
-class Verdict(Enum):
+class CheckStatus(Enum):
     FINE = "ok"
     DOUBTFUL = "warning"
     FAILED = "FAILED"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class DoctorFinding:
     """`remedy` is empty where everything is fine."""
 
     name: str
-    verdict: Verdict
+    verdict: CheckStatus
     text: str
     remedy: str = ""
 
 
-def check_machine(settings: Settings) -> Iterator[Finding]:
+def check_machine(settings: Settings) -> Iterator[DoctorFinding]:
     """All checks that need nothing but this machine."""
     yield _python()
     yield from _open_files()
@@ -56,14 +56,14 @@ def check_machine(settings: Settings) -> Iterator[Finding]:
     yield from _folders(settings)
 
 
-def _python() -> Finding:
+def _python() -> DoctorFinding:
     version = ".".join(str(part) for part in sys.version_info[:3])
     if sys.version_info[:2] < PYTHON_MIN:
-        return Finding(name="python", verdict=Verdict.FAILED, text=version, remedy="use Python 3.11 or newer")
-    return Finding(name="python", verdict=Verdict.FINE, text=version)
+        return DoctorFinding(name="python", verdict=CheckStatus.FAILED, text=version, remedy="use Python 3.11 or newer")
+    return DoctorFinding(name="python", verdict=CheckStatus.FINE, text=version)
 
 
-def _open_files() -> Iterator[Finding]:
+def _open_files() -> Iterator[DoctorFinding]:
     if sys.platform == "win32":
         return
     import resource
@@ -72,12 +72,12 @@ def _open_files() -> Iterator[Finding]:
     text = f"{soft} (up to {hard})"
     if 0 <= soft < OPEN_FILES_WANTED:
         remedy = f"each client connection takes one: ulimit -n {OPEN_FILES_WANTED}, or LimitNOFILE= in a unit"
-        yield Finding(name="open files", verdict=Verdict.DOUBTFUL, text=text, remedy=remedy)
+        yield DoctorFinding(name="open files", verdict=CheckStatus.DOUBTFUL, text=text, remedy=remedy)
     else:
-        yield Finding(name="open files", verdict=Verdict.FINE, text=text)
+        yield DoctorFinding(name="open files", verdict=CheckStatus.FINE, text=text)
 
 
-def _ports(settings: Settings) -> Iterator[Finding]:
+def _ports(settings: Settings) -> Iterator[DoctorFinding]:
     """All of them are held until the last one is tried, as an agent would. Those of this agent, which runs, are fine.
 
     The HTTP port comes first: where it is free, no agent with these settings runs.
@@ -94,23 +94,23 @@ def _ports(settings: Settings) -> Iterator[Finding]:
                 yield _port_taken(settings, f"{option} {address}", address, error, running)
             else:
                 text = f"{address} is free" if address.port else f"{address}: the agent will take a free port"
-                yield Finding(name="port", verdict=Verdict.FINE, text=text)
+                yield DoctorFinding(name="port", verdict=CheckStatus.FINE, text=text)
 
 
 def _port_taken(
     settings: Settings, shown: str, address: HostPort, error: OSError, running: RunningAgent | None
-) -> Finding:
+) -> DoctorFinding:
     remedy = "another process has it, two options name it, or the address is not this machine's"
     if running is not None and running.has_taken(address):
         if running.is_of(settings):
             text = f"{shown}: the agent {running.name} has it, which runs with these settings"
-            return Finding(name="port", verdict=Verdict.FINE, text=text)
+            return DoctorFinding(name="port", verdict=CheckStatus.FINE, text=text)
         remedy = f"the agent {running.name} on {running.store} has it: give one of the two another port"
     text = f"{shown}: {(error.strerror or str(error)).partition(' (while')[0]}"
-    return Finding(name="port", verdict=Verdict.FAILED, text=text, remedy=remedy)
+    return DoctorFinding(name="port", verdict=CheckStatus.FAILED, text=text, remedy=remedy)
 
 
-def _folders(settings: Settings) -> Iterator[Finding]:
+def _folders(settings: Settings) -> Iterator[DoctorFinding]:
     """The folders that embedded ledger and store lie in, and each file system that they lie on."""
     folders: dict[Path, str] = {}
     ledger, store = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
@@ -127,14 +127,14 @@ def _folders(settings: Settings) -> Iterator[Finding]:
         finding, milliseconds = _folder(path, name, "--data-dir" if name == "data dir" else "")
         yield finding
         file_system = _existing(path).stat().st_dev
-        if file_system not in file_systems and finding.verdict is Verdict.FINE:
+        if file_system not in file_systems and finding.verdict is CheckStatus.FINE:
             file_systems.add(file_system)
             yield _free_space(_existing(path), name)
             yield _fsync_finding(milliseconds, is_durable=settings.is_durable)
         tried.add(_existing(path))
 
 
-def _folder(path: Path, name: str, option: str) -> tuple[Finding, float]:
+def _folder(path: Path, name: str, option: str) -> tuple[DoctorFinding, float]:
     """Whether an agent could make and write the folder, and how long an fsync takes there."""
     folder = _existing(path)
     try:
@@ -142,16 +142,16 @@ def _folder(path: Path, name: str, option: str) -> tuple[Finding, float]:
     except OSError as error:
         remedy = "choose a folder that this user may write" + (f" with {option}" if option else "")
         reason = "it is a file" if folder.is_file() else error.strerror or str(error)
-        finding = Finding(name=name, verdict=Verdict.FAILED, text=f"{folder}: {reason}", remedy=remedy)
+        finding = DoctorFinding(name=name, verdict=CheckStatus.FAILED, text=f"{folder}: {reason}", remedy=remedy)
         return finding, 0.0
-    return Finding(name=name, verdict=Verdict.FINE, text=f"{path} can be written"), milliseconds
+    return DoctorFinding(name=name, verdict=CheckStatus.FINE, text=f"{path} can be written"), milliseconds
 
 
-def _free_space(folder: Path, name: str) -> Finding:
+def _free_space(folder: Path, name: str) -> DoctorFinding:
     free_bytes = shutil.disk_usage(folder).free
-    return Finding(
+    return DoctorFinding(
         name="free space",
-        verdict=Verdict.FINE if free_bytes >= FREE_BYTES_WANTED else Verdict.DOUBTFUL,
+        verdict=CheckStatus.FINE if free_bytes >= FREE_BYTES_WANTED else CheckStatus.DOUBTFUL,
         text=f"{bytes_text(free_bytes)} for the {name}",
         remedy=""
         if free_bytes >= FREE_BYTES_WANTED
@@ -159,18 +159,20 @@ def _free_space(folder: Path, name: str) -> Finding:
     )
 
 
-def _fsync_finding(milliseconds: float, *, is_durable: bool) -> Finding:
+def _fsync_finding(milliseconds: float, *, is_durable: bool) -> DoctorFinding:
     text = f"{milliseconds:.2f} ms"
     if not is_durable:
         remedy = "a loss of power can lose acknowledged records: leave --no-fsync away where that matters"
-        return Finding(name="fsync", verdict=Verdict.DOUBTFUL, text=f"{text}, but switched off", remedy=remedy)
+        return DoctorFinding(
+            name="fsync", verdict=CheckStatus.DOUBTFUL, text=f"{text}, but switched off", remedy=remedy
+        )
     if milliseconds > FSYNC_SLOW_MS:
         remedy = "every acknowledgement waits for two of these: use a faster disk"
-        return Finding(name="fsync", verdict=Verdict.DOUBTFUL, text=text, remedy=remedy)
+        return DoctorFinding(name="fsync", verdict=CheckStatus.DOUBTFUL, text=text, remedy=remedy)
     if milliseconds < FSYNC_UNBELIEVABLE_MS:
         remedy = "faster than a disk: memory, or a disk that does not wait; a loss of power may lose records"
-        return Finding(name="fsync", verdict=Verdict.DOUBTFUL, text=text, remedy=remedy)
-    return Finding(name="fsync", verdict=Verdict.FINE, text=text)
+        return DoctorFinding(name="fsync", verdict=CheckStatus.DOUBTFUL, text=text, remedy=remedy)
+    return DoctorFinding(name="fsync", verdict=CheckStatus.FINE, text=text)
 
 
 def _existing(path: Path) -> Path:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from agent.bucket.store_damages import REMEDY
-from agent.cli.doctor.machine_checks import Finding, Verdict
+from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.output import counted
 from agent.config.addresses import FileUrl, read_store_url
 from agent.config.settings import Settings
@@ -19,7 +19,7 @@ from storage.embedded.pack_opening import PackFiles, folder_fault
 DAMAGES_SHOWN = 5
 
 
-def check_packs(settings: Settings) -> Iterator[Finding]:
+def check_packs(settings: Settings) -> Iterator[DoctorFinding]:
     """One finding for each damaged part, and nothing for a store that has no packs."""
     url = read_store_url(settings.store_url)
     if not isinstance(url, FileUrl):
@@ -27,7 +27,7 @@ def check_packs(settings: Settings) -> Iterator[Finding]:
     folder = Path(url.path) / PACKS_FOLDER
     fault = folder_fault(str(folder))
     if fault:
-        yield _finding(Verdict.FAILED, fault, REMEDY)
+        yield _finding(CheckStatus.FAILED, fault, REMEDY)
     if not os.path.isdir(folder):
         return
     files = PackFiles(str(folder), Files())
@@ -35,16 +35,16 @@ def check_packs(settings: Settings) -> Iterator[Finding]:
         damages = files.damages()
         packs_count = len(files.numbers())
     except OSError as error:
-        yield _finding(Verdict.FAILED, f"{folder} cannot be read: {error}", "check the disk")
+        yield _finding(CheckStatus.FAILED, f"{folder} cannot be read: {error}", "check the disk")
         return
     for damage in damages[:DAMAGES_SHOWN]:
-        yield _finding(Verdict.FAILED, f"{damage.file}: {damage.detail}", REMEDY)
+        yield _finding(CheckStatus.FAILED, f"{damage.file}: {damage.detail}", REMEDY)
     if len(damages) > DAMAGES_SHOWN:
         text = f"{counted(len(damages) - DAMAGES_SHOWN, 'damaged part')} more"
-        yield _finding(Verdict.FAILED, text, REMEDY)
+        yield _finding(CheckStatus.FAILED, text, REMEDY)
     if not damages:
-        yield _finding(Verdict.FINE, f"{counted(packs_count, 'pack')}, every header is readable")
+        yield _finding(CheckStatus.FINE, f"{counted(packs_count, 'pack')}, every header is readable")
 
 
-def _finding(verdict: Verdict, text: str, remedy: str = "") -> Finding:
-    return Finding(name="packs", verdict=verdict, text=text, remedy=remedy)
+def _finding(verdict: CheckStatus, text: str, remedy: str = "") -> DoctorFinding:
+    return DoctorFinding(name="packs", verdict=verdict, text=text, remedy=remedy)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agent.http.port import Agent
+from agent.http.port import HttpAgent
 from coordinator.state.state import TopicState
 from coordinator.state.table_folders import folder_name
 from iceberg_export.tables.edits import TableEdit
@@ -52,7 +52,7 @@ class LoadedTable:
 class CatalogTables:
     """`load` gives a table, `names` all there are. What was read is kept in memory up to a bound."""
 
-    def __init__(self, *, agent: Agent, root_uri: str) -> None:
+    def __init__(self, *, agent: HttpAgent, root_uri: str) -> None:
         self._agent = agent
         self._root_uri = root_uri
         self._kept: OrderedDict[str, bytes] = OrderedDict()

@@ -109,11 +109,11 @@ class Update(msgspec.Struct, rename="kebab"):
         return (*self.updates, *self.removals)
 
 
-class _Commit(msgspec.Struct):
+class _CommitBody(msgspec.Struct):
     updates: list[Update]
 
 
-_decoder = JsonDecoder(_Commit)
+_decoder = JsonDecoder(_CommitBody)
 
 
 def read_updates(body: bytes) -> Sequence[Update]:

@@ -64,13 +64,13 @@ SUBJECT, VERSION, ID = "{subject}", "{version}", "{id}"
 VERSIONS = ("subjects", SUBJECT, "versions")
 COMPATIBILITY = ("compatibility", *VERSIONS)
 
-Handler = Callable[["_Api", Request, Sequence[str]], Awaitable[object]]
+Handler = Callable[["_RegistryApi", Request, Sequence[str]], Awaitable[object]]
 Rows = Mapping[str, object]
 
 
 def registry_mount(agent: RegistryAgent, tokens: HttpTokens) -> Mount:
     """The registry under its prefix, for the application of the HTTP port; `tokens` say who may ask."""
-    api = _Api(SchemaRegistry(agent), tokens)
+    api = _RegistryApi(SchemaRegistry(agent), tokens)
 
     async def app(scope: object, receive: object, send: object) -> None:
         request = Request(scope, receive)  # type: ignore[arg-type]
@@ -82,10 +82,12 @@ def registry_mount(agent: RegistryAgent, tokens: HttpTokens) -> Mount:
 
 def routes() -> list[tuple[str, str]]:
     """Every method and path of the registry, with its prefix, as docs/reference/http-api.md lists them."""
-    return [(method, "/".join((PREFIX, *parts))) for parts, methods in _Api.ROUTES.items() for method in methods]
+    return [
+        (method, "/".join((PREFIX, *parts))) for parts, methods in _RegistryApi.ROUTES.items() for method in methods
+    ]
 
 
-class _Api:
+class _RegistryApi:
     def __init__(self, registry: SchemaRegistry, tokens: HttpTokens) -> None:
         self._registry = registry
         self._tokens = tokens

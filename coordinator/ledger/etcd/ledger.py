@@ -34,10 +34,10 @@ from coordinator.ledger.etcd.lineage import Lineage
 from coordinator.ledger.etcd.requests import delete, get, has_value, is_absent, is_created_at, is_unmodified_after, put
 from coordinator.ledger.etcd.server import check_version, find_identity, find_or_create, notices, read_status
 from coordinator.ledger.port import (
-    Entry,
     Fenced,
     Head,
     LedgerCorrupt,
+    LedgerEntry,
     LedgerIdentity,
     LedgerMissing,
     LedgerRecord,
@@ -65,7 +65,7 @@ class _Session:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
+class _GuardedResult:
     """What became of a guarded transaction. `responses`: of the other branch, where it was not carried out."""
 
     is_done: bool
@@ -213,7 +213,7 @@ class EtcdLedger:
 
     # Entries.
 
-    async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+    async def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Position:
         check_group(entries)
         opened = self._sessions.get(session)
         if opened is None:
@@ -236,7 +236,7 @@ class EtcdLedger:
         opened.is_unsure = False
         return position
 
-    async def _append(self, name: str, session: SessionId, entries: Sequence[Entry]) -> _Written:
+    async def _append(self, name: str, session: SessionId, entries: Sequence[LedgerEntry]) -> _GuardedResult:
         puts = [put(self._keys.entry(session, entry.number), entry.payload) for entry in entries]
         return await self._write(
             compare=[
@@ -247,13 +247,13 @@ class EtcdLedger:
             failure=self._looking(name, session, entries),
         )
 
-    def _looking(self, name: str, session: SessionId, entries: Sequence[Entry]) -> list[rpc_pb2.RequestOp]:
+    def _looking(self, name: str, session: SessionId, entries: Sequence[LedgerEntry]) -> list[rpc_pb2.RequestOp]:
         """Asks for the session, and for what stands under the numbers of `entries`."""
         first = self._keys.entry(session, entries[0].number)
         return [get(self._keys.session(name)), get(first, self._keys.entry(session, entries[-1].number + 1))]
 
     def _settle(
-        self, opened: _Session, session: SessionId, entries: Sequence[Entry], looked: Sequence[rpc_pb2.ResponseOp]
+        self, opened: _Session, session: SessionId, entries: Sequence[LedgerEntry], looked: Sequence[rpc_pb2.ResponseOp]
     ) -> Position:
         """The position of a group that was not appended now: an earlier try was, or it must not be."""
         held, found = (response.response_range.kvs for response in looked)
@@ -517,7 +517,7 @@ class EtcdLedger:
         success: Sequence[rpc_pb2.RequestOp],
         compare: Sequence[rpc_pb2.Compare] = (),
         failure: Sequence[rpc_pb2.RequestOp] = (),
-    ) -> _Written:
+    ) -> _GuardedResult:
         """Carry out `success`, if this is still the ledger that was opened and `compare` holds, else ask `failure`."""
         lineage = self._lineage
         identity, seen = lineage.identity, lineage.seen
@@ -527,12 +527,12 @@ class EtcdLedger:
             )
         )
         if answer.succeeded:
-            return _Written(is_done=True, revision=answer.header.revision, responses=())
+            return _GuardedResult(is_done=True, revision=answer.header.revision, responses=())
         lineage.judge(answer.responses[:2], seen)
         lineage.judge_open(answer.responses[:2])
         if lineage.identity != identity:  # a bucket was claimed meanwhile: that alone may be why it was not carried out
             return await self._write(success=success, compare=compare, failure=failure)
-        return _Written(is_done=False, revision=answer.header.revision, responses=answer.responses[2:])
+        return _GuardedResult(is_done=False, revision=answer.header.revision, responses=answer.responses[2:])
 
     async def _read_checked(self, asked: Sequence[rpc_pb2.RequestOp]) -> Sequence[rpc_pb2.ResponseOp]:
         """The answers to `asked` at one revision, of the ledger that was opened."""

@@ -35,7 +35,7 @@ REMEDY = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class KnownLedger:
     """What was known of the ledger when a request was sent; its answer may be older than what was learnt since."""
 
     head: Position
@@ -55,7 +55,7 @@ class Lineage:
         """Go over to that incarnation, of which nothing was seen."""
         self.identity = identity
         self._first = position_first(self.identity.incarnation)
-        self.seen = Seen(head=self._first, read=None)
+        self.seen = KnownLedger(head=self._first, read=None)
 
     def position(self, revision: int) -> Position:
         assert revision < 1 << POSITION_REVISION_BITS, (
@@ -94,12 +94,12 @@ class Lineage:
     def see(self, head: Position) -> None:
         """Remember that there is an append at `head`."""
         if self.seen.head < head:
-            self.seen = Seen(head=head, read=self.seen.read)
+            self.seen = KnownLedger(head=head, read=self.seen.read)
 
     def read(self, records: Sequence[LedgerRecord]) -> None:
         """Remember what is handed to a reader, in order."""
         if records and (self.seen.read is None or self.seen.read.position < records[-1].position):
-            self.seen = Seen(head=max(self.seen.head, records[-1].position), read=records[-1])
+            self.seen = KnownLedger(head=max(self.seen.head, records[-1].position), read=records[-1])
 
     # Writes.
 
@@ -116,7 +116,7 @@ class Lineage:
         """What its other branch asks for first; `judge` takes the two answers."""
         return [get(self._keys.meta), get(self._keys.head)]
 
-    def judge(self, responses: Sequence[rpc_pb2.ResponseOp], seen: Seen) -> None:
+    def judge(self, responses: Sequence[rpc_pb2.ResponseOp], seen: KnownLedger) -> None:
         """Raise `LedgerCorrupt` where identity or head, as `asking` got them, are not those of this ledger.
 
         `seen`: what was seen when the request was sent.
@@ -134,7 +134,7 @@ class Lineage:
         """Whether it is, by the answers to `asking`."""
         return is_fenced(responses[0].response_range.kvs[0].value)
 
-    def judge_head(self, heads: Sequence[kv_pb2.KeyValue], seen: Seen) -> Head:
+    def judge_head(self, heads: Sequence[kv_pb2.KeyValue], seen: KnownLedger) -> Head:
         """The head, which is remembered. Raises `LedgerCorrupt` where it is below what was seen."""
         head = self.head(heads)
         if head.position < seen.head:
@@ -194,7 +194,7 @@ class Lineage:
             asked.append(get(self._keys.entry(self.seen.read.session, self.seen.read.number)))
         return asked
 
-    def judge_reading(self, responses: Sequence[rpc_pb2.ResponseOp], seen: Seen) -> tuple[Head, Position]:
+    def judge_reading(self, responses: Sequence[rpc_pb2.ResponseOp], seen: KnownLedger) -> tuple[Head, Position]:
         """Head, and the position up to which entries were trimmed. Raises `LedgerCorrupt`, as `judge` does, and where
         the newest entry that was read is gone although nobody trimmed it.
         """

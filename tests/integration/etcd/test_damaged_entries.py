@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from tests.damage import world
-from tests.damage.world import NOTE, Agent, Read
+from tests.damage.world import NOTE, LiveAgent, Read
 from tests.support.clients.raw_client import connected
 from tests.support.processes import Process
 from tests.support.services.etcd import Etcd
@@ -26,7 +26,7 @@ PAGE = "The ledger holds what cannot be read"
 HEADER_BYTES = 6
 
 
-async def _read(agent: Agent) -> Read:
+async def _read(agent: LiveAgent) -> Read:
     async with connected(agent.bootstrap) as client:
         return await world.read_topic(client, TOPIC, world.RECORDS)
 
@@ -55,7 +55,7 @@ def test_s20_an_entry_that_changed_so_that_it_can_be_read_is_refused_and_stepped
 
         with running("before") as process:
             agent = world.agent_of(process)
-            assert isinstance(agent, Agent), agent
+            assert isinstance(agent, LiveAgent), agent
             world.create(agent, [TOPIC])
             process.wait_until(lambda: b"/penstock/c/snapshot" in pairs_of(member.endpoint), "a snapshot")
             asyncio.run(world.fill(agent, [TOPIC]))
@@ -99,7 +99,7 @@ def test_s20_an_entry_that_changed_so_that_it_can_be_read_is_refused_and_stepped
         assert recovered.returncode == 0, recovered.stderr
         with running("again") as process:
             agent = world.agent_of(process)
-            assert isinstance(agent, Agent), agent
+            assert isinstance(agent, LiveAgent), agent
             read = asyncio.run(_read(agent))
             assert (read.wrong, read.offsets) == ([], set(range(world.RECORDS)))
             assert f"offset of {TOPIC}" not in world.told(agent, [TOPIC]), "what was committed is lost, not another"

@@ -13,7 +13,7 @@ from coordinator.ledger.etcd.access import EtcdAccess
 from coordinator.ledger.etcd.client import EtcdClient
 from coordinator.ledger.etcd.ledger import EtcdLedger
 from coordinator.ledger.etcd.requests import put
-from coordinator.ledger.port import Entry, LedgerUnavailable
+from coordinator.ledger.port import LedgerEntry, LedgerUnavailable
 from protocol.types import Position, SessionId
 from tests.support.ledger.etcd_retries import SECONDS_MAX, until_known
 from tests.support.ledger.operations import append_singly, entries, pointer_at
@@ -50,7 +50,7 @@ class Filler:
         self.ledger, self.session = ledger, session
         self.appended = 0
         self.position = Position(0)
-        self._unanswered: Sequence[Entry] | None = None
+        self._unanswered: Sequence[LedgerEntry] | None = None
 
     async def append(self, bytes_count: int = 1) -> None:
         group = self._unanswered or entries(bytes(bytes_count), first=self.appended)

@@ -20,7 +20,14 @@ from coordinator.ledger.etcd.client import EtcdClient
 from coordinator.ledger.etcd.keys import EtcdKeys, prefix_end
 from coordinator.ledger.etcd.ledger import EtcdLedger
 from coordinator.ledger.etcd.requests import put
-from coordinator.ledger.port import Entry, Fenced, LedgerCorrupt, LedgerMissing, LedgerUnavailable, SnapshotPointer
+from coordinator.ledger.port import (
+    Fenced,
+    LedgerCorrupt,
+    LedgerEntry,
+    LedgerMissing,
+    LedgerUnavailable,
+    SnapshotPointer,
+)
 from protocol.types import Position
 from tests.support.ledger.etcd_retries import SECONDS_MAX, follow, until_known
 from tests.support.services.etcd import Etcd
@@ -38,8 +45,8 @@ async def opened(etcd: Etcd, *, session_seconds: int = 60, user: str | None = No
         await client.close()
 
 
-def entry(number: int, payload: bytes = b"x") -> list[Entry]:
-    return [Entry(number=number, payload=payload)]
+def entry(number: int, payload: bytes = b"x") -> list[LedgerEntry]:
+    return [LedgerEntry(number=number, payload=payload)]
 
 
 def pointer(position: Position, appends_count: int) -> SnapshotPointer:
@@ -170,7 +177,7 @@ async def doubling(etcd: Etcd) -> AsyncIterator[tuple[DoublingClient, EtcdLedger
 async def test_s10_a_copy_that_comes_after_the_trim_stays_until_it_is_trimmed_itself(etcd: Etcd) -> None:
     async with doubling(etcd) as (client, ledger, other):
         session = await ledger.open_session("a")
-        first = await ledger.append(session, [Entry(number=0, payload=b"x"), Entry(number=1, payload=b"x")])
+        first = await ledger.append(session, [LedgerEntry(number=0, payload=b"x"), LedgerEntry(number=1, payload=b"x")])
         second = await ledger.append(session, entry(2))
         assert await ledger.set_snapshot(None, pointer(first, 1))
         await ledger.trim(first)
@@ -198,7 +205,7 @@ async def test_s10_a_copy_that_comes_after_the_trim_stays_until_it_is_trimmed_it
 async def test_s10_a_copy_that_comes_between_listing_and_dropping_stays(etcd: Etcd) -> None:
     async with doubling(etcd) as (client, ledger, other):
         session = await ledger.open_session("a")
-        first = await ledger.append(session, [Entry(number=0, payload=b"x"), Entry(number=1, payload=b"x")])
+        first = await ledger.append(session, [LedgerEntry(number=0, payload=b"x"), LedgerEntry(number=1, payload=b"x")])
         second = await ledger.append(session, entry(2))
         assert await ledger.set_snapshot(None, pointer(second, 2))
 
@@ -224,10 +231,10 @@ async def test_s10_a_copy_finds_its_group_whole_or_gone_where_a_page_of_the_trim
     monkeypatch.setattr(etcd_ledger, "ETCD_PAGE_ENTRIES_MAX", 11)
     async with doubling(etcd) as (client, ledger, other):
         before = await other.append(
-            await other.open_session("b"), [Entry(number=row, payload=b"x") for row in range(6)]
+            await other.open_session("b"), [LedgerEntry(number=row, payload=b"x") for row in range(6)]
         )
         session = await ledger.open_session("a")
-        group = [Entry(number=row, payload=b"x") for row in range(10)]
+        group = [LedgerEntry(number=row, payload=b"x") for row in range(10)]
         first = await ledger.append(session, group)
         assert await ledger.set_snapshot(None, pointer(first, 2))
         copies: list[bool] = []

@@ -5,8 +5,8 @@ from pathlib import Path
 from aetcd.rpc import rpc_pb2
 
 from agent.cli.doctor.ledger_checks import check_ledger
-from agent.cli.doctor.machine_checks import Finding, Verdict
-from agent.config.settings import Command, load_settings
+from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
+from agent.config.settings import CliCommand, load_settings
 from coordinator.ledger.etcd.access import EtcdAccess
 from coordinator.ledger.etcd.client import EtcdClient
 from coordinator.ledger.etcd.ledger import EtcdLedger
@@ -15,15 +15,15 @@ from tests.support.services.etcd import Etcd
 from tools import pins
 
 
-async def findings(ledger: str) -> list[Finding]:
-    settings = load_settings(Command.AGENT, {"ledger": ledger, "store": "memory:"}, environment={})
+async def findings(ledger: str) -> list[DoctorFinding]:
+    settings = load_settings(CliCommand.AGENT, {"ledger": ledger, "store": "memory:"}, environment={})
     return [finding async for finding in check_ledger(settings)]
 
 
 async def test_an_etcd_that_is_fit_and_has_no_ledger_yet(tmp_path: Path) -> None:
     with Etcd(tmp_path) as etcd:
         found = await findings(f"etcd://{etcd.endpoints[0]}/c")
-        assert {finding.verdict for finding in found} == {Verdict.FINE}
+        assert {finding.verdict for finding in found} == {CheckStatus.FINE}
         server, cluster, write = (finding.text for finding in found)
         assert server.startswith(f"etcd {pins.ETCD.removeprefix('v')} at {etcd.endpoints[0]}")
         assert "quota 2" in server
@@ -39,21 +39,21 @@ async def test_the_cluster_is_named_and_an_endpoint_that_does_not_answer_is_doub
     ledger = await EtcdLedger.open(client, "doctors", new_cluster_id="the-cluster")
     await ledger.close()
     found = await findings(f"etcd://127.0.0.1:{free_port()},{etcd.endpoints[0]}/doctors")
-    assert Verdict.FAILED not in {finding.verdict for finding in found}
+    assert CheckStatus.FAILED not in {finding.verdict for finding in found}
     assert any("the-cluster, incarnation 1" in finding.text for finding in found)
     assert any("cannot be reached" in finding.text and "other endpoints" in finding.remedy for finding in found)
 
 
 async def test_an_etcd_that_is_away_fails() -> None:
     (found,) = await findings(f"etcd://127.0.0.1:{free_port()}/c")
-    assert found.verdict is Verdict.FAILED
+    assert found.verdict is CheckStatus.FAILED
     assert "cannot be reached" in found.text
 
 
 async def test_one_that_is_nearly_full_is_doubtful(tmp_path: Path) -> None:
     with Etcd(tmp_path, options=["--quota-backend-bytes", "20480"]) as etcd:
         found = await findings(f"etcd://{etcd.endpoints[0]}/c")
-        assert found[0].verdict is Verdict.DOUBTFUL
+        assert found[0].verdict is CheckStatus.DOUBTFUL
         assert "etcd is full" in found[0].remedy
 
 

@@ -46,7 +46,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass(slots=True)
-class Broker:
+class BrokerAddresses:
     """What is under test, by the addresses of its agents: each is used in turn."""
 
     agents: Sequence[Penstock | ClusterAgent]
@@ -69,7 +69,7 @@ class Broker:
 @pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.slow)], ids=["one broker", "three agents"])
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, etcd: Etcd, minio: Minio
-) -> Iterator[Broker]:
+) -> Iterator[BrokerAddresses]:
     provided(PENSTOCK)
     folder, options = tmp_path_factory.mktemp("clients"), {"archive-interval-s": "86400"}
     # Records are kept for ever: their times are long past.
@@ -77,10 +77,10 @@ def broker(
     with ExitStack() as stack:
         if request.param == 1:
             factory = PenstockFactory(folder=folder, stack=stack)
-            yield Broker([factory(options=options, settings=settings)])
+            yield BrokerAddresses([factory(options=options, settings=settings)])
         else:
             cluster = ClusterFactory(etcd=etcd, minio=minio, folder=folder, stack=stack)()
-            yield Broker([cluster.start(name, options=options, settings=settings) for name in ("a", "b", "c")])
+            yield BrokerAddresses([cluster.start(name, options=options, settings=settings) for name in ("a", "b", "c")])
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +106,7 @@ def create_topics(bootstrap: str, topics: Mapping[str, int], **config: str) -> N
         future.result(30)
 
 
-def archive(broker: Broker, *topics: str) -> None:
+def archive(broker: BrokerAddresses, *topics: str) -> None:
     request = Request(
         f"http://{broker.http}/api/archive",
         data=json.dumps({"topics": topics, "wait": True}).encode(),
@@ -150,7 +150,7 @@ def _moment(chance: random.Random) -> int:
 
 
 @pytest.fixture(scope="module")
-def written(broker: Broker, clients: dict[str, Client]) -> dict[Place, list[Row]]:
+def written(broker: BrokerAddresses, clients: dict[str, Client]) -> dict[Place, list[Row]]:
     """What every client sent with every codec, in both phases."""
     chance = random.Random(SEED)
     topics = [f"{name}-{phase}" for name in NAMES for phase in PHASES]
@@ -173,7 +173,7 @@ def written(broker: Broker, clients: dict[str, Client]) -> dict[Place, list[Row]
 
 
 def test_every_client_reads_what_every_client_wrote(
-    broker: Broker, written: dict[Place, list[Row]], client: Client
+    broker: BrokerAddresses, written: dict[Place, list[Row]], client: Client
 ) -> None:
     assert len(written) == len(PHASES) * len(NAMES) * len(CODECS) * CODEC_PARTITIONS
     assert client.ends(broker.bootstrap, list(written)) == {place: (0, len(rows)) for place, rows in written.items()}
@@ -183,7 +183,7 @@ def test_every_client_reads_what_every_client_wrote(
 
 
 @pytest.fixture(scope="module")
-def many(broker: Broker) -> dict[Place, list[Row]]:
+def many(broker: BrokerAddresses) -> dict[Place, list[Row]]:
     """A topic of many partitions per phase, with small batches and timestamps out of order."""
     create_topics(broker.bootstrap, {f"many-{phase}": MANY for phase in PHASES})
     rows = {
@@ -207,7 +207,7 @@ def _time(partition: int, number: int) -> int:
 
 
 def test_every_client_reads_many_partitions_from_any_offset(
-    broker: Broker, many: dict[Place, list[Row]], client: Client
+    broker: BrokerAddresses, many: dict[Place, list[Row]], client: Client
 ) -> None:
     ranges = {place: (place[1] * 7 % (MANY_RECORDS + 1), MANY_RECORDS) for place in many}
     consumed = client.consume(broker.bootstrap, ranges)
@@ -215,7 +215,7 @@ def test_every_client_reads_many_partitions_from_any_offset(
         assert consumed[place] == list(enumerate(many[place]))[first:], place
 
 
-def test_every_client_finds_any_time(broker: Broker, many: dict[Place, list[Row]], client: Client) -> None:
+def test_every_client_finds_any_time(broker: BrokerAddresses, many: dict[Place, list[Row]], client: Client) -> None:
     times = {
         (topic, partition): _time(partition, 0) + (partition * 10 - 15 if partition < 60 else partition % 30 * 10)
         for topic, partition in many
@@ -228,7 +228,7 @@ def test_every_client_finds_any_time(broker: Broker, many: dict[Place, list[Row]
     assert client.offsets_at(broker.bootstrap, times) == expected
 
 
-def test_a_topic_with_append_times_shows_them_to_every_client(broker: Broker, client: Client) -> None:
+def test_a_topic_with_append_times_shows_them_to_every_client(broker: BrokerAddresses, client: Client) -> None:
     topics = [f"append-{type(client).__name__}-{phase}" for phase in PHASES]
     create_topics(broker.bootstrap, dict.fromkeys(topics, 1), **{"message.timestamp.type": "LogAppendTime"})
     began_ms = int(time.time() * 1000) - 1_000
@@ -248,7 +248,7 @@ def test_a_topic_with_append_times_shows_them_to_every_client(broker: Broker, cl
         assert found == {(topic, 0): 0 for topic in topics}
 
 
-def test_a_topic_is_created_by_its_first_record(broker: Broker, client: Client) -> None:
+def test_a_topic_is_created_by_its_first_record(broker: BrokerAddresses, client: Client) -> None:
     topic = f"first-{type(client).__name__}"
     place = (topic, AUTO_PARTITIONS - 1)
     row = Row(key=b"first", value=b"light", timestamp_ms=NOW_MS)
@@ -290,7 +290,7 @@ class Reading(threading.Thread):
         return self._outcome
 
 
-def test_a_consumer_that_waits_is_answered_when_something_comes(broker: Broker, client: Client) -> None:
+def test_a_consumer_that_waits_is_answered_when_something_comes(broker: BrokerAddresses, client: Client) -> None:
     place = (f"wait-{type(client).__name__}", 0)
     create_topics(broker.bootstrap, {place[0]: 1})
     reading = Reading(client, broker.bootstrap, {place: (0, 1)}, wait_ms=20_000)
@@ -302,7 +302,7 @@ def test_a_consumer_that_waits_is_answered_when_something_comes(broker: Broker, 
     assert time.monotonic() - began < 10, "the answer came when the fetch's own time was over, not before"
 
 
-def test_a_consumer_of_many_partitions_follows_those_that_grow(broker: Broker, client: Client) -> None:
+def test_a_consumer_of_many_partitions_follows_those_that_grow(broker: BrokerAddresses, client: Client) -> None:
     """Most fetches of a session name no partition at all (KIP-227)."""
     topic = f"grow-{type(client).__name__}"
     create_topics(broker.bootstrap, {topic: MANY})

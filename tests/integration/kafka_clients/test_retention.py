@@ -26,7 +26,7 @@ from tests.support.client_libraries.interface import Client, Place
 from tests.support.client_libraries.kafka_python import KafkaPythonClient
 from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
 from tests.support.lake.archiving import AT_ONCE, archive_by_http
-from tests.support.lake.bucket_listing import INTAKE, Bucket, local_bucket, minio_bucket
+from tests.support.lake.bucket_listing import INTAKE, ListedBucket, local_bucket, minio_bucket
 from tests.support.services.local_services import Minio, PenstockFactory
 
 with warnings.catch_warnings():
@@ -144,15 +144,15 @@ def three(cluster: Cluster, **options: str) -> list[ClusterAgent]:
     ]
 
 
-def bucket_of(cluster: Cluster, minio: Minio) -> Bucket:
+def bucket_of(cluster: Cluster, minio: Minio) -> ListedBucket:
     return minio_bucket(minio, cluster.store.removeprefix("s3://").partition("/")[0])
 
 
-def intake_of(bucket: Bucket) -> set[str]:
+def intake_of(bucket: ListedBucket) -> set[str]:
     return set(filter(INTAKE.search, bucket.keys()))
 
 
-def lake_of(bucket: Bucket, topic: str) -> set[str]:
+def lake_of(bucket: ListedBucket, topic: str) -> set[str]:
     """The topic's data files."""
     return set(filter(lambda key: f"lake/{topic}-" in key and key.endswith(".parquet"), bucket.keys()))
 

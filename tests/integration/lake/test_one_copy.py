@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from tests.support.lake.archiving import AT_ONCE, Archive, archive_and_clean, archive_by_command, archive_by_http
 from tests.support.lake.bucket_listing import (
     METADATA,
-    Bucket,
+    ListedBucket,
     faults,
     list_bucket,
     list_topics,
@@ -50,7 +50,7 @@ def ends(log: LogHash) -> dict[int, int]:
     return {partition: hashed.count for partition, hashed in log.items()}
 
 
-def local(broker: Penstock) -> Bucket:
+def local(broker: Penstock) -> ListedBucket:
     return local_bucket(broker.data / "store")
 
 
@@ -131,13 +131,13 @@ def assert_spark_agrees(archived: "DataFrame", source: pd.DataFrame, log: LogHas
     assert found == {tuple(row[0]): tuple(row[1:]) for row in expected.itertuples()}
 
 
-def assert_archived_once(bucket: Bucket, log: LogHash) -> None:
+def assert_archived_once(bucket: ListedBucket, log: LogHash) -> None:
     listing = list_bucket(bucket)
     assert faults(listing, ends(log)) == []
     assert listing.tail_counts == {}
 
 
-def assert_one_copy_with_tail(bucket: Bucket, log: LogHash, tail: int) -> None:
+def assert_one_copy_with_tail(bucket: ListedBucket, log: LogHash, tail: int) -> None:
     listing = list_bucket(bucket, with_records=True)
     assert faults(listing, ends(log)) == []
     assert sum(listing.tail_counts.values()) == tail

@@ -10,7 +10,7 @@ from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from iceberg_export.spark.bucket import open_bucket
-from iceberg_export.spark.lake import Lake
+from iceberg_export.spark.lake import SparkLake
 from tests.integration.lake.test_typed_columns import TypedTopics, avro, field
 from tests.support.lake.archived_topics import LakeTopic
 from tests.support.lake.tail_manifest import topic_in_manifest
@@ -102,7 +102,7 @@ def test_readers_get_the_values_that_a_table_leaves_out(topics: TypedTopics, spa
     topics.registry.delete_subject(subject, permanent=True)
     assert topic.consumed() == topic.rows
     url = f"file://{topics.broker.data}/store"
-    lake = Lake(open_bucket(url, {}))
+    lake = SparkLake(open_bucket(url, {}))
 
     def is_told() -> bool:
         found = topic_in_manifest(lake, topic.name)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from agent.config.settings import Command, load_settings
+from agent.config.settings import CliCommand, load_settings
 from agent.http.iceberg.catalog_config import catalog_parts
 from agent.runtime.clock import SystemClock
 from storage.object_store import ObjectMissing, StoreDenied, StoreError
@@ -36,7 +36,7 @@ async def own(store_url: str, minio: Minio) -> S3Store:
 async def vended(store_url: str, minio: Minio, own: S3Store) -> S3Store:
     """Access by the keys that engines get for the table."""
     options = {"ledger": "memory:", "store": store_url, "catalog-vended-credentials": "sts"}
-    settings = load_settings(Command.AGENT, options, environment=minio.settings)
+    settings = load_settings(CliCommand.AGENT, options, environment=minio.settings)
     parts = catalog_parts(settings, SystemClock(), minio.settings)
     assert parts.credentials is not None
     keys = await parts.credentials.of_folder(FOLDER)

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from iceberg_export.spark.bucket import Bucket, open_bucket
-from iceberg_export.spark.lake import Lake
+from iceberg_export.spark.lake import SparkLake
 from storage.decorators.routed import RoutedStore
 from storage.embedded.local_store import PACKS_FOLDER, LocalStore
 from storage.embedded.pack_store import PackStore
@@ -381,7 +381,7 @@ def test_a_batch_is_what_read_committed_sees_of_a_broker_also_when_that_is_gone(
     produce_transactions(broker.bootstrap, "tx", 2, 10)
     committed = consume_committed(broker.bootstrap, "tx", 2)
     assert len(committed) == 13 * 30
-    lake = Lake(open_bucket(url, minio.settings))
+    lake = SparkLake(open_bucket(url, minio.settings))
 
     def is_told() -> bool:
         """Whether the manifest knows what is archived, and all that came behind it."""

@@ -24,7 +24,7 @@ from tests.support.client_libraries.transactional_producers import (
     Java,
     KafkaPython,
     OpenProducer,
-    Refused,
+    StepFailed,
     TransactionalProducer,
 )
 from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.timeout(300)
 
 
 @dataclass(slots=True)
-class Broker:
+class BrokerAddresses:
     """What is under test, by the addresses of its agents: each is used in turn."""
 
     agents: Sequence[Penstock | ClusterAgent]
@@ -78,15 +78,15 @@ class Broker:
 @pytest.fixture(scope="module", params=[1, pytest.param(3, marks=pytest.mark.slow)], ids=["one broker", "three agents"])
 def broker(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, etcd: Etcd, minio: Minio
-) -> Iterator[Broker]:
+) -> Iterator[BrokerAddresses]:
     provided(PENSTOCK)
     folder = tmp_path_factory.mktemp("transactions")
     with ExitStack() as stack:
         if request.param == 1:
-            yield Broker([PenstockFactory(folder=folder, stack=stack)(settings=SETTINGS)])
+            yield BrokerAddresses([PenstockFactory(folder=folder, stack=stack)(settings=SETTINGS)])
         else:
             cluster = ClusterFactory(etcd=etcd, minio=minio, folder=folder, stack=stack)()
-            yield Broker([cluster.start(name, settings=SETTINGS) for name in ("a", "b", "c")])
+            yield BrokerAddresses([cluster.start(name, settings=SETTINGS) for name in ("a", "b", "c")])
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def open_producer(name: str, producers: Mapping[str, OpenProducer]) -> OpenProdu
 
 
 @pytest.fixture
-def topic(broker: Broker, name: str, request: pytest.FixtureRequest) -> str:
+def topic(broker: BrokerAddresses, name: str, request: pytest.FixtureRequest) -> str:
     """A topic of the test's own, by whose name its producers are called, too."""
     topic = re.sub(r"\W+", "-", f"{request.function.__name__}-{name}")
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
@@ -126,7 +126,7 @@ def write(producer: TransactionalProducer, topic: str, value: str) -> None:
         producer.send((topic, partition), value)
 
 
-def read(broker: Broker, topic: str, *, isolation: str = "read_committed") -> dict[Place, list[str]]:
+def read(broker: BrokerAddresses, topic: str, *, isolation: str = "read_committed") -> dict[Place, list[str]]:
     """What a consumer is given of each partition until an end that is written now."""
     end = f"{END} {broker.used_count}"
     _write(broker, topic, end)
@@ -156,7 +156,7 @@ def read(broker: Broker, topic: str, *, isolation: str = "read_committed") -> di
     return values
 
 
-def _write(broker: Broker, topic: str, value: str) -> None:
+def _write(broker: BrokerAddresses, topic: str, value: str) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "linger.ms": 0})
     for partition in range(PARTITIONS):
         producer.produce(topic, value.encode(), partition=partition)
@@ -168,7 +168,7 @@ def everywhere(topic: str, *values: str) -> dict[Place, list[str]]:
 
 
 def test_consumers_are_given_what_was_committed_and_nothing_else(
-    broker: Broker, topic: str, open_producer: OpenProducer
+    broker: BrokerAddresses, topic: str, open_producer: OpenProducer
 ) -> None:
     stale_count = broker.stale_count()
     with open_producer(broker.bootstrap, topic, TIMEOUT_MS) as producer:
@@ -184,7 +184,7 @@ def test_consumers_are_given_what_was_committed_and_nothing_else(
 
 
 def test_a_transaction_of_one_partition_leaves_the_others_alone(
-    broker: Broker, topic: str, open_producer: OpenProducer
+    broker: BrokerAddresses, topic: str, open_producer: OpenProducer
 ) -> None:
     with open_producer(broker.bootstrap, topic, TIMEOUT_MS) as producer:
         for partition in range(PARTITIONS):
@@ -195,25 +195,25 @@ def test_a_transaction_of_one_partition_leaves_the_others_alone(
 
 
 def test_a_second_instance_fences_the_first_and_aborts_what_it_has_open(
-    broker: Broker, topic: str, open_producer: OpenProducer
+    broker: BrokerAddresses, topic: str, open_producer: OpenProducer
 ) -> None:
     with open_producer(broker.bootstrap, topic, TIMEOUT_MS) as first:
         write(first, topic, "of-the-first")
         with open_producer(broker.bootstrap, topic, TIMEOUT_MS) as second:
             write(second, topic, "of-the-second")
-            with pytest.raises(Refused):
+            with pytest.raises(StepFailed):
                 first.commit()
             second.commit()
     assert read(broker, topic) == everywhere(topic, "of-the-second")
 
 
 def test_a_transaction_that_takes_too_long_is_aborted_and_the_next_instance_goes_on(
-    broker: Broker, topic: str, open_producer: OpenProducer
+    broker: BrokerAddresses, topic: str, open_producer: OpenProducer
 ) -> None:
     with open_producer(broker.bootstrap, topic, SHORT_MS) as slow:
         write(slow, topic, "late")
         assert read(broker, topic) == everywhere(topic), "the end is readable once the transaction is aborted"
-        with pytest.raises(Refused):
+        with pytest.raises(StepFailed):
             slow.commit()
     with open_producer(broker.bootstrap, topic, TIMEOUT_MS) as next_instance:
         write(next_instance, topic, "in-time")
@@ -222,7 +222,7 @@ def test_a_transaction_that_takes_too_long_is_aborted_and_the_next_instance_goes
 
 
 def test_java_speaks_kip_890_and_the_others_add_partitions_first(
-    broker: Broker, topic: str, name: str, open_producer: OpenProducer
+    broker: BrokerAddresses, topic: str, name: str, open_producer: OpenProducer
 ) -> None:
     before = broker.requests()
     with open_producer(broker.bootstrap, topic, TIMEOUT_MS) as producer:
@@ -237,7 +237,7 @@ def test_java_speaks_kip_890_and_the_others_add_partitions_first(
 def test_java_goes_back_to_v1_where_the_transaction_version_is_lowered(
     tmp_path: Path, penstock: PenstockFactory, producers: Mapping[str, OpenProducer], java: Path, kafka_jars: Path
 ) -> None:
-    broker = Broker([penstock()])
+    broker = BrokerAddresses([penstock()])
     tool = JavaProgram(
         java=java, class_path=f"{kafka_jars}/*", main="org.apache.kafka.tools.FeatureCommand", folder=tmp_path
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from protocol.framing import SIZE_BYTES, FrameReceiver
 from protocol.wire import INT32
-from tests.jepsen.proxy.frames import Request, correlation_id_of
+from tests.jepsen.proxy.frames import ProxiedRequest, correlation_id_of
 from tests.jepsen.proxy.rules import Act, Rule, Side
 
 READ_BYTES = 64 * 1024
@@ -23,7 +23,7 @@ class Strike:
     """A rule that struck a request or its answer. `answer`: what the server said to what was late or came twice."""
 
     rule: Rule
-    request: Request
+    request: ProxiedRequest
     released: asyncio.Event = field(default_factory=asyncio.Event)
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     answer: bytes | None = None
@@ -44,12 +44,12 @@ class Strike:
 class Expected:
     """An answer that is to come, and what struck its request; `is_swallowed`: the client is not told."""
 
-    request: Request
+    request: ProxiedRequest
     strike: Strike | None = None
     is_swallowed: bool = False
 
 
-Judge = Callable[[Side, Request], Strike | None]
+Judge = Callable[[Side, ProxiedRequest], Strike | None]
 """Tells which rule strikes a message."""
 
 
@@ -89,12 +89,12 @@ class ProxyConnection:
         with contextlib.suppress(OSError):
             while data := await self._client_reader.read(READ_BYTES):
                 for frame in receiver.receive_data(data):
-                    await self._pass_request(Request.read(bytes(frame)))
+                    await self._pass_request(ProxiedRequest.read(bytes(frame)))
                     if self._client.is_closing():
                         return
         receiver.drop_partial()
 
-    async def _pass_request(self, request: Request) -> None:
+    async def _pass_request(self, request: ProxiedRequest) -> None:
         strike = self._judge(Side.REQUEST, request)
         match None if strike is None else strike.rule.act:
             case Act.DROP:

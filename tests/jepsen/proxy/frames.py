@@ -56,7 +56,7 @@ FLEXIBLE_FIRST: Mapping[int, int] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class ProxiedRequest:
     """One request. `frame`: all of it but its size. `transactional_id`: None where it has none that can be read."""
 
     frame: bytes
@@ -103,19 +103,19 @@ class EndTxn:
     is_commit: bool
 
     @classmethod
-    def read(cls, request: Request) -> Self:
+    def read(cls, request: ProxiedRequest) -> Self:
         """Of a request that is one. Raises struct.error: it is cut off."""
         assert request.api_key == Api.END_TXN
         producer_id, epoch, is_commit = _PRODUCER.unpack_from(request.frame, request.body_first)
         return cls(producer_id=producer_id, epoch=epoch, is_commit=is_commit)
 
 
-def is_commit(request: Request) -> bool:
+def is_commit(request: ProxiedRequest) -> bool:
     """Whether an EndTxn commits: a predicate for rules."""
     return EndTxn.read(request).is_commit
 
 
-def first_partition(request: Request) -> int:
+def first_partition(request: ProxiedRequest) -> int:
     """Of the partitions that a Produce writes to, or that a client's AddPartitionsToTxn (up to version 3) adds.
 
     Raises struct.error: it is cut off.

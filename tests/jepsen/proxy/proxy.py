@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from tests.jepsen.proxy.connection import ProxyConnection, Strike
-from tests.jepsen.proxy.frames import Request
+from tests.jepsen.proxy.frames import ProxiedRequest
 from tests.jepsen.proxy.rules import Rule, Rulebook, Side
 
 WAIT_SECONDS_MAX = 60.0
@@ -101,7 +101,7 @@ class KafkaProxy:
         finally:
             self._connections.discard(task)
 
-    def _judge(self, side: Side, request: Request) -> Strike | None:
+    def _judge(self, side: Side, request: ProxiedRequest) -> Strike | None:
         rule = self._rules.strike(side, request)
         if rule is None:
             return None

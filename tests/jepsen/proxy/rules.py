@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tests.jepsen.proxy.frames import Request
+from tests.jepsen.proxy.frames import ProxiedRequest
 
 
 class Act(Enum):
@@ -45,13 +45,13 @@ class Rule:
     versions: range | None = None
     client_id: str | None = None
     transactional_id: str | None = None
-    body: Callable[[Request], bool] | None = None
+    body: Callable[[ProxiedRequest], bool] | None = None
     times_max: int = 1
     seconds: float | None = None
     is_held: bool = False
     is_elsewhere: bool = False
 
-    def matches(self, side: Side, request: Request) -> bool:
+    def matches(self, side: Side, request: ProxiedRequest) -> bool:
         return (
             side is self.side
             and request.api_key == self.api_key
@@ -75,7 +75,7 @@ class Rulebook:
     def remove(self, rule: Rule) -> None:
         self._left.pop(rule, None)
 
-    def strike(self, side: Side, request: Request) -> Rule | None:
+    def strike(self, side: Side, request: ProxiedRequest) -> Rule | None:
         """The rule that strikes this message, counted; None where it passes."""
         for rule, left in self._left.items():
             if left and rule.matches(side, request):

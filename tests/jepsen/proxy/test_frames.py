@@ -4,7 +4,15 @@ import struct
 
 import pytest
 
-from tests.jepsen.proxy.frames import Api, EndTxn, Request, correlation_id_of, end_txn_error, first_partition, is_commit
+from tests.jepsen.proxy.frames import (
+    Api,
+    EndTxn,
+    ProxiedRequest,
+    correlation_id_of,
+    end_txn_error,
+    first_partition,
+    is_commit,
+)
 
 END_TXN_V1 = bytes.fromhex("001a 0001 00000007 0002 6131 0002 7431 0000000000000fa0 0003 01")
 """Client a1, transactional id t1, producer 4000 at epoch 3, commit."""
@@ -16,7 +24,7 @@ METADATA_V1 = bytes.fromhex("0003 0001 0000000a 0002 6131 ffffffff")
 
 
 def test_an_end_txn_of_an_old_version_tells_whose_transaction_it_ends_and_how() -> None:
-    request = Request.read(END_TXN_V1)
+    request = ProxiedRequest.read(END_TXN_V1)
     assert (request.api_key, request.version, request.correlation_id) == (Api.END_TXN, 1, 7)
     assert (request.client_id, request.transactional_id) == ("a1", "t1")
     assert EndTxn.read(request) == EndTxn(producer_id=4000, epoch=3, is_commit=True)
@@ -24,27 +32,27 @@ def test_an_end_txn_of_an_old_version_tells_whose_transaction_it_ends_and_how() 
 
 
 def test_a_flexible_version_says_the_same_in_compact_form() -> None:
-    request = Request.read(END_TXN_V3)
+    request = ProxiedRequest.read(END_TXN_V3)
     assert (request.client_id, request.transactional_id) == ("a1", "t1")
     assert EndTxn.read(request) == EndTxn(producer_id=4000, epoch=3, is_commit=False)
     assert not is_commit(request)
 
 
 def test_a_request_outside_a_transaction_has_no_transactional_id() -> None:
-    assert Request.read(PRODUCE_V9).transactional_id is None
-    assert Request.read(PRODUCE_V9).client_id == ""
-    assert Request.read(METADATA_V1).transactional_id is None
+    assert ProxiedRequest.read(PRODUCE_V9).transactional_id is None
+    assert ProxiedRequest.read(PRODUCE_V9).client_id == ""
+    assert ProxiedRequest.read(METADATA_V1).transactional_id is None
 
 
 def test_a_body_that_cannot_be_read_passes_as_it_came() -> None:
-    request = Request.read(END_TXN_V1[:13])
+    request = ProxiedRequest.read(END_TXN_V1[:13])
     assert request.transactional_id is None
     assert request.frame == END_TXN_V1[:13]
 
 
 def test_what_is_shorter_than_a_header_is_no_request() -> None:
     with pytest.raises(struct.error):
-        Request.read(END_TXN_V1[:9])
+        ProxiedRequest.read(END_TXN_V1[:9])
 
 
 @pytest.mark.parametrize(
@@ -58,7 +66,7 @@ def test_what_is_shorter_than_a_header_is_no_request() -> None:
     ],
 )
 def test_the_first_partition_of_what_adds_or_writes_is_read_in_every_form(frame: str, partition: int) -> None:
-    assert first_partition(Request.read(bytes.fromhex(frame))) == partition
+    assert first_partition(ProxiedRequest.read(bytes.fromhex(frame))) == partition
 
 
 @pytest.mark.parametrize(

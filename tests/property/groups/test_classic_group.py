@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from coordinator.commands.group_values import NO_GROUP
 from coordinator.groups.classic_messages import Leaver, Protocols, Ticket
-from coordinator.groups.classic_states import State
+from coordinator.groups.classic_states import ClassicGroupState
 from protocol.errors import ErrorCode
 from tests.support.groups.classic_group import Room
 
@@ -127,16 +127,16 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         group = self.room.group
         waiting = [member for member in group.members.all() if member.join_ticket is not None]
         syncing = [member for member in group.members.all() if member.sync_ticket is not None]
-        assert (group.state is State.EMPTY) <= (not group.members)
-        assert (group.state in (State.COMPLETING, State.STABLE)) <= bool(group.members)
-        assert not waiting or group.state is State.PREPARING
-        assert not syncing or group.state is State.COMPLETING
+        assert (group.state is ClassicGroupState.EMPTY) <= (not group.members)
+        assert (group.state in (ClassicGroupState.COMPLETING, ClassicGroupState.STABLE)) <= bool(group.members)
+        assert not waiting or group.state is ClassicGroupState.PREPARING
+        assert not syncing or group.state is ClassicGroupState.COMPLETING
         assert (group.members.leader is None) == (not group.members)
         assert group.members.leader in (None, *group.members.by_id)
         assert sorted(group.members.static_ids.values()) == sorted(
             member.member_id for member in group.members.all() if member.group_instance_id is not None
         )
-        if group.state is not State.EMPTY:
+        if group.state is not ClassicGroupState.EMPTY:
             assert group.deadline_s is not None, "a group with members that nobody looks after"
         if group.members:
             assert group.members.vote()

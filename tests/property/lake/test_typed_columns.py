@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.union import decode, encode, every_column, merge_value
 from tests.support.lake.typed_records import NOTHING, avro_bytes, avro_reader, decoded, decoded_rows, framed, record
 
@@ -73,7 +73,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401
 @given(data=st.data(), made=st.lists(schemas(), min_size=1, max_size=3))
 def test_records_of_many_schemas_come_out_as_they_were_written(data: st.DataObject, made: list[dict[str, Any]]) -> None:
     columns = NOTHING
-    readers = {Writer(schema_id=number): avro_reader(schema) for number, schema in enumerate(made)}
+    readers = {WriterSchema(schema_id=number): avro_reader(schema) for number, schema in enumerate(made)}
     for reader in readers.values():
         before = columns
         columns = merge_value(columns, reader.shape)
@@ -101,7 +101,7 @@ def test_any_bytes_are_values_or_an_error(schema: dict[str, Any], rows: list[byt
     reader = avro_reader(schema)
     columns = merge_value(NOTHING, reader.shape).value
     sent = [framed(1, each) if is_framed and each is not None else each for each in rows]
-    made = decoded(columns, {Writer(schema_id=1): reader}, sent)
+    made = decoded(columns, {WriterSchema(schema_id=1): reader}, sent)
     for array in made.arrays:
         array.validate(full=True)
         assert len(array) == len(rows)
@@ -160,8 +160,8 @@ def test_the_fast_way_gives_what_the_slow_one_does(
     slow.flat = None
     columns = merge_value(merge_value(NOTHING, avro_reader(wider).shape), fast.shape).value
     sent = [framed(1, each) for each in rows]
-    by_kernel = decoded(columns, {Writer(schema_id=1): fast}, sent)
-    by_library = decoded(columns, {Writer(schema_id=1): slow}, sent)
+    by_kernel = decoded(columns, {WriterSchema(schema_id=1): fast}, sent)
+    by_library = decoded(columns, {WriterSchema(schema_id=1): slow}, sent)
     assert by_kernel.errors == by_library.errors
     for one, other in zip(by_kernel.arrays, by_library.arrays, strict=True):
         one.validate(full=True)

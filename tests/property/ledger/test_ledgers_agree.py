@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.ledger.memory import Fate, MemoryLedger, MemoryLedgerCore
-from coordinator.ledger.port import Entry, Ledger, LedgerError, LedgerUnavailable, SnapshotPointer
+from coordinator.ledger.memory import AppendFate, MemoryLedger, MemoryLedgerCore
+from coordinator.ledger.port import Ledger, LedgerEntry, LedgerError, LedgerUnavailable, SnapshotPointer
 from coordinator.ledger.sqlite import SqliteLedger
 from protocol.types import Position, SessionId
 
@@ -40,11 +40,11 @@ class Append:
     row: int
     back: int
     count: int
-    fate: Fate
+    fate: AppendFate
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class PublishedSnapshot:
     back: int
 
 
@@ -53,16 +53,16 @@ class Trim:
     back: int
 
 
-Step = Open | Close | Append | Snapshot | Trim
+Step = Open | Close | Append | PublishedSnapshot | Trim
 
 ROWS = st.integers(0, 4)
-FATES = st.sampled_from([Fate.APPLIED, Fate.APPLIED, Fate.LOST, Fate.ANSWER_LOST])
+FATES = st.sampled_from([AppendFate.APPLIED, AppendFate.APPLIED, AppendFate.LOST, AppendFate.ANSWER_LOST])
 STEPS = st.one_of(
     st.builds(Open, st.sampled_from(NAMES)),
     st.builds(Close, ROWS),
     st.builds(Append, ROWS, st.integers(0, 2), st.integers(1, 3), FATES),
     st.builds(Append, ROWS, st.integers(0, 1), st.integers(1, 3), FATES),
-    st.builds(Snapshot, st.integers(0, 3)),
+    st.builds(PublishedSnapshot, st.integers(0, 3)),
     st.builds(Trim, st.integers(0, 3)),
 )
 
@@ -71,28 +71,28 @@ class Losses:
     """Loses the appends of both ledgers alike."""
 
     def __init__(self) -> None:
-        self.fates: deque[Fate] = deque()
+        self.fates: deque[AppendFate] = deque()
 
-    async def of_memory(self, _session: SessionId, _entries: Sequence[Entry]) -> Fate:
-        return self.fates.popleft() if self.fates else Fate.APPLIED
+    async def of_memory(self, _session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
+        return self.fates.popleft() if self.fates else AppendFate.APPLIED
 
     def connection_type(self) -> type[sqlite3.Connection]:
         fates = self.fates
 
         class LosingConnection(sqlite3.Connection):
             def execute(self, sql: str, parameters: "_Parameters" = (), /) -> sqlite3.Cursor:
-                fate = fates.popleft() if fates and sql.startswith("INSERT INTO entries") else Fate.APPLIED
-                if fate is Fate.LOST:
+                fate = fates.popleft() if fates and sql.startswith("INSERT INTO entries") else AppendFate.APPLIED
+                if fate is AppendFate.LOST:
                     raise sqlite3.OperationalError("lost")
                 cursor = super().execute(sql, parameters)
-                if fate is Fate.ANSWER_LOST:
+                if fate is AppendFate.ANSWER_LOST:
                     raise sqlite3.OperationalError("the answer is lost")
                 return cursor
 
         return LosingConnection
 
 
-class Agent:
+class LedgerCaller:
     """Carries out steps on one ledger and remembers what a caller would."""
 
     def __init__(self, ledger: Ledger, losses: Losses) -> None:
@@ -101,7 +101,7 @@ class Agent:
         self._sessions: list[SessionId] = []
         self._live: set[SessionId] = set()
         self._unknown: set[SessionId] = set()
-        self._groups: dict[SessionId, list[list[Entry]]] = {}
+        self._groups: dict[SessionId, list[list[LedgerEntry]]] = {}
         self._positions: list[Position] = [Position(0)]
         self._pointer: SnapshotPointer | None = None
 
@@ -119,7 +119,7 @@ class Agent:
                 return await answer(lambda: self.ledger.close_session(self._session(row)))
             case Append():
                 return await self._append(step)
-            case Snapshot(back=back):
+            case PublishedSnapshot(back=back):
                 head = await self.ledger.head()
                 position = self._positions[max(0, len(self._positions) - 1 - back)]
                 pointer = SnapshotPointer(
@@ -143,7 +143,7 @@ class Agent:
             group = groups[-back]
         else:
             first = groups[-1][-1].number + 1 if groups else 0
-            group = [Entry(number=number, payload=b"%d" % number) for number in range(first, first + step.count)]
+            group = [LedgerEntry(number=number, payload=b"%d" % number) for number in range(first, first + step.count)]
             groups.append(group)
         # Only what would be carried out can get lost: a repeat may find its first copy, the rest is refused at once.
         if session in self._live and is_new:
@@ -170,7 +170,7 @@ async def answer(call: Callable[[], Awaitable[object]]) -> object:
 
 async def run_both(steps: Sequence[Step], folder: Path) -> None:
     losses = Losses()
-    memory = Agent(MemoryLedger(MemoryLedgerCore(), fate_of_append=losses.of_memory), losses)
+    memory = LedgerCaller(MemoryLedger(MemoryLedgerCore(), fate_of_append=losses.of_memory), losses)
     file = await SqliteLedger.open(
         folder / "ledger.sqlite",
         new_cluster_id="memory",
@@ -178,7 +178,7 @@ async def run_both(steps: Sequence[Step], folder: Path) -> None:
         connection_type=losses.connection_type(),
     )
     try:
-        sqlite = Agent(file, losses)
+        sqlite = LedgerCaller(file, losses)
         for step in steps:
             assert await memory.take(step) == await sqlite.take(step), step
             assert await memory.ledger.load() == await sqlite.ledger.load(), step

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.apply.chunks import _Commit
+from coordinator.apply.chunks import _ChunkColumns
 from coordinator.commands.commands import Command, Outcome
 from coordinator.commands.rules import RULES_CHECKED_STORAGE
 from coordinator.configs.topic_configs import AT_COMMIT, AT_PRODUCE, PLACEMENT
@@ -43,7 +43,7 @@ def outcomes(placement: str, taken: list[Batch | Command]) -> tuple[list[Outcome
     return told, digest(cluster.state), cluster.partition.index.columns()
 
 
-def the_long_way(commit: _Commit, *arguments: object) -> None:
+def the_long_way(commit: _ChunkColumns, *arguments: object) -> None:
     key, partition, row, byte_first, append_time_ms = arguments
     commit._commit_batches(key, partition, row, row + 1, byte_first, append_time_ms)  # type: ignore[arg-type,operator]
 
@@ -52,5 +52,5 @@ def the_long_way(commit: _Commit, *arguments: object) -> None:
 @given(taken=steps)
 def test_the_short_way_leads_where_the_long_one_does(placement: str, taken: list[Batch | Command]) -> None:
     short = outcomes(placement, taken)
-    with patch.object(_Commit, "_commit_one", the_long_way):
+    with patch.object(_ChunkColumns, "_commit_one", the_long_way):
         assert outcomes(placement, taken) == short

@@ -12,11 +12,11 @@ from txn.isolation import AbortedRange, PartitionTransactions
 from txn.producer_state import ACCEPT, ProducerState, advance, decide, mark
 from txn.transaction import (
     EPOCH_EXHAUSTED,
-    AddToTransaction,
+    AddToTransactionEvent,
     Decision,
-    EndTransaction,
+    EndTransactionEvent,
     Event,
-    ExpireTransaction,
+    ExpireTransactionEvent,
     ForceTerminate,
     InitProducerId,
     TransactionMetadata,
@@ -78,7 +78,7 @@ class Coordinator:
         if decision.ending is not None:
             assert current.is_ongoing
             assert decision.ending.producer_id == current.producer_id
-            is_v1 = isinstance(event, EndTransaction) and event.version is TransactionVersion.V1
+            is_v1 = isinstance(event, EndTransactionEvent) and event.version is TransactionVersion.V1
             assert decision.ending.epoch == current.epoch + (0 if is_v1 else 1)
             self.ended.append(current.serial)
             self.markers.append((decision.ending.producer_id, decision.ending.epoch))
@@ -127,14 +127,14 @@ def made(coordinator: Coordinator, request: str, who: int | tuple[int, int], ver
         case "init":
             return InitProducerId(timeout_ms=TIMEOUT_MS, producer_id=producer_id, epoch=epoch)
         case "add":
-            return AddToTransaction(producer_id=producer_id, epoch=epoch, version=spoken)
+            return AddToTransactionEvent(producer_id=producer_id, epoch=epoch, version=spoken)
         case "verify":
             return VerifyInTransaction(producer_id=producer_id, epoch=epoch, is_added=flag)
         case "end":
-            return EndTransaction(producer_id=producer_id, epoch=epoch, version=spoken, is_commit=flag)
+            return EndTransactionEvent(producer_id=producer_id, epoch=epoch, version=spoken, is_commit=flag)
         case "expire":
             serial = 0 if coordinator.metadata is None else coordinator.metadata.serial - flag
-            return ExpireTransaction(producer_id=producer_id, epoch=epoch, serial=serial)
+            return ExpireTransactionEvent(producer_id=producer_id, epoch=epoch, serial=serial)
         case _:
             return ForceTerminate(producer_id=producer_id, epoch=epoch, is_commit=flag)
 
@@ -170,7 +170,7 @@ def test_a_repeat_of_endtxn_v2_is_answered_alike_and_changes_nothing(
     if coordinator.metadata is None:
         return
     now = coordinator.metadata
-    end = EndTransaction(
+    end = EndTransactionEvent(
         producer_id=now.producer_id, epoch=now.epoch, version=TransactionVersion.V2, is_commit=is_commit
     )
     first = coordinator.handle(end)
@@ -194,12 +194,12 @@ def test_a_producer_that_was_timed_out_recovers_by_aborting_or_by_initialising(
     now = coordinator.metadata
     if now is None or not now.is_ongoing:
         return
-    expired = ExpireTransaction(producer_id=now.producer_id, epoch=now.epoch, serial=now.serial)
+    expired = ExpireTransactionEvent(producer_id=now.producer_id, epoch=now.epoch, serial=now.serial)
     assert coordinator.handle(expired).ending is not None
     after = coordinator.metadata
     assert after is not None
     v2 = TransactionVersion.V2
-    aborts = EndTransaction(producer_id=now.producer_id, epoch=now.epoch, version=v2, is_commit=False)
+    aborts = EndTransactionEvent(producer_id=now.producer_id, epoch=now.epoch, version=v2, is_commit=False)
     initialises = InitProducerId(producer_id=now.producer_id, epoch=now.epoch, timeout_ms=TIMEOUT_MS)
     for event in (aborts, initialises):
         decision = coordinator.handle(event)

@@ -11,21 +11,21 @@ from typing import Final
 from storage.refs import session_of_key
 from tests.simulation.audit.truth import Truth
 from tests.simulation.cluster.agents import AgentInWorld
-from tests.simulation.cluster.store import Bucket
+from tests.simulation.cluster.store import SimulatedBucket
 
 CERTAIN_SECONDS: Final = 40.0
 """After so long without a disturbance no request of an agent waits, it knows what became of what it put, and has acted
 on that."""
 
 
-def left_by_live_sessions(bucket: Bucket, truth: Truth) -> list[str]:
+def left_by_live_sessions(bucket: SimulatedBucket, truth: Truth) -> list[str]:
     """The keys of all objects that live sessions put and no entry names."""
     state = truth.state
     keys = (key for key in bucket.objects if key not in state.object_ids and key not in state.released)
     return [key for key in keys if session_of_key(key) in state.sessions]
 
 
-def leaks(bucket: Bucket, truth: Truth, agents: Sequence[AgentInWorld], now_s: float) -> list[str]:
+def leaks(bucket: SimulatedBucket, truth: Truth, agents: Sequence[AgentInWorld], now_s: float) -> list[str]:
     """Those of them that their agents should have deleted."""
     by_name = {agent.name: agent for agent in agents}
     found: list[str] = []

@@ -10,7 +10,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from coordinator.state.state import ClusterState, TableState, TopicState
-from iceberg_export.tables.manifests import Entry, ManifestFile, decode_manifest, decode_manifest_list, key_of_uri
+from iceberg_export.tables.manifests import (
+    ManifestEntry,
+    ManifestFile,
+    decode_manifest,
+    decode_manifest_list,
+    key_of_uri,
+)
 from iceberg_export.tables.metadata import Snapshot, TableMetadata, TableUnreadable, decode
 
 
@@ -74,7 +80,7 @@ class _Reader:
         key = key_of_uri(snapshot.manifest_list, self._root)
         return decode_manifest_list(self.objects[key], key=key, root=self._root)
 
-    def entries(self, snapshot: Snapshot | None) -> Iterator[Entry]:
+    def entries(self, snapshot: Snapshot | None) -> Iterator[ManifestEntry]:
         """The files of a snapshot, those that it dropped among them."""
         for manifest in () if snapshot is None else self.manifests(snapshot):
             yield from decode_manifest(self.objects[manifest.key], manifest=manifest, root=self._root)

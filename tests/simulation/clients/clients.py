@@ -22,7 +22,7 @@ from tests.simulation.audit.transaction_auditor import TransactionAuditor
 from tests.simulation.clients import wire
 from tests.simulation.clients.wire import Place, Produced
 from tests.simulation.cluster.agents import AgentInWorld, Surroundings
-from tests.simulation.cluster.connections import ClientConnection, ConnectionLost
+from tests.simulation.cluster.connections import ConnectionLost, SimulatedConnection
 from tests.support.records.plain_records import Record, make_batch, read_batches
 
 RETRY_SECONDS = 0.2
@@ -75,9 +75,9 @@ class Client:
         self.name = name
         self.chance = world.chance
         self._agent = self.chance.choice(world.agents)
-        self._connection: ClientConnection | None = None
+        self._connection: SimulatedConnection | None = None
 
-    async def connection(self) -> ClientConnection:
+    async def connection(self) -> SimulatedConnection:
         """An open connection to some agent, however long it takes."""
         if self.chance.random() < self.world.around.plan.move_chance:
             self.move()
@@ -85,7 +85,7 @@ class Client:
             if self._connection is not None and self._connection.is_open:
                 return self._connection
             try:
-                self._connection = ClientConnection(self._agent, self.world.around, self.name)
+                self._connection = SimulatedConnection(self._agent, self.world.around, self.name)
             except ConnectionLost:
                 await self.world.clock.sleep(RETRY_SECONDS)
                 self.move()
@@ -202,7 +202,7 @@ class IdempotentProducer(Client):
         """Send as much as may be in flight, and take the answers; what was not acknowledged is sent again next time."""
         plan = self.world.around.plan
         connection = await self.connection()
-        flights: list[tuple[ClientConnection, list[Batch], asyncio.Future[bytes]]] = []
+        flights: list[tuple[SimulatedConnection, list[Batch], asyncio.Future[bytes]]] = []
         for _ in range(plan.window):
             # What a recovery knows of the order of objects of several agents is not enough for such producers.
             if flights and plan.ledger_loss is None and plan.move_chance > PART_CHANCE > self.chance.random():
@@ -224,13 +224,13 @@ class IdempotentProducer(Client):
             await self._recover(left)
         await self.world.clock.sleep(self.chance.random() * plan.producer_pause_s)
 
-    async def _part(self) -> ClientConnection:
+    async def _part(self) -> SimulatedConnection:
         """Go on at another agent while answers of this one are awaited, as where the leader's hint moves."""
         self._connection, self._agent = None, self.chance.choice(self.world.agents)
         return await self.connection()
 
     async def _take(
-        self, connection: ClientConnection, batches: list[Batch], flight: "asyncio.Future[bytes]"
+        self, connection: SimulatedConnection, batches: list[Batch], flight: "asyncio.Future[bytes]"
     ) -> list[Batch]:
         """The batches that are not acknowledged."""
         try:

@@ -18,14 +18,14 @@ from tests.simulation.clients.clients import RETRY_SECONDS, ClientWorld
 from tests.simulation.clients.group_members import GroupReader
 from tests.simulation.clients.group_wire import HeartbeatTold, Identity
 from tests.simulation.clients.wire import Place
-from tests.simulation.cluster.connections import ClientConnection, ConnectionLost
+from tests.simulation.cluster.connections import ConnectionLost, SimulatedConnection
 from tests.simulation.plan import GroupPlan
 
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2
 MEMBER_ID_BYTES = 16
 
 
-class ConsumerMember(GroupReader):
+class SimulatedConsumerMember(GroupReader):
     """A member of a consumer group."""
 
     def __init__(
@@ -127,7 +127,7 @@ class ConsumerMember(GroupReader):
             told = await self._report(connection)
             interval_s = RETRY_SECONDS if told is None else told.interval_ms / 1000
 
-    async def _report(self, connection: ClientConnection) -> HeartbeatTold | None:
+    async def _report(self, connection: SimulatedConnection) -> HeartbeatTold | None:
         """One heartbeat; None where it has to be sent again."""
         who, asked_s = self.identity, self.world.around.loop.time()
         groups, epochs = self.world.groups, f"{self.group_id}/{self.identity.member_id}"
@@ -166,7 +166,7 @@ class ConsumerMember(GroupReader):
         return told
 
     async def _ask(
-        self, connection: ClientConnection, who: Identity, owned: Collection[Place] | None, *, is_full: bool
+        self, connection: SimulatedConnection, who: Identity, owned: Collection[Place] | None, *, is_full: bool
     ) -> HeartbeatTold:
         topic_ids = self.world.around.ledger.truth.state.topic_ids
         rows: dict[bytes, list[int]] | None = None
@@ -207,13 +207,13 @@ class ConsumerMember(GroupReader):
             self._has_news.set()
 
     async def ask_for_offsets(
-        self, connection: ClientConnection, places: Collection[Place]
+        self, connection: SimulatedConnection, places: Collection[Place]
     ) -> tuple[int, Mapping[Place, int]]:
         body = wire.epoch_fetch(self.identity, places)
         told = await self.ask_coordinator(connection, wire.OFFSET_FETCH, wire.EPOCH_FETCH_VERSION, body)
         return wire.read_epoch_fetch(told)
 
-    async def ask_to_commit(self, connection: ClientConnection, commit: Commit) -> Mapping[Place, int]:
+    async def ask_to_commit(self, connection: SimulatedConnection, commit: Commit) -> Mapping[Place, int]:
         body = wire.epoch_commit(replace(self.identity, generation=commit.generation), commit.offsets)
         told = await self.ask_coordinator(connection, wire.OFFSET_COMMIT, wire.EPOCH_COMMIT_VERSION, body)
         return wire.read_epoch_commit(told)

@@ -18,7 +18,7 @@ from tests.simulation.clients.group_assignors import COOPERATIVE, RANGE, assign_
 from tests.simulation.clients.group_wire import Identity, Joined, Subscription
 from tests.simulation.clients.wire import Place
 from tests.simulation.cluster.agents import AgentInWorld
-from tests.simulation.cluster.connections import ClientConnection, ConnectionLost
+from tests.simulation.cluster.connections import ConnectionLost, SimulatedConnection
 from tests.simulation.plan import GroupKind, GroupPlan
 
 MORE_THAN_REBALANCE_SECONDS = 5.0
@@ -36,10 +36,10 @@ class CoordinatorLink:
         self._world = world
         self._name = name
         self._find_body = wire.find_coordinator(group_id) if find is None else find
-        self._connection: ClientConnection | None = None
+        self._connection: SimulatedConnection | None = None
         self._finding = asyncio.Lock()
 
-    async def connection(self) -> ClientConnection:
+    async def connection(self) -> SimulatedConnection:
         """An open connection to the coordinator, however long it takes."""
         async with self._finding:
             while self._connection is None or not self._connection.is_open:
@@ -57,12 +57,12 @@ class CoordinatorLink:
 
     async def _find(self) -> None:
         around = self._world.around
-        asked = ClientConnection(self._world.chance.choice(self._world.agents), around, self._name)
+        asked = SimulatedConnection(self._world.chance.choice(self._world.agents), around, self._name)
         told = await asked.ask(wire.FIND_COORDINATOR, wire.FIND_COORDINATOR_VERSION, self._find_body, REQUEST_SECONDS)
         asked.close()
         error, host = wire.read_coordinator(told)
         if error == NONE:
-            self._connection = ClientConnection(self._agent(host), around, self._name)
+            self._connection = SimulatedConnection(self._agent(host), around, self._name)
         elif error == ErrorCode.coordinator_not_available:
             await self._world.clock.sleep(RETRY_SECONDS)
         else:
@@ -112,12 +112,12 @@ class GroupReader(Consumer):
         self.link.forget()
         self.move()
 
-    async def ask_coordinator(self, connection: ClientConnection, api_key: int, version: int, body: bytes) -> bytes:
+    async def ask_coordinator(self, connection: SimulatedConnection, api_key: int, version: int, body: bytes) -> bytes:
         """Raises `ConnectionLost`; the coordinator is to be found again then."""
         return await self._ask_within(connection, api_key, version, body, REQUEST_SECONDS)
 
     async def _ask_within(
-        self, connection: ClientConnection, api_key: int, version: int, body: bytes, seconds: float
+        self, connection: SimulatedConnection, api_key: int, version: int, body: bytes, seconds: float
     ) -> bytes:
         is_compact = wire.is_compact(api_key, version)
         try:
@@ -198,7 +198,7 @@ class GroupReader(Consumer):
         self.world.groups.told_offsets(self.name, self.group_id, offsets, asked_s)
 
     async def ask_for_offsets(
-        self, connection: ClientConnection, places: Collection[Place]
+        self, connection: SimulatedConnection, places: Collection[Place]
     ) -> tuple[int, Mapping[Place, int]]:
         """OffsetFetch: error, and offset of each. Raises `ConnectionLost`."""
         body = wire.offset_fetch(self.group_id, places)
@@ -233,7 +233,7 @@ class GroupReader(Consumer):
         """An OffsetCommit is about to be sent."""
         return self.world.groups.sends_commit(self.group_id, self.owner, self.identity.generation, offsets)
 
-    async def ask_to_commit(self, connection: ClientConnection, commit: Commit) -> Mapping[Place, int]:
+    async def ask_to_commit(self, connection: SimulatedConnection, commit: Commit) -> Mapping[Place, int]:
         """OffsetCommit: an error for each. Raises `ConnectionLost`."""
         body = wire.offset_commit(replace(self.identity, generation=commit.generation), commit.offsets)
         told = await self.ask_coordinator(connection, wire.OFFSET_COMMIT, wire.OFFSET_COMMIT_VERSION, body)
@@ -247,7 +247,7 @@ class GroupReader(Consumer):
             self.committed.pop(place, None)
 
 
-class ClassicMember(GroupReader):
+class SimulatedClassicMember(GroupReader):
     """A member of a classic group."""
 
     def __init__(

@@ -9,8 +9,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from tests.simulation.clients.clients import RETRY_SECONDS, ClientWorld
-from tests.simulation.clients.consumer_members import ConsumerMember
-from tests.simulation.clients.group_members import ClassicMember, GroupReader
+from tests.simulation.clients.consumer_members import SimulatedConsumerMember
+from tests.simulation.clients.group_members import GroupReader, SimulatedClassicMember
 from tests.simulation.clients.group_monitors import LagMonitor
 from tests.simulation.clients.transactional_members import (
     MemberProducer,
@@ -82,7 +82,7 @@ class Program:
         """A life of it."""
         name, plan = f"{self._name}.{self._lives_count}", self._plan
         if plan.producer is None:
-            kind = ConsumerMember if self._is_of_consumer_protocol else ClassicMember
+            kind = SimulatedConsumerMember if self._is_of_consumer_protocol else SimulatedClassicMember
             return kind(self._world, name, self._group_id, plan, self._instance_id, self._places)
         transacting = TransactingConsumerMember if self._is_of_consumer_protocol else TransactingClassicMember
         member = transacting(self._world, name, self._group_id, plan, self._instance_id, self._places)

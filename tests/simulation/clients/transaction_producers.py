@@ -18,7 +18,7 @@ from tests.simulation.clients import transaction_wire as wire
 from tests.simulation.clients.clients import NONE, PRODUCE_TIMEOUT_MS, RETRY_SECONDS, Client, ClientWorld
 from tests.simulation.clients.group_members import CoordinatorLink
 from tests.simulation.clients.wire import Place
-from tests.simulation.cluster.connections import ClientConnection, ConnectionLost
+from tests.simulation.cluster.connections import ConnectionLost, SimulatedConnection
 from tests.simulation.faults.transaction_versions import LevelWatcher
 from tests.simulation.history import Violation
 from tests.simulation.plan import ProducerPlan
@@ -51,7 +51,7 @@ WAITING = {ErrorCode.unstable_offset_commit}
 """An open transaction is about to move the group's offsets."""
 
 
-class Fenced(Exception):
+class ProducerFenced(Exception):
     """Another one has the transactional id: this producer is over."""
 
 
@@ -72,7 +72,7 @@ class Batch:
 class Flight:
     """A Produce on its way."""
 
-    connection: ClientConnection
+    connection: SimulatedConnection
     batches: list[Batch]
     answer: "asyncio.Future[bytes]"
     was_fenced: bool
@@ -139,7 +139,7 @@ class TransactionalProducer(Client):
                 await self.awake()
                 await self._one()
                 await self.world.clock.sleep(self.chance.random() * self.producer_plan.pause_s)
-        except Fenced:
+        except ProducerFenced:
             self.world.around.history.note(self.name, "fenced", str(self._key))
         self.is_over = True
 
@@ -222,7 +222,8 @@ class TransactionalProducer(Client):
             return None
 
     async def look_at(self, error: int, what: str, link: CoordinatorLink | None = None) -> None:
-        """Return where it is to be asked again. Raises `Fenced`; nothing else may end what a producer does here."""
+        """Return where it is to be asked again. Raises `ProducerFenced`; nothing else may end what a producer does
+        here."""
         if error in RETRIABLE | WAITING:
             self.world.around.history.note(self.name, "told", f"{ErrorCode(error).name} for {what}")
             if error not in WAITING:
@@ -231,7 +232,7 @@ class TransactionalProducer(Client):
             return
         self.auditor.told_error(self.name, self.transactional_id, self._key, error, what)
         if error in FENCING:
-            raise Fenced
+            raise ProducerFenced
         raise Violation  # the auditor has noted it
 
     async def _add(self, places: Collection[Place], is_begun: list[bool]) -> None:

@@ -15,12 +15,18 @@ from tests.simulation.audit.group_auditor import Commit
 from tests.simulation.audit.transaction_auditor import Transaction, TransactionAuditor
 from tests.simulation.clients import transaction_wire as wire
 from tests.simulation.clients.clients import RETRY_SECONDS
-from tests.simulation.clients.consumer_members import ConsumerMember
-from tests.simulation.clients.group_members import ClassicMember, CoordinatorLink, GroupReader
+from tests.simulation.clients.consumer_members import SimulatedConsumerMember
+from tests.simulation.clients.group_members import CoordinatorLink, GroupReader, SimulatedClassicMember
 from tests.simulation.clients.group_wire import Identity
-from tests.simulation.clients.transaction_producers import RESTS, WAITING, Fenced, MustAbort, TransactionalProducer
+from tests.simulation.clients.transaction_producers import (
+    RESTS,
+    WAITING,
+    MustAbort,
+    ProducerFenced,
+    TransactionalProducer,
+)
 from tests.simulation.clients.wire import Place
-from tests.simulation.cluster.connections import ClientConnection
+from tests.simulation.cluster.connections import SimulatedConnection
 from tests.simulation.plan import ProducerPlan
 
 REFUSED_BY_GROUP = {ErrorCode.illegal_generation, ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id}
@@ -134,12 +140,12 @@ class TransactingMember(GroupReader):
             elif not await self.producer.process(sources, who):
                 for place in sources:
                     self.positions.pop(place, None)
-        except Fenced:
+        except ProducerFenced:
             self.world.around.history.note(self.name, "fenced")
             self.is_over = True
 
 
-class TransactingClassicMember(TransactingMember, ClassicMember):
+class TransactingClassicMember(TransactingMember, SimulatedClassicMember):
     """A member of a classic group."""
 
     def commit_of(self, who: Identity, offsets: Mapping[Place, int]) -> Commit:
@@ -149,7 +155,7 @@ class TransactingClassicMember(TransactingMember, ClassicMember):
         return groups.offers(self.group_id, who.instance_id or who.member_id, who.generation, offsets)
 
     async def ask_for_offsets(
-        self, connection: ClientConnection, places: Collection[Place]
+        self, connection: SimulatedConnection, places: Collection[Place]
     ) -> tuple[int, Mapping[Place, int]]:
         """With RequireStable (KIP-447)."""
         body = wire.fetch_offsets(self.group_id, sorted(places))
@@ -157,7 +163,7 @@ class TransactingClassicMember(TransactingMember, ClassicMember):
         return wire.read_offsets_fetched(told)
 
 
-class TransactingConsumerMember(TransactingMember, ConsumerMember):
+class TransactingConsumerMember(TransactingMember, SimulatedConsumerMember):
     """A member of a consumer group."""
 
     def commit_of(self, who: Identity, offsets: Mapping[Place, int]) -> Commit:

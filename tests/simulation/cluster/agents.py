@@ -18,7 +18,7 @@ from agent.bucket.conditional_puts import check_before_claim
 from agent.bucket.full_disk import RecordsRefused
 from agent.bucket.permissions import check_access
 from agent.components import once_there
-from agent.config.addresses import HostPort, Listener
+from agent.config.addresses import HostPort, ListenerAddress
 from agent.config.settings import Settings
 from agent.ledger.bootstrap import load_state
 from agent.maintenance.progress_marks import leave_mark
@@ -34,7 +34,7 @@ from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
 from storage.object_store import ObjectStore, StoreMisconfigured
 from tests.simulation.cluster.ledger import LedgerServer, SimulatedLedger
 from tests.simulation.cluster.links import Link
-from tests.simulation.cluster.store import Bucket, SimulatedStore
+from tests.simulation.cluster.store import SimulatedBucket, SimulatedStore
 from tests.simulation.faults.disturbances import Spells
 from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.history import History
@@ -121,7 +121,7 @@ class Surroundings:
     outside: Context
     plan: Plan
     ledger: LedgerServer
-    bucket: Bucket
+    bucket: SimulatedBucket
     wall_ms: Callable[[], int]
 
 
@@ -377,7 +377,7 @@ def store_url_of(plan: Plan) -> str:
 
 def settings_of(name: str, plan: Plan) -> Settings:
     """The settings of an agent in the world."""
-    listener = Listener(name="PLAINTEXT", host=name, port=PORT)
+    listener = ListenerAddress(name="PLAINTEXT", host=name, port=PORT)
     return Settings(
         listeners=(listener,),
         advertised=(listener,),

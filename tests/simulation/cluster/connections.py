@@ -10,21 +10,21 @@ import struct
 from collections import deque
 from collections.abc import Sequence
 
-from agent.request.services import NoAnswer, Request, Services
+from agent.request.services import NoAnswerOwed, Request, Services
 from agent.server.dispatch import HANDLERS
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from protocol.connection import read_request_frame
 from storage.object_store import Buffer, StoreError
 from tests.simulation.cluster.agents import AgentInWorld, Life, Surroundings
 
-CLOSES_CONNECTION = (LedgerUnavailable, StoreError, OutcomeUnknown, NoAnswer)
+CLOSES_CONNECTION = (LedgerUnavailable, StoreError, OutcomeUnknown, NoAnswerOwed)
 
 
 class ConnectionLost(Exception):
     """Refused, reset, or no answer in time: what was asked for may have happened."""
 
 
-class ClientConnection:
+class SimulatedConnection:
     """A client's end. Requests may be sent before earlier ones are answered."""
 
     def __init__(self, agent: AgentInWorld, around: Surroundings, client_id: str) -> None:
@@ -136,7 +136,7 @@ class ClientConnection:
 class _ServerEnd:
     """An agent's end; everything here runs in the agent's context."""
 
-    def __init__(self, near: ClientConnection, life: Life, services: Services, around: Surroundings) -> None:
+    def __init__(self, near: SimulatedConnection, life: Life, services: Services, around: Surroundings) -> None:
         self._near = near
         self._services = services
         self._around = around

@@ -18,9 +18,9 @@ from typing import TypeVar
 from coordinator.ledger.append_rules import is_next
 from coordinator.ledger.memory import MemoryLedgerCore
 from coordinator.ledger.port import (
-    Entry,
     Head,
     LedgerCorrupt,
+    LedgerEntry,
     LedgerIdentity,
     LedgerRecord,
     LedgerStart,
@@ -158,7 +158,7 @@ class LedgerServer(MemoryLedgerCore):
             self._history.note("ledger", "lease gone", str(session))
         super().expire(session)
 
-    def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+    def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Position:
         self._check_room()
         newest = self._newest.get(session)
         appends_count = self.head.appends_count
@@ -247,7 +247,7 @@ class SimulatedLedger:
     async def live_names(self) -> Sequence[str]:
         return await self._ask("who lives", self._server.live_names)
 
-    async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+    async def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Position:
         copied = tuple(entries)
         position = await self._ask_known(
             f"append {session}/{copied[0].number}+{len(copied)}", lambda: self._server.append(session, copied)

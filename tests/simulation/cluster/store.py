@@ -16,7 +16,7 @@ from zlib import crc32
 from agent.bucket.cluster_identity import CLUSTER_KEY
 from agent.bucket.permissions import CHECKS_PREFIX
 from protocol.limits import LEDGER_SESSION_SECONDS
-from storage.decorators.failing import Operation
+from storage.decorators.failing import StoreOperation
 from storage.object_store import (
     Buffer,
     ObjectExists,
@@ -70,7 +70,7 @@ class _Stored:
     put_s: float
 
 
-class Bucket:
+class SimulatedBucket:
     """Holds the objects."""
 
     def __init__(
@@ -232,7 +232,7 @@ class Bucket:
 class SimulatedStore:
     """One agent's way to the bucket. Implements `storage.object_store.ObjectStore`."""
 
-    def __init__(self, bucket: Bucket, link: Link, chance: random.Random) -> None:
+    def __init__(self, bucket: SimulatedBucket, link: Link, chance: random.Random) -> None:
         self._bucket = bucket
         self._link = link
         self._chance = chance
@@ -241,7 +241,7 @@ class SimulatedStore:
         """How often what is read of an archive file has a flipped bit."""
         self.mix_up_chance = 0.0
         """How often another intake object of the same size is read."""
-        self.denied: frozenset[Operation] = frozenset()
+        self.denied: frozenset[StoreOperation] = frozenset()
         """What the bucket answers with 403."""
         self.other: OtherBucket | None = None
         """The bucket that the endpoint leads to instead."""
@@ -262,7 +262,7 @@ class SimulatedStore:
                 self.other.put(key, payload, if_absent=if_absent, now_s=self._link.now_s)
 
         try:
-            await self._ask(Operation.PUT, key, act)
+            await self._ask(StoreOperation.PUT, key, act)
         except NoRoom:
             self._finds_full = True
             raise
@@ -278,7 +278,7 @@ class SimulatedStore:
         return self._flipped(key, found)
 
     async def head(self, key: str) -> ObjectMeta:
-        found = await self._ask(Operation.HEAD, key, lambda: self._find(key, is_lying=False))
+        found = await self._ask(StoreOperation.HEAD, key, lambda: self._find(key, is_lying=False))
         return ObjectMeta(key=key, size_bytes=len(found), modified_ms=0)
 
     async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
@@ -288,7 +288,7 @@ class SimulatedStore:
             other = self.other
             return self._bucket.listed(prefix, is_lying=is_lying) if other is None else other.listed(prefix)
 
-        found = await self._ask(Operation.LIST, prefix, act)
+        found = await self._ask(StoreOperation.LIST, prefix, act)
         for meta in (each for each in found if each.key > after):
             if self._lies():
                 raise StoreUnavailable(f"list {prefix} broke off")
@@ -303,10 +303,10 @@ class SimulatedStore:
             else:
                 self.other.delete(named)
 
-        await self._ask(Operation.DELETE, f"{len(named)}: {named[0] if named else ''}", act, named)
+        await self._ask(StoreOperation.DELETE, f"{len(named)}: {named[0] if named else ''}", act, named)
 
     async def server_time_ms(self) -> int | None:
-        return await self._ask(Operation.TIME, "", self._bucket.now_ms) if self._bucket.has_clock else None
+        return await self._ask(StoreOperation.TIME, "", self._bucket.now_ms) if self._bucket.has_clock else None
 
     async def close(self) -> None:
         """Nothing is held open."""
@@ -319,7 +319,7 @@ class SimulatedStore:
 
     async def _read(self, key: str) -> bytes:
         is_lying = self._lies()
-        found = await self._ask(Operation.GET, key, lambda: self._find(key, is_lying=is_lying))
+        found = await self._ask(StoreOperation.GET, key, lambda: self._find(key, is_lying=is_lying))
         if self._lies():
             raise StoreUnavailable(f"{key} broke off")
         return found
@@ -341,7 +341,7 @@ class SimulatedStore:
         damaged[bit // 8] ^= 1 << bit % 8
         return bytes(damaged)
 
-    async def _ask(self, operation: Operation, subject: str, act: Callable[[], T], keys: Sequence[str] = ()) -> T:
+    async def _ask(self, operation: StoreOperation, subject: str, act: Callable[[], T], keys: Sequence[str] = ()) -> T:
         def act_if_allowed() -> T:
             if operation in self.denied:
                 denied = StoreDenied(f"{operation} {subject}: AccessDenied")

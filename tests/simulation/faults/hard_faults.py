@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from agent.runtime.clock import SystemClock
-from storage.decorators.failing import Operation
+from storage.decorators.failing import StoreOperation
 from tests.simulation.cluster.agents import AgentInWorld, Surroundings
 from tests.simulation.faults.other_bucket import OtherBucket
 
@@ -18,11 +18,13 @@ LONG_SECONDS_MAX: Final = 100.0
 """Some last longer than an agent believes that the bucket is the cluster's; often until the world heals."""
 ALL_AGENTS_CHANCE: Final = 0.3
 DENIED: Final = (
-    frozenset({Operation.PUT}),
-    frozenset({Operation.GET, Operation.HEAD}),
-    frozenset({Operation.LIST}),
-    frozenset({Operation.DELETE}),
-    frozenset({Operation.PUT, Operation.GET, Operation.HEAD, Operation.LIST, Operation.DELETE}),
+    frozenset({StoreOperation.PUT}),
+    frozenset({StoreOperation.GET, StoreOperation.HEAD}),
+    frozenset({StoreOperation.LIST}),
+    frozenset({StoreOperation.DELETE}),
+    frozenset(
+        {StoreOperation.PUT, StoreOperation.GET, StoreOperation.HEAD, StoreOperation.LIST, StoreOperation.DELETE}
+    ),
 )
 FLIP_CHANCES: Final = (0.1, 0.5)
 

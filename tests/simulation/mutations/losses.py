@@ -11,7 +11,7 @@ from agent.admin import topics
 from agent.fetch.fetch_path import FetchPath
 from agent.handlers import delete_records
 from agent.maintenance.retention import Retention
-from agent.recovery.recovery import _Reading
+from agent.recovery.recovery import _RecoveryRun
 from coordinator.apply import apply as apply_module
 from coordinator.apply import objects as apply_objects
 from coordinator.apply.chunks import NO_ERROR
@@ -19,7 +19,7 @@ from coordinator.apply.retention import apply_retention
 from coordinator.commands.commands import AdvanceLogStart, LogStartsAdvanced, Outcome
 from coordinator.ledger.memory import MemoryLedgerCore
 from coordinator.ledger.port import Ledger, LedgerIdentity
-from coordinator.recovery import Recovery
+from coordinator.recovery import StateRecovery
 from coordinator.state.chunk_index import ChunkIndex
 from coordinator.state.state import ClusterState
 from protocol.types import Offset
@@ -215,10 +215,10 @@ def s9_a_recovery_does_not_fence() -> Iterator[None]:
 def s9_a_recovery_leaves_out_the_intake() -> Iterator[None]:
     """Only what the snapshot knows comes back."""
 
-    async def commit_intake(self: Any, recovery: Recovery, bucket: Any) -> None:
+    async def commit_intake(self: Any, recovery: StateRecovery, bucket: Any) -> None:
         return
 
-    with patched(_Reading, "_commit_intake", commit_intake):
+    with patched(_RecoveryRun, "_commit_intake", commit_intake):
         yield
 
 
@@ -226,7 +226,7 @@ def s9_a_recovery_leaves_out_the_intake() -> Iterator[None]:
 def s9_producer_ids_are_given_twice() -> Iterator[None]:
     """Those that were given out after the snapshot begin again."""
 
-    def finish(self: Recovery, incarnation: int) -> None:
+    def finish(self: StateRecovery, incarnation: int) -> None:
         producer_id_next = self.state.producer_id_next
         finish_right(self, incarnation)
         self.state.producer_id_next = self.state.producers_before_deletion = producer_id_next
@@ -234,6 +234,6 @@ def s9_producer_ids_are_given_twice() -> Iterator[None]:
             for partition in topic.partitions:
                 partition.unknown_producers_below = producer_id_next
 
-    finish_right = Recovery.finish
-    with patched(Recovery, "finish", finish):
+    finish_right = StateRecovery.finish
+    with patched(StateRecovery, "finish", finish):
         yield

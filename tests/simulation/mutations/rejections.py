@@ -15,7 +15,7 @@ from coordinator.state.chunk_index import NO_CHECKSUM, ChunkRef
 from iceberg_export.rows.checksums import FileChecksums
 from protocol.types import SessionId
 from storage.decorators.retrying import RetryingStore
-from storage.gc_plan import Fate
+from storage.gc_plan import EntryFate
 from storage.object_store import Buffer, ObjectsNotDeleted, ObjectStore
 from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.mutations.mutation import archives_soon, mutation
@@ -31,7 +31,7 @@ def starts_often(plan: Plan) -> bool:
 def s6_what_no_entry_brings_in_stays_while_its_session_lives() -> Iterator[None]:
     """A live session deletes nothing of its own."""
 
-    async def settle(self: UncommittedObjects, session: SessionId, fate: Fate, keys: Sequence[str]) -> None:
+    async def settle(self: UncommittedObjects, session: SessionId, fate: EntryFate, keys: Sequence[str]) -> None:
         return
 
     with patched(UncommittedObjects, "settle", settle):

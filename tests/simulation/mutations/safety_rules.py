@@ -35,7 +35,7 @@ from coordinator.apply import chunks as apply_chunks
 from coordinator.apply import replace as apply_replace
 from coordinator.apply import sessions as apply_sessions
 from coordinator.apply import topics as apply_topics
-from coordinator.apply.digest_comparison import Verdict as Comparison
+from coordinator.apply.digest_comparison import DigestVerdict as Comparison
 from coordinator.commands.commands import (
     CommitChunks,
     CommitTable,
@@ -47,12 +47,12 @@ from coordinator.commands.commands import (
 )
 from coordinator.follower import Follower
 from coordinator.ledger.memory import MemoryLedgerCore
-from coordinator.ledger.port import Entry, Head, LedgerRecord, LedgerStart, LedgerUnavailable, OutcomeUnknown
+from coordinator.ledger.port import Head, LedgerEntry, LedgerRecord, LedgerStart, LedgerUnavailable, OutcomeUnknown
 from coordinator.snapshot import Frozen
 from coordinator.state.chunk_index import ChunkRef
 from coordinator.state.state import NO_TIME, ClusterState, DigestComparison, PartitionState, TopicState
 from protocol.types import Milliseconds, ObjectId, Position, ProducerId, SessionId
-from storage.gc_plan import Fate, ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
+from storage.gc_plan import EntryFate, ListedVerdict, ReleasedPlan, judge_listed, plan_released, plan_sessions
 from tests.simulation.cluster.ledger import SimulatedLedger
 from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.loop import NODE
@@ -323,9 +323,9 @@ def s6_an_append_of_unknown_outcome_has_its_objects_deleted() -> Iterator[None]:
         outcome = self._writer.propose(command)
         await asyncio.wait([outcome], timeout=UNANSWERED_SECONDS)
         if not outcome.done():
-            self.fate = Fate.REJECTED
+            self.fate = EntryFate.REJECTED
             raise OutcomeUnknown("no answer in time")
-        self.fate = Fate.APPLIED
+        self.fate = EntryFate.APPLIED
         return outcome.result()
 
     with patched(EntryObjects, "propose", propose):
@@ -414,7 +414,7 @@ def s10_a_repeat_counts_again() -> Iterator[None]:
 def s10_a_repeat_has_other_numbers() -> Iterator[None]:
     """An append without an answer is appended once more as if it were another one."""
 
-    async def append_renumbered(self: LedgerWriter, entries: list[Entry]) -> None:
+    async def append_renumbered(self: LedgerWriter, entries: list[LedgerEntry]) -> None:
         while True:
             try:
                 await self._ledger.append(self.session, entries)
@@ -425,7 +425,7 @@ def s10_a_repeat_has_other_numbers() -> Iterator[None]:
             futures = [self._metadata._outcomes.pop((self.session, entry.number), None) for entry in entries]
             first = self._number_next
             self._number_next += len(entries)
-            entries = [Entry(number=first + row, payload=entry.payload) for row, entry in enumerate(entries)]
+            entries = [LedgerEntry(number=first + row, payload=entry.payload) for row, entry in enumerate(entries)]
             for entry, future in zip(entries, futures, strict=True):
                 if future is not None:
                     self._metadata.expect(self.session, entry.number, future)
@@ -438,7 +438,7 @@ def s10_a_repeat_has_other_numbers() -> Iterator[None]:
 def s10_an_append_without_an_answer_is_given_up() -> Iterator[None]:
     """The next group follows, whether or not it happened."""
 
-    async def append_once(self: LedgerWriter, entries: list[Entry]) -> None:
+    async def append_once(self: LedgerWriter, entries: list[LedgerEntry]) -> None:
         try:
             await self._ledger.append(self.session, entries)
         except LedgerUnavailable:

@@ -17,7 +17,7 @@ from coordinator.apply import topics as apply_topics
 from coordinator.apply import transactions as apply_transactions
 from coordinator.commands.commands import CommitChunks, Done, Outcome
 from coordinator.commands.transaction import EndTransaction, ExpireTransaction, ExpireTransactionalIds
-from coordinator.recovery import Recovery
+from coordinator.recovery import StateRecovery
 from coordinator.state.state import NO_TIME, ClusterState
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, ProducerEpoch, ProducerId, SessionId
@@ -31,7 +31,7 @@ from txn import producer_state
 from txn.producer_state import NOT_TOLD, ProducerState
 from txn.transaction import Decision
 
-Recover = Callable[[Recovery], None]
+Recover = Callable[[StateRecovery], None]
 
 
 def loses_transactions(plan: Plan) -> bool:
@@ -57,12 +57,12 @@ def changes_version(plan: Plan) -> bool:
 def s9_a_recovery_keeps_transactions_open() -> Iterator[None]:
     """Of producers that nobody knows any more."""
 
-    def abort(self: Recovery) -> None:
+    def abort(self: StateRecovery) -> None:
         self.state.transactional_ids.clear()
         self.state.producers_of_transactions.clear()
         self.state.open_transactions.clear()
 
-    with patched(Recovery, "abort_transactions", abort):
+    with patched(StateRecovery, "abort_transactions", abort):
         yield
 
 
@@ -76,12 +76,12 @@ def s9_a_recovery_commits_what_was_open() -> Iterator[None]:
             decision if decision.ending is None else replace(decision, ending=replace(decision.ending, is_commit=True))
         )
 
-    def abort(self: Recovery) -> None:
+    def abort(self: StateRecovery) -> None:
         with deciding(change):
             abort_right(self)
 
-    abort_right = Recovery.abort_transactions
-    with patched(Recovery, "abort_transactions", abort):
+    abort_right = StateRecovery.abort_transactions
+    with patched(StateRecovery, "abort_transactions", abort):
         yield
 
 
@@ -89,12 +89,12 @@ def s9_a_recovery_commits_what_was_open() -> Iterator[None]:
 def s9_a_recovery_keeps_transactional_ids() -> Iterator[None]:
     """Epochs that were given after the snapshot are given again."""
 
-    def abort(self: Recovery) -> None:
+    def abort(self: StateRecovery) -> None:
         ids, producers = dict(self.state.transactional_ids), dict(self.state.producers_of_transactions)
         abort_right(self)
         kept.append((ids, producers))
 
-    def finish(self: Recovery, incarnation: int) -> None:
+    def finish(self: StateRecovery, incarnation: int) -> None:
         finish_right(self, incarnation)
         self.state.transactional_ids, _ = kept[-1]
         self.state.producers_of_transactions.update(
@@ -102,8 +102,8 @@ def s9_a_recovery_keeps_transactional_ids() -> Iterator[None]:
         )
 
     kept: list[Any] = []
-    abort_right, finish_right = Recovery.abort_transactions, Recovery.finish
-    with patched(Recovery, "abort_transactions", abort), patched(Recovery, "finish", finish):
+    abort_right, finish_right = StateRecovery.abort_transactions, StateRecovery.finish
+    with patched(StateRecovery, "abort_transactions", abort), patched(StateRecovery, "finish", finish):
         yield
 
 

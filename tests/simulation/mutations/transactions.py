@@ -29,19 +29,19 @@ from tests.simulation.plan import Plan, ProducerFate, ProducerPlan
 from txn import transitions
 from txn.isolation import AbortedBatches, PartitionTransactions
 from txn.transaction import (
-    AddToTransaction,
+    AddToTransactionEvent,
     Decision,
     Ending,
-    EndTransaction,
+    EndTransactionEvent,
     Event,
-    ExpireTransaction,
+    ExpireTransactionEvent,
     ForceTerminate,
     InitProducerId,
     TransactionMetadata,
     TransactionVersion,
     VerifyInTransaction,
 )
-from txn.transition_table import Step
+from txn.transition_table import TransitionStep
 
 PRODUCER_ID_FIRST = ProducerId(0)
 """Of whoever is given one first."""
@@ -162,7 +162,7 @@ def a_transaction_is_ended_under_any_epoch() -> Iterator[None]:
     """Whoever has its transactional id, or had it."""
 
     def change(right: Decide, current: TransactionMetadata | None, event: Event, fresh: ProducerId) -> Decision:
-        if isinstance(event, EndTransaction) and current is not None:
+        if isinstance(event, EndTransactionEvent) and current is not None:
             event = replace(event, producer_id=current.producer_id, epoch=current.epoch)
         return right(current, event, fresh)
 
@@ -209,7 +209,7 @@ def a_time_out_aborts_whatever_is_open_by_then() -> Iterator[None]:
     """Also the transaction that came after the one that was seen."""
 
     def change(right: Decide, current: TransactionMetadata | None, event: Event, fresh: ProducerId) -> Decision:
-        if isinstance(event, ExpireTransaction) and current is not None:
+        if isinstance(event, ExpireTransactionEvent) and current is not None:
             event = replace(event, producer_id=current.producer_id, epoch=current.epoch, serial=current.serial)
         return right(current, event, fresh)
 
@@ -222,7 +222,7 @@ def batches_of_any_epoch_join_a_transaction() -> Iterator[None]:
     """Neither the transaction nor the marker's epoch keeps out who was fenced."""
 
     def change(right: Decide, current: TransactionMetadata | None, event: Event, fresh: ProducerId) -> Decision:
-        if isinstance(event, AddToTransaction | VerifyInTransaction) and current is not None:
+        if isinstance(event, AddToTransactionEvent | VerifyInTransaction) and current is not None:
             event = replace(event, producer_id=current.producer_id, epoch=current.epoch)
         return right(current, event, fresh)
 
@@ -255,7 +255,7 @@ def s15_a_tool_may_commit() -> Iterator[None]:
 
     def change(right: Decide, current: TransactionMetadata | None, event: Event, fresh: ProducerId) -> Decision:
         if isinstance(event, ForceTerminate) and event.is_commit:
-            event = EndTransaction(
+            event = EndTransactionEvent(
                 producer_id=event.producer_id, epoch=event.epoch, version=TransactionVersion.V1, is_commit=True
             )
         return right(current, event, fresh)
@@ -267,7 +267,7 @@ def s15_a_tool_may_commit() -> Iterator[None]:
 @mutation(where=lambda plan: has(plan, lambda one: ProducerFate.TERMINATE in one.fates and one.rests_chance > 0))
 def s15_who_was_aborted_by_a_tool_goes_on() -> Iterator[None]:
     """Its epoch stays, and it commits the rest of its transaction."""
-    kept = {**transitions._ENDS, Step.FENCE: transitions._ENDS[Step.ABORT]}
+    kept = {**transitions._ENDS, TransitionStep.FENCE: transitions._ENDS[TransitionStep.ABORT]}
 
     def change(right: Decide, current: TransactionMetadata | None, event: Event, fresh: ProducerId) -> Decision:
         with patched(transitions, "_ENDS", kept if isinstance(event, ForceTerminate) else transitions._ENDS):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.ledger.apply_loop import ApplyLoop, FrozenState
 from agent.ledger.bootstrap import load_state
 from agent.ledger.entry_objects import UncommittedObjects
@@ -103,9 +103,9 @@ class Parts:
 LAKE_ROOT = "s3://bucket/prefix"
 
 
-def lake_of(parts: Parts, store: ObjectStore, root: str = LAKE_ROOT) -> Lake:
+def lake_of(parts: Parts, store: ObjectStore, root: str = LAKE_ROOT) -> TableCommits:
     """The agent's share in the lake, over `store`."""
-    return Lake(
+    return TableCommits(
         root=root,
         store=store,
         archive=ParquetReader(store=store, run_in_thread=run_in_thread),

@@ -13,7 +13,7 @@ from coordinator.commands.rules import RULES_NEWEST
 from coordinator.configs.config_entries import Layers
 from coordinator.configs.config_types import ConfigSource
 from coordinator.ledger.memory import MemoryLedger
-from coordinator.ledger.port import Entry
+from coordinator.ledger.port import LedgerEntry
 from coordinator.state.state import ClusterState, ObjectState, PartitionState, SessionState, TopicState
 from iceberg_export.tables.edits import TableEdit
 from protocol.types import Milliseconds, ObjectId, Offset, Position, SessionId, TopicId
@@ -115,7 +115,7 @@ class SmallAgent:
         for number in range(3):
             proposal = Proposal(time_ms=Milliseconds(number), command=ReportTime())
             payload = encode(proposal, RULES_NEWEST, session, number)
-            await self.ledger.append(session, [Entry(number=number, payload=payload)])
+            await self.ledger.append(session, [LedgerEntry(number=number, payload=payload)])
         await self.store.put(INTAKE_KEY, [intake_object()])
         await self.store.put("ledger/snapshots/1", [b"junk"])
 

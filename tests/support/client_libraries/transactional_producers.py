@@ -1,6 +1,6 @@
 """Producers of transactions, one step at a time, whichever the client.
 
-Rule: each step returns once the broker has answered it, or raises `Refused` with what the client made of the answer.
+Rule: each step returns once the broker has answered it, or raises `StepFailed` with what the client made of the answer.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ with warnings.catch_warnings():
 TIMEOUT_MS = 60_000
 
 
-class Refused(Exception):
+class StepFailed(Exception):
     """A step did not succeed."""
 
 
@@ -83,7 +83,7 @@ class Confluent:
         )
         self._producer.flush(SECONDS_MAX)
         if errors != [None]:
-            raise Refused(f"not delivered: {errors}")
+            raise StepFailed(f"not delivered: {errors}")
 
     def commit(self) -> None:
         self._step(lambda: self._producer.commit_transaction(SECONDS_MAX))
@@ -95,7 +95,7 @@ class Confluent:
         try:
             step()
         except KafkaException as error:
-            raise Refused(str(error)) from error
+            raise StepFailed(str(error)) from error
 
 
 class KafkaPython:
@@ -135,7 +135,7 @@ class KafkaPython:
         try:
             step()
         except KafkaPythonError as error:
-            raise Refused(repr(error)) from error
+            raise StepFailed(repr(error)) from error
 
 
 class AioKafka:
@@ -186,7 +186,7 @@ class AioKafka:
         try:
             self._runner.run(awaited())
         except AioKafkaError as error:
-            raise Refused(repr(error)) from error
+            raise StepFailed(repr(error)) from error
 
 
 class Java:
@@ -231,4 +231,4 @@ class Java:
         self._process.stdin.flush()
         told = self._process.stdout.readline().strip()
         if told != "done":
-            raise Refused(told or f"it ended with {self._process.wait()}")
+            raise StepFailed(told or f"it ended with {self._process.wait()}")

@@ -6,7 +6,7 @@ Rule: what a test hands to apply is an entry of its own session and number: `tes
 from coordinator.codec import codec as command_codec
 from coordinator.commands.commands import Proposal
 from coordinator.commands.rules import RULES_NEWEST
-from coordinator.ledger.port import Entry, LedgerRecord
+from coordinator.ledger.port import LedgerEntry, LedgerRecord
 from protocol.types import Position, SessionId
 
 SESSION, NUMBER = SessionId(1), 0
@@ -20,7 +20,7 @@ def record_of(payload: bytes) -> LedgerRecord:
     return LedgerRecord(position=Position(2), session=SESSION, number=NUMBER, payload=payload)
 
 
-def decode_entry(session: SessionId, entry: Entry) -> Proposal:
+def decode_entry(session: SessionId, entry: LedgerEntry) -> Proposal:
     """What a session appended."""
     record = LedgerRecord(position=Position(2), session=session, number=entry.number, payload=entry.payload)
     return command_codec.decode(record)

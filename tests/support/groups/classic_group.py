@@ -14,7 +14,7 @@ from coordinator.groups.classic_messages import (
     SyncAnswer,
     Ticket,
 )
-from coordinator.groups.classic_states import State
+from coordinator.groups.classic_states import ClassicGroupState
 from protocol.errors import ErrorCode
 
 RANGE: Protocols = (("range", b"topics"),)
@@ -43,7 +43,7 @@ class Room:
         self.synced: dict[Ticket, SyncAnswer] = {}
         self.log_messages: list[str] = []
 
-    def is_in(self, state: State) -> bool:
+    def is_in(self, state: ClassicGroupState) -> bool:
         return self.group.state is state
 
     def join(
@@ -158,16 +158,16 @@ def preparing(*members: str, members_max: int = 100) -> Room:
     room = Room(members_max=members_max)
     for member in members:
         room.join(new=member)
-    assert room.is_in(State.PREPARING)
+    assert room.is_in(ClassicGroupState.PREPARING)
     return room
 
 
 def completing(*members: str, members_max: int = 100) -> Room:
     """Members of generation 1 that wait for the first one's assignment."""
     room = preparing(*members, members_max=members_max)
-    while room.is_in(State.PREPARING):
+    while room.is_in(ClassicGroupState.PREPARING):
         room.wait(DELAY_MS / 1000)
-    assert room.is_in(State.COMPLETING)
+    assert room.is_in(ClassicGroupState.COMPLETING)
     return room
 
 
@@ -176,5 +176,5 @@ def stable(*members: str, members_max: int = 100) -> Room:
     room = completing(*members, members_max=members_max)
     tickets = [room.sync(member, *((name, name.encode()) for name in members)) for member in reversed(members)]
     assert [room.assigned(ticket) for ticket in tickets] == [member.encode() for member in reversed(members)]
-    assert room.is_in(State.STABLE)
+    assert room.is_in(ClassicGroupState.STABLE)
     return room

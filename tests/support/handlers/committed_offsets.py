@@ -10,8 +10,8 @@ from agent.groups.classic_group import next_ticket
 from agent.request.services import Services
 from coordinator.commands.group_values import ClassicGroup
 from coordinator.groups.classic_messages import Join
-from coordinator.ledger.memory import Fate, MemoryLedger
-from coordinator.ledger.port import Entry
+from coordinator.ledger.memory import AppendFate, MemoryLedger
+from coordinator.ledger.port import LedgerEntry
 from protocol.errors import ErrorCode
 from protocol.types import SessionId
 from tests.support.agent.data_paths import data_paths, services_of
@@ -63,18 +63,18 @@ def ledger_of(services: Services) -> MemoryLedger:
     return ledger
 
 
-async def stalled(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+async def stalled(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
     await asyncio.Event().wait()
-    return Fate.LOST
+    return AppendFate.LOST
 
 
 def closed_gate(services: Services) -> asyncio.Event:
     """Nothing is appended any more until it is set."""
     gate = asyncio.Event()
 
-    async def gated(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+    async def gated(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
         await gate.wait()
-        return Fate.APPLIED
+        return AppendFate.APPLIED
 
     ledger_of(services).fate_of_append = gated
     return gate

@@ -9,7 +9,7 @@ from datetime import timedelta
 from kio.index import load_request_schema
 from kio.static.constants import EntityType
 
-from agent.request.connection_epochs import ConnectionStamp
+from agent.request.connection_epochs import ConnectionEpoch
 from agent.request.services import Request, Services
 from agent.server.dispatch import HANDLERS
 from agent.telemetry.client_info import ConnectedClient
@@ -26,7 +26,7 @@ async def ask(
     api_key: int,
     version: int,
     client: ConnectedClient | None = None,
-    stamp: ConnectionStamp | None = None,
+    stamp: ConnectionEpoch | None = None,
     /,
     **values: object,
 ) -> KioEntity:
@@ -40,7 +40,7 @@ async def ask_for_bytes(
     api_key: int,
     version: int,
     client: ConnectedClient | None = None,
-    stamp: ConnectionStamp | None = None,
+    stamp: ConnectionEpoch | None = None,
     /,
     **values: object,
 ) -> bytes:

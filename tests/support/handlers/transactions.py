@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from agent.request.connection_epochs import ConnectionStamp
+from agent.request.connection_epochs import ConnectionEpoch
 from agent.request.services import Services
-from coordinator.ledger.memory import Fate, MemoryLedger
-from coordinator.ledger.port import Entry
+from coordinator.ledger.memory import AppendFate, MemoryLedger
+from coordinator.ledger.port import LedgerEntry
 from protocol.errors import ErrorCode
 from protocol.types import SessionId
 from tests.compat.protocol_diff.batches import batch
@@ -63,9 +63,9 @@ def stop_answering(services: Services) -> None:
     ledger = services.writer._ledger  # nobody else needs it
     assert isinstance(ledger, MemoryLedger)
 
-    async def never(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+    async def never(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
         await asyncio.Event().wait()
-        return Fate.LOST
+        return AppendFate.LOST
 
     ledger.fate_of_append = never
 
@@ -101,7 +101,7 @@ async def add(
     version: int = 3,
     transactional_id: str = ID,
     topics: Mapping[str, Sequence[int]] | None = None,
-    stamp: ConnectionStamp | None = None,
+    stamp: ConnectionEpoch | None = None,
 ) -> Mapping[tuple[str, int], ErrorCode]:
     """The error of each partition, by AddPartitionsToTxn of a client."""
     named = [{"name": name, "partitions": list(indexes)} for name, indexes in (topics or {"t": [0]}).items()]
@@ -133,7 +133,7 @@ async def add_group(
     version: int = 3,
     group: str = "g",
     transactional_id: str = ID,
-    stamp: ConnectionStamp | None = None,
+    stamp: ConnectionEpoch | None = None,
 ) -> ErrorCode:
     told = await ask(
         services,
@@ -154,7 +154,7 @@ async def end(
     services: Services,
     producer: Producer,
     version: int = 3,
-    stamp: ConnectionStamp | None = None,
+    stamp: ConnectionEpoch | None = None,
     *,
     is_commit: bool = True,
     transactional_id: str = ID,

@@ -5,7 +5,7 @@ import subprocess
 import urllib.request
 from collections.abc import Callable
 
-from tests.support.lake.bucket_listing import INTAKE, Bucket
+from tests.support.lake.bucket_listing import INTAKE, ListedBucket
 from tests.support.services.local_services import PENSTOCK, Penstock
 
 SECONDS_MAX = 180
@@ -33,7 +33,7 @@ def archive_by_command(broker: Penstock, topic: str) -> int:
     return _records(done.stdout)
 
 
-def archive_and_clean(broker: Penstock, bucket: Bucket, topic: str, archive: Archive) -> int:
+def archive_and_clean(broker: Penstock, bucket: ListedBucket, topic: str, archive: Archive) -> int:
     """Archives, and returns once the intake that was there is deleted: grace and garbage collector passed."""
     replaced = set(filter(INTAKE.fullmatch, bucket.keys()))
     records = archive(broker, topic)

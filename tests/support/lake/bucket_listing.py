@@ -70,7 +70,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
+class ListedBucket:
     """Objects that are files, and those in packs, whoever wrote them."""
 
     files: fs.FileSystem
@@ -94,20 +94,20 @@ class Bucket:
         return content
 
 
-def local_bucket(folder: Path) -> Bucket:
+def local_bucket(folder: Path) -> ListedBucket:
     """The bucket of an embedded store, `store/` in the data folder."""
-    return Bucket(fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()))
+    return ListedBucket(fs.SubTreeFileSystem(str(folder), fs.LocalFileSystem()))
 
 
-def minio_bucket(minio: Minio, name: str) -> Bucket:
+def minio_bucket(minio: Minio, name: str) -> ListedBucket:
     """A bucket of a MinIO server, seen by Arrow's client."""
     client = fs.S3FileSystem(
         access_key=minio.access_key, secret_key=minio.secret_key, endpoint_override=minio.endpoint, region="us-east-1"
     )
-    return Bucket(fs.SubTreeFileSystem(name, client))
+    return ListedBucket(fs.SubTreeFileSystem(name, client))
 
 
-def list_topics(bucket: Bucket, *, with_records: bool = False) -> dict[str, Listing]:
+def list_topics(bucket: ListedBucket, *, with_records: bool = False) -> dict[str, Listing]:
     """All that the bucket holds, by topic id in hex. Raises where an object is damaged."""
     topics: dict[str, Listing] = {}
     objects = bucket.objects()
@@ -128,7 +128,7 @@ def list_topics(bucket: Bucket, *, with_records: bool = False) -> dict[str, List
     return topics
 
 
-def list_bucket(bucket: Bucket, *, with_records: bool = False) -> Listing:
+def list_bucket(bucket: ListedBucket, *, with_records: bool = False) -> Listing:
     """All that the bucket of a cluster with one topic holds."""
     (listing,) = list_topics(bucket, with_records=with_records).values()
     return listing

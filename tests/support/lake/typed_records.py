@@ -12,8 +12,8 @@ from agent.schemas.parsed import NamedText
 from agent.schemas.protobuf import parse_protobuf
 from iceberg_export.rows.columns import BinaryColumn
 from iceberg_export.typed.avro_shapes import AvroReader
-from iceberg_export.typed.decode import Decoded, Reader, Readers, decode_column
-from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.decode import DecodedColumns, ValueReader, ValueReaders, decode_column
+from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.protobuf_shapes import ProtobufFiles
 from iceberg_export.typed.shapes import Shape, Untyped
 from iceberg_export.typed.union import Column, TypedColumns, merge_value
@@ -65,13 +65,13 @@ def merged(*shapes: Shape) -> TypedColumns:
 
 
 def decoded(
-    columns: Sequence[Column], readers: Mapping[Writer, Reader | str], values: Sequence[bytes | None]
-) -> Decoded:
+    columns: Sequence[Column], readers: Mapping[WriterSchema, ValueReader | str], values: Sequence[bytes | None]
+) -> DecodedColumns:
     with_indexes = frozenset(each.schema_id for each in readers if each.indexes)
-    return decode_column(binary_column(values), columns, Readers(by_writer=readers, with_indexes=with_indexes))
+    return decode_column(binary_column(values), columns, ValueReaders(by_writer=readers, with_indexes=with_indexes))
 
 
-def rows_of(columns: Sequence[Column], made: Decoded) -> list[dict[str, Any]]:
+def rows_of(columns: Sequence[Column], made: DecodedColumns) -> list[dict[str, Any]]:
     """The decoded rows, without what is null."""
     found: list[dict[str, Any]] = [{} for _ in made.errors]
     for column, array in zip(columns, made.arrays, strict=True):
@@ -85,6 +85,6 @@ def rows_of(columns: Sequence[Column], made: Decoded) -> list[dict[str, Any]]:
 
 
 def decoded_rows(
-    columns: Sequence[Column], readers: Mapping[Writer, Reader | str], values: Sequence[bytes | None]
+    columns: Sequence[Column], readers: Mapping[WriterSchema, ValueReader | str], values: Sequence[bytes | None]
 ) -> list[dict[str, Any]]:
     return rows_of(columns, decoded(columns, readers, values))

@@ -11,7 +11,7 @@ from iceberg_export.tables.columns import ColumnsChange
 from iceberg_export.tables.commit import Change
 from iceberg_export.typed.avro_shapes import AvroReader
 from iceberg_export.typed.file_columns import plan_columns
-from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.scan import Sides, writers_of
 from iceberg_export.typed.shapes import SchemaUnusable
 from iceberg_export.typed.union import TypedColumns
@@ -131,7 +131,7 @@ class TypedTable(MadeTable):
             records=make_batch([Record(offset=number, timestamp=1_000, value=data)]),
         )
 
-        def reader_of(writer: Writer) -> AvroReader:
+        def reader_of(writer: WriterSchema) -> AvroReader:
             if writer.schema_id not in readers:
                 raise SchemaUnusable("it is not registered")
             return readers[writer.schema_id]

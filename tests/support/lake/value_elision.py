@@ -16,7 +16,7 @@ from iceberg_export.rows.columns import RecordRows
 from iceberg_export.rows.footer import Footer
 from iceberg_export.typed.avro_shapes import AvroReader
 from iceberg_export.typed.file_columns import FileColumns, plan_columns
-from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.scan import Sides, writers_of
 from iceberg_export.typed.shapes import SchemaUnusable
 from iceberg_export.typed.union import TypedColumns
@@ -85,7 +85,7 @@ def planned_for(
     """`schemas`: of Avro, by their ids."""
     readers = {schema_id: avro_reader(schema) for schema_id, schema in schemas.items()}
 
-    def reader_of(writer: Writer) -> AvroReader:
+    def reader_of(writer: WriterSchema) -> AvroReader:
         if writer.schema_id not in readers:
             raise SchemaUnusable("it is not registered")
         return readers[writer.schema_id]

@@ -17,8 +17,8 @@ from coordinator.ledger.etcd.access import EtcdAccess
 from coordinator.ledger.etcd.client import EtcdClient
 from coordinator.ledger.etcd.keys import EtcdKeys, prefix_end
 from coordinator.ledger.etcd.ledger import EtcdLedger
-from coordinator.ledger.memory import Fate, MemoryLedger, MemoryLedgerCore
-from coordinator.ledger.port import Entry, Ledger, LedgerUnavailable
+from coordinator.ledger.memory import AppendFate, MemoryLedger, MemoryLedgerCore
+from coordinator.ledger.port import Ledger, LedgerEntry, LedgerUnavailable
 from coordinator.ledger.sqlite import SqliteLedger
 from protocol.types import SessionId
 from tests.support.services.etcd import Etcd
@@ -70,10 +70,10 @@ class MemoryBackend(Backend):
     async def another(self) -> Ledger:
         return MemoryLedger(self._core)
 
-    async def _choose(self, _session: SessionId, _entries: Sequence[Entry]) -> Fate:
+    async def _choose(self, _session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
         if not self._losses:
-            return Fate.APPLIED
-        return Fate.LOST if self._losses.popleft() is Loss.BEFORE else Fate.ANSWER_LOST
+            return AppendFate.APPLIED
+        return AppendFate.LOST if self._losses.popleft() is Loss.BEFORE else AppendFate.ANSWER_LOST
 
     def lose_next(self, loss: Loss) -> None:
         self._losses.append(loss)

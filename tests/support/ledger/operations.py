@@ -6,14 +6,14 @@ from contextlib import aclosing
 from itertools import groupby
 from typing import cast
 
-from coordinator.ledger.port import Entry, Ledger, LedgerRecord, SnapshotPointer
+from coordinator.ledger.port import Ledger, LedgerEntry, LedgerRecord, SnapshotPointer
 from protocol.types import Position, SessionId
 
 START = Position(0)
 
 
-def entries(*payloads: bytes, first: int = 0) -> list[Entry]:
-    return [Entry(number=number, payload=payload) for number, payload in enumerate(payloads, first)]
+def entries(*payloads: bytes, first: int = 0) -> list[LedgerEntry]:
+    return [LedgerEntry(number=number, payload=payload) for number, payload in enumerate(payloads, first)]
 
 
 def numbers(records: Sequence[LedgerRecord]) -> list[int]:

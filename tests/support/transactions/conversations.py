@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from protocol.types import ProducerEpoch, ProducerId
 from txn.transaction import (
-    AddToTransaction,
+    AddToTransactionEvent,
     Decision,
-    EndTransaction,
+    EndTransactionEvent,
     Event,
-    ExpireTransaction,
+    ExpireTransactionEvent,
     ForceTerminate,
     InitProducerId,
     TransactionMetadata,
@@ -89,7 +89,7 @@ class Coordinator:
             self.metadata = decision.following
         if decision.is_beginning or decision.ending is not None:
             self.is_added = False
-        if isinstance(event, AddToTransaction) and not decision.error_code:
+        if isinstance(event, AddToTransactionEvent) and not decision.error_code:
             self.is_added = True
 
     def _event(self, step: Step) -> tuple[Api, Event]:
@@ -100,17 +100,17 @@ class Coordinator:
             case "add" | "add offsets":
                 api = Api.ADD_PARTITIONS_TO_TXN if step.name == "add" else Api.ADD_OFFSETS_TO_TXN
                 version = transaction_version(api, step.version)
-                return api, AddToTransaction(producer_id=producer_id, epoch=epoch, version=version)
+                return api, AddToTransactionEvent(producer_id=producer_id, epoch=epoch, version=version)
             case "produce" | "offsets":
                 api = Api.PRODUCE if step.name == "produce" else Api.TXN_OFFSET_COMMIT
                 version = transaction_version(api, step.version)
                 if version is TransactionVersion.V2:
-                    return api, AddToTransaction(producer_id=producer_id, epoch=epoch, version=version)
+                    return api, AddToTransactionEvent(producer_id=producer_id, epoch=epoch, version=version)
                 return api, VerifyInTransaction(producer_id=producer_id, epoch=epoch, is_added=self.is_added)
             case "time-out":
                 assert self.metadata is not None
                 now = self.metadata
-                seen = ExpireTransaction(producer_id=now.producer_id, epoch=now.epoch, serial=now.serial)
+                seen = ExpireTransactionEvent(producer_id=now.producer_id, epoch=now.epoch, serial=now.serial)
                 return Api.WRITE_TXN_MARKERS, seen
             case "tool":
                 assert self.metadata is not None
@@ -120,5 +120,5 @@ class Coordinator:
             case _:
                 version = transaction_version(Api.END_TXN, step.version)
                 is_commit = step.name == "commit"
-                end = EndTransaction(producer_id=producer_id, epoch=epoch, version=version, is_commit=is_commit)
+                end = EndTransactionEvent(producer_id=producer_id, epoch=epoch, version=version, is_commit=is_commit)
                 return Api.END_TXN, end

@@ -2,11 +2,11 @@
 
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from txn.transaction import (
-    AddToTransaction,
+    AddToTransactionEvent,
     Decision,
-    EndTransaction,
+    EndTransactionEvent,
     Event,
-    ExpireTransaction,
+    ExpireTransactionEvent,
     ForceTerminate,
     InitProducerId,
     TransactionMetadata,
@@ -14,7 +14,7 @@ from txn.transaction import (
     TransactionVersion,
     VerifyInTransaction,
 )
-from txn.transition_table import Kind, Sender
+from txn.transition_table import EventKind, Sender
 
 V1, V2 = TransactionVersion.V1, TransactionVersion.V2
 PRODUCER, PREVIOUS, FOREIGN, FRESH = ProducerId(7), ProducerId(6), ProducerId(1), ProducerId(99)
@@ -55,23 +55,27 @@ def identity(current: TransactionMetadata, sender: Sender) -> tuple[ProducerId, 
             return FOREIGN, current.epoch
 
 
-def event(kind: Kind, producer_id: ProducerId, epoch: ProducerEpoch) -> Event:
+def event(kind: EventKind, producer_id: ProducerId, epoch: ProducerEpoch) -> Event:
     """An event of `kind`."""
     match kind:
-        case Kind.INIT:
+        case EventKind.INIT:
             return InitProducerId(timeout_ms=TIMEOUT_MS + 1, producer_id=producer_id, epoch=epoch)
-        case Kind.ADD:
-            return AddToTransaction(producer_id=producer_id, epoch=epoch, version=V1)
-        case Kind.VERIFY_ADDED | Kind.VERIFY_MISSING:
-            return VerifyInTransaction(producer_id=producer_id, epoch=epoch, is_added=kind is Kind.VERIFY_ADDED)
-        case Kind.COMMIT_V1 | Kind.ABORT_V1:
-            return EndTransaction(producer_id=producer_id, epoch=epoch, version=V1, is_commit=kind is Kind.COMMIT_V1)
-        case Kind.COMMIT_V2 | Kind.ABORT_V2:
-            return EndTransaction(producer_id=producer_id, epoch=epoch, version=V2, is_commit=kind is Kind.COMMIT_V2)
-        case Kind.EXPIRE:
-            return ExpireTransaction(producer_id=producer_id, epoch=epoch, serial=SERIAL)
-        case Kind.TERMINATE | Kind.TERMINATE_COMMIT:
-            return ForceTerminate(producer_id=producer_id, epoch=epoch, is_commit=kind is Kind.TERMINATE_COMMIT)
+        case EventKind.ADD:
+            return AddToTransactionEvent(producer_id=producer_id, epoch=epoch, version=V1)
+        case EventKind.VERIFY_ADDED | EventKind.VERIFY_MISSING:
+            return VerifyInTransaction(producer_id=producer_id, epoch=epoch, is_added=kind is EventKind.VERIFY_ADDED)
+        case EventKind.COMMIT_V1 | EventKind.ABORT_V1:
+            return EndTransactionEvent(
+                producer_id=producer_id, epoch=epoch, version=V1, is_commit=kind is EventKind.COMMIT_V1
+            )
+        case EventKind.COMMIT_V2 | EventKind.ABORT_V2:
+            return EndTransactionEvent(
+                producer_id=producer_id, epoch=epoch, version=V2, is_commit=kind is EventKind.COMMIT_V2
+            )
+        case EventKind.EXPIRE:
+            return ExpireTransactionEvent(producer_id=producer_id, epoch=epoch, serial=SERIAL)
+        case EventKind.TERMINATE | EventKind.TERMINATE_COMMIT:
+            return ForceTerminate(producer_id=producer_id, epoch=epoch, is_commit=kind is EventKind.TERMINATE_COMMIT)
 
 
 def described(current: TransactionMetadata, decision: Decision) -> str:

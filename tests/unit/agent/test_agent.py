@@ -11,7 +11,7 @@ import pytest
 from agent.agent import Agent, notices
 from agent.bucket.cluster_identity import claim_bucket
 from agent.bucket.disk_reserve import DiskReserves
-from agent.config.settings import Command, load_settings
+from agent.config.settings import CliCommand, load_settings
 from agent.ledger.bootstrap import load_state
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
@@ -20,7 +20,7 @@ from coordinator.codec.codec import decode
 from coordinator.commands.commands import Proposal, ReportTime, StartSession
 from coordinator.ledger.memory import MemoryLedger
 from protocol.limits import CLOCK_SKEW_MS_MAX
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
 from tests.support.agent.ledger_parts import running_parts
@@ -49,7 +49,7 @@ async def serving(
     identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
     loaded = await load_state(ledger, store)
     async with Agent(
-        settings=load_settings(Command.RUN, values, environment={}),
+        settings=load_settings(CliCommand.RUN, values, environment={}),
         identity=identity,
         ledger=ledger,
         store=store,
@@ -94,9 +94,9 @@ async def test_an_agent_whose_clock_is_off_serves_and_proposes_no_time(tmp_path:
 
 async def test_an_agent_whose_store_does_not_tell_its_time_serves_and_proposes_none_yet(tmp_path: Path) -> None:
     store = FailingStore(MemoryStore())
-    store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.TIME))
+    store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.TIME))
     assert (await first_entry(tmp_path, store)).time_ms is None
-    assert [fault.operation for fault in store.struck] == [Operation.TIME]
+    assert [fault.operation for fault in store.struck] == [StoreOperation.TIME]
 
 
 @pytest.mark.parametrize("is_accepted", [False, True])

@@ -10,7 +10,7 @@ import pytest
 from agent import agent as agent_module
 from agent.agent import Agent
 from agent.bucket.cluster_identity import claim_bucket
-from agent.config.settings import Command, load_settings
+from agent.config.settings import CliCommand, load_settings
 from agent.ledger.bootstrap import load_state
 from agent.produce.produce_path import ProducePath
 from agent.runtime.clock import SystemClock
@@ -37,7 +37,7 @@ async def agent_named(name: str, folder: Path, core: MemoryLedgerCore, store: Me
     identity = await claim_bucket(store, ledger, new_bucket_id="bucket")
     loaded = await load_state(ledger, store)
     async with Agent(
-        settings=load_settings(Command.AGENT, values, environment={}),
+        settings=load_settings(CliCommand.AGENT, values, environment={}),
         identity=identity,
         ledger=ledger,
         store=store,

@@ -10,7 +10,7 @@ import pytest
 from agent import components
 from agent.bucket.disk_reserve import DiskReserves
 from agent.components import AgentEndpoints, run_agent
-from agent.config.settings import Command, load_settings
+from agent.config.settings import CliCommand, load_settings
 
 
 def metric(text: str, name: str) -> float:
@@ -20,7 +20,7 @@ def metric(text: str, name: str) -> float:
 @pytest.mark.timeout(60)
 async def test_a_full_disk_is_told_by_its_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"data-dir": str(tmp_path / "data"), "listen": "127.0.0.1:0", "http": "127.0.0.1:0"}
-    settings = load_settings(Command.RUN, values, config_path=None)
+    settings = load_settings(CliCommand.RUN, values, config_path=None)
     for name in ("pass_over_what_lives", "collect_rarely"):  # of the whole process, which other tests share
         monkeypatch.setattr(components, name, lambda: None)
     serving: asyncio.Future[AgentEndpoints] = asyncio.get_running_loop().create_future()

@@ -5,7 +5,7 @@ import pytest
 from coordinator.commands.commands import CommitChunks
 from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_FIRST
 from coordinator.ledger.port import LedgerCorrupt
-from coordinator.recovery import FoundObject, Recovery, read_object
+from coordinator.recovery import FoundObject, StateRecovery, read_object
 from coordinator.state.chunk_index import NO_CHECKSUM
 from protocol.limits import PARTITIONS_MAX
 from protocol.records.batch import check_crcs
@@ -25,8 +25,8 @@ def object_of(number: int, *batches: Batch, topic_id: TopicId = TOPIC, partition
     return found(commit(number, Chunk(batches=batches, topic_id=topic_id, partition=partition)))
 
 
-def recovery() -> Recovery:
-    return Recovery(state=Cluster.started().state, topic_names={})
+def recovery() -> StateRecovery:
+    return StateRecovery(state=Cluster.started().state, topic_names={})
 
 
 def test_an_object_that_says_it_is_another_one_is_damaged() -> None:
@@ -74,7 +74,7 @@ def test_what_comes_back_has_the_checksums_that_its_commits_would_have_had(rules
     batches = [make_batch([Record(offset=0, timestamp=time)]) for time in (1, 2)]
     chunk = ChunkParts(topic_id=TOPIC, partition=PartitionIndex(0), parts=batches)
     content = b"".join(encode_object(SessionId(1), ObjectNumber(3), [chunk]).parts)
-    recovering = Recovery(state=Cluster.started(rules).state, topic_names={})
+    recovering = StateRecovery(state=Cluster.started(rules).state, topic_names={})
     recovering.commit(read_object("k", content, session=SessionId(1), number=ObjectNumber(3), modified_ms=5))
     (row,) = recovering.state.topics[TOPIC].partitions[0].index.rows_from(0)
     assert row.offset_end == 2

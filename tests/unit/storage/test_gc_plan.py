@@ -8,7 +8,7 @@ import pytest
 from protocol.types import Milliseconds, ObjectNumber, Position, SessionId, TopicId
 from storage.gc_plan import (
     UNTIMED,
-    Fate,
+    EntryFate,
     ListedVerdict,
     ReleasedPlan,
     SessionsPlan,
@@ -180,8 +180,8 @@ def test_copies_of_a_tables_metadata_stay_with_their_topic_and_go_without_it() -
 
 @pytest.mark.parametrize(
     ("fate", "is_discarded"),
-    [(Fate.UNPROPOSED, True), (Fate.REJECTED, True), (Fate.UNKNOWN, False), (Fate.APPLIED, False)],
+    [(EntryFate.UNPROPOSED, True), (EntryFate.REJECTED, True), (EntryFate.UNKNOWN, False), (EntryFate.APPLIED, False)],
 )
-def test_s6_a_live_session_discards_what_no_entry_will_bring_in(fate: Fate, *, is_discarded: bool) -> None:
+def test_s6_a_live_session_discards_what_no_entry_will_bring_in(fate: EntryFate, *, is_discarded: bool) -> None:
     assert may_discard(fate, is_session_confirmed=True) is is_discarded
     assert may_discard(fate, is_session_confirmed=False) is False, "a recovery may take its objects (S9)"

@@ -11,14 +11,14 @@ from protocol.errors import ErrorCode
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from tests.support.transactions.transition_pairs import EPOCH, FOREIGN, FRESH, LAST, PREVIOUS, PRODUCER, V1, V2, event
 from txn.transaction import (
-    AddToTransaction,
+    AddToTransactionEvent,
     Decision,
-    EndTransaction,
+    EndTransactionEvent,
     InitProducerId,
     TransactionMetadata,
     TransactionStatus,
 )
-from txn.transition_table import COLUMNS, Kind
+from txn.transition_table import COLUMNS, EventKind
 from txn.transitions import decide
 
 EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT = COLUMNS
@@ -54,7 +54,12 @@ def initialised(current: TransactionMetadata, producer_id: int = -1, epoch: int 
 
 def ended(current: TransactionMetadata, *, version: int, is_commit: bool, behind: int = 0) -> Decision:
     """EndTxn with the current epoch, or one that is `behind`."""
-    kind = {(1, True): Kind.COMMIT_V1, (1, False): Kind.ABORT_V1, (2, True): Kind.COMMIT_V2, (2, False): Kind.ABORT_V2}
+    kind = {
+        (1, True): EventKind.COMMIT_V1,
+        (1, False): EventKind.ABORT_V1,
+        (2, True): EventKind.COMMIT_V2,
+        (2, False): EventKind.ABORT_V2,
+    }
     return decide(
         current, event(kind[version, is_commit], current.producer_id, ProducerEpoch(current.epoch - behind)), FRESH
     )
@@ -63,7 +68,7 @@ def ended(current: TransactionMetadata, *, version: int, is_commit: bool, behind
 def test_valid_previous_states() -> None:
     """Of Kafka's table, without the states that do not last here: PrepareCommit, PrepareAbort, PrepareEpochFence."""
     previous: dict[TransactionStatus, set[TransactionStatus]] = {status: set() for status in TransactionStatus}
-    for status, kind, is_current in product(TransactionStatus, Kind, (True, False)):
+    for status, kind, is_current in product(TransactionStatus, EventKind, (True, False)):
         sent = (PRODUCER, EPOCH) if is_current else (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
         decision = decide(stored(status), event(kind, *sent), FRESH)
         if decision.following is not None:
@@ -124,7 +129,7 @@ class TestAddToTransaction:
     @pytest.mark.parametrize("version", [V1, V2])
     def test_the_order_of_checks(self, version: int) -> None:
         def added(current: TransactionMetadata | None, producer_id: ProducerId, epoch: int) -> ErrorCode:
-            asked = AddToTransaction(
+            asked = AddToTransactionEvent(
                 producer_id=producer_id, epoch=ProducerEpoch(epoch), version=V1 if version == V1 else V2
             )
             return decide(current, asked, FRESH).error_code
@@ -138,7 +143,7 @@ class TestAddToTransaction:
 
     @pytest.mark.parametrize("status", TransactionStatus)
     def test_what_was_not_added_is_abortable(self, status: TransactionStatus) -> None:
-        asked = event(Kind.VERIFY_MISSING, PRODUCER, EPOCH)
+        asked = event(EventKind.VERIFY_MISSING, PRODUCER, EPOCH)
         assert decide(stored(status), asked, FRESH).error_code is ErrorCode.transaction_abortable
 
 
@@ -177,14 +182,14 @@ class TestEndTxnV2:
 
     def test_a_foreign_producer_id(self) -> None:
         for status, is_commit in product(TransactionStatus, (True, False)):
-            asked = EndTransaction(producer_id=FOREIGN, epoch=EPOCH, version=V2, is_commit=is_commit)
+            asked = EndTransactionEvent(producer_id=FOREIGN, epoch=EPOCH, version=V2, is_commit=is_commit)
             assert decide(stored(status), asked, FRESH).error_code is ErrorCode.invalid_producer_id_mapping
 
     @pytest.mark.parametrize("is_commit", [True, False])
     def test_retry_on_overflow(self, *, is_commit: bool) -> None:
         status = COMPLETE_COMMIT if is_commit else COMPLETE_ABORT
         current = stored(status, epoch=0, last_epoch=LAST, previous=PREVIOUS)
-        asked = EndTransaction(producer_id=PREVIOUS, epoch=LAST, version=V2, is_commit=is_commit)
+        asked = EndTransactionEvent(producer_id=PREVIOUS, epoch=LAST, version=V2, is_commit=is_commit)
         assert decide(current, asked, FRESH) == Decision(producer_id=PRODUCER, epoch=ProducerEpoch(0))
 
 
@@ -218,10 +223,10 @@ class TestEndTxnV1:
 
 class TestTimeOuts:
     def test_the_epoch_moves_on_and_the_producer_can_learn_of_it(self) -> None:
-        decision = decide(stored(ONGOING), event(Kind.EXPIRE, PRODUCER, EPOCH), FRESH)
+        decision = decide(stored(ONGOING), event(EventKind.EXPIRE, PRODUCER, EPOCH), FRESH)
         assert decision.error_code  # of another transaction of the same epoch
         seen = TransactionMetadata(producer_id=PRODUCER, epoch=EPOCH, timeout_ms=1, status=ONGOING, serial=3)
-        following = followed(decide(seen, event(Kind.EXPIRE, PRODUCER, EPOCH), FRESH))
+        following = followed(decide(seen, event(EventKind.EXPIRE, PRODUCER, EPOCH), FRESH))
         assert (following.status, following.epoch, following.last_epoch) == (COMPLETE_ABORT, EPOCH + 1, EPOCH)
         assert initialised(following, PRODUCER, EPOCH).epoch == EPOCH + 1
         assert ended(following, version=2, is_commit=False, behind=1).epoch == EPOCH + 1
@@ -229,6 +234,6 @@ class TestTimeOuts:
     @pytest.mark.parametrize("status", SETTLED)
     def test_what_ended_does_not_expire(self, status: TransactionStatus) -> None:
         seen = TransactionMetadata(producer_id=PRODUCER, epoch=EPOCH, timeout_ms=1, status=status, serial=3)
-        assert decide(seen, event(Kind.EXPIRE, PRODUCER, EPOCH), FRESH) == Decision(
+        assert decide(seen, event(EventKind.EXPIRE, PRODUCER, EPOCH), FRESH) == Decision(
             error_code=ErrorCode.invalid_txn_state
         )

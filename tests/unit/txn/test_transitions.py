@@ -23,17 +23,17 @@ from tests.support.transactions.transition_pairs import (
     remembered,
 )
 from txn.transaction import (
-    AddToTransaction,
+    AddToTransactionEvent,
     Decision,
     Ending,
-    EndTransaction,
-    ExpireTransaction,
+    EndTransactionEvent,
+    ExpireTransactionEvent,
     ForceTerminate,
     InitProducerId,
     TransactionMetadata,
     TransactionStatus,
 )
-from txn.transition_table import COLUMNS, TABLE, UNKNOWN_ID, Kind, Sender
+from txn.transition_table import COLUMNS, TABLE, UNKNOWN_ID, EventKind, Sender
 from txn.transitions import decide, kind_of, sender_of
 
 EMPTY, ONGOING, COMPLETE_COMMIT, COMPLETE_ABORT = COLUMNS
@@ -42,9 +42,9 @@ FENCED, STATE, MAPPING = "producer_fenced", "invalid_txn_state", "invalid_produc
 ABORTABLE, OLD = "transaction_abortable", "invalid_producer_epoch"
 NEXT, FENCED_NEXT = "Empty+1 told", "abort@+1 Empty+2 told"
 
-EXPECTED: dict[Kind, dict[Sender, list[str]]] = {
+EXPECTED: dict[EventKind, dict[Sender, list[str]]] = {
     # sender              Empty, Ongoing, CompleteCommit, CompleteAbort
-    Kind.INIT: {
+    EventKind.INIT: {
         Sender.ANYONE: [NEXT, FENCED_NEXT, NEXT, NEXT],
         Sender.CURRENT: [NEXT, "abort@+1 Empty+1 told", NEXT, NEXT],
         Sender.BEFORE: ["Empty+0 told", FENCED, "Empty+0 told", "Empty+0 told"],
@@ -52,49 +52,49 @@ EXPECTED: dict[Kind, dict[Sender, list[str]]] = {
         Sender.OUTDATED: [FENCED] * 4,
         Sender.FOREIGN: [FENCED] * 4,
     },
-    Kind.ADD: {
+    EventKind.ADD: {
         Sender.CURRENT: ["Ongoing+0", "nothing", "Ongoing+0", "Ongoing+0"],
         Sender.BEFORE: [FENCED] * 4,
         Sender.ROTATED: [MAPPING] * 4,
         Sender.OUTDATED: [FENCED] * 4,
         Sender.FOREIGN: [MAPPING] * 4,
     },
-    Kind.VERIFY_ADDED: {
+    EventKind.VERIFY_ADDED: {
         Sender.CURRENT: [ABORTABLE, "nothing", ABORTABLE, ABORTABLE],
         Sender.BEFORE: [FENCED] * 4,
         Sender.ROTATED: [MAPPING] * 4,
         Sender.OUTDATED: [FENCED] * 4,
         Sender.FOREIGN: [MAPPING] * 4,
     },
-    Kind.VERIFY_MISSING: {
+    EventKind.VERIFY_MISSING: {
         Sender.CURRENT: [ABORTABLE] * 4,
         Sender.BEFORE: [FENCED] * 4,
         Sender.ROTATED: [MAPPING] * 4,
         Sender.OUTDATED: [FENCED] * 4,
         Sender.FOREIGN: [MAPPING] * 4,
     },
-    Kind.COMMIT_V1: {
+    EventKind.COMMIT_V1: {
         Sender.CURRENT: [STATE, "commit@+0 CompleteCommit+0", "nothing", STATE],
         Sender.BEFORE: [FENCED] * 4,
         Sender.ROTATED: [MAPPING] * 4,
         Sender.OUTDATED: [FENCED] * 4,
         Sender.FOREIGN: [MAPPING] * 4,
     },
-    Kind.ABORT_V1: {
+    EventKind.ABORT_V1: {
         Sender.CURRENT: [STATE, "abort@+0 CompleteAbort+0", STATE, "nothing"],
         Sender.BEFORE: [FENCED] * 4,
         Sender.ROTATED: [MAPPING] * 4,
         Sender.OUTDATED: [FENCED] * 4,
         Sender.FOREIGN: [MAPPING] * 4,
     },
-    Kind.COMMIT_V2: {
+    EventKind.COMMIT_V2: {
         Sender.CURRENT: [STATE, "commit@+1 CompleteCommit+1 told", STATE, STATE],
         Sender.BEFORE: [FENCED, FENCED, "told", FENCED],
         Sender.ROTATED: [FENCED, FENCED, "told", FENCED],
         Sender.OUTDATED: [FENCED] * 4,
         Sender.FOREIGN: [MAPPING] * 4,
     },
-    Kind.ABORT_V2: {
+    EventKind.ABORT_V2: {
         Sender.CURRENT: [
             "CompleteAbort+1 told",
             "abort@+1 CompleteAbort+1 told",
@@ -106,21 +106,21 @@ EXPECTED: dict[Kind, dict[Sender, list[str]]] = {
         Sender.OUTDATED: [FENCED] * 4,
         Sender.FOREIGN: [MAPPING] * 4,
     },
-    Kind.EXPIRE: {
+    EventKind.EXPIRE: {
         Sender.CURRENT: [STATE, "abort@+1 CompleteAbort+1", STATE, STATE],
         Sender.BEFORE: [FENCED] * 4,
         Sender.ROTATED: [MAPPING] * 4,
         Sender.OUTDATED: [FENCED] * 4,
         Sender.FOREIGN: [MAPPING] * 4,
     },
-    Kind.TERMINATE: {
+    EventKind.TERMINATE: {
         Sender.CURRENT: ["nothing", "abort@+1 CompleteAbort+1", "nothing", "nothing"],
         Sender.BEFORE: [OLD] * 4,
         Sender.ROTATED: [OLD] * 4,
         Sender.OUTDATED: [OLD] * 4,
         Sender.FOREIGN: ["nothing"] * 4,
     },
-    Kind.TERMINATE_COMMIT: {
+    EventKind.TERMINATE_COMMIT: {
         Sender.CURRENT: [STATE] * 4,
         Sender.BEFORE: [STATE] * 4,
         Sender.ROTATED: [STATE] * 4,
@@ -142,30 +142,30 @@ class TestTheTable:
         senders = set(Sender) - {Sender.ANYONE}
         assert tuple(TransactionStatus) == COLUMNS
         assert {kind: set(rows) for kind, rows in TABLE.items()} == {
-            kind: senders | {Sender.ANYONE} if kind is Kind.INIT else senders for kind in Kind
+            kind: senders | {Sender.ANYONE} if kind is EventKind.INIT else senders for kind in EventKind
         }
-        assert set(UNKNOWN_ID) == set(Kind)
-        assert len(PAIRS) == (len(Kind) * len(senders) + 1) * len(TransactionStatus)
+        assert set(UNKNOWN_ID) == set(EventKind)
+        assert len(PAIRS) == (len(EventKind) * len(senders) + 1) * len(TransactionStatus)
 
     @pytest.mark.parametrize(("kind", "sender", "status", "said"), PAIRS)
-    def test_each_pair(self, kind: Kind, sender: Sender, status: TransactionStatus, said: str) -> None:
+    def test_each_pair(self, kind: EventKind, sender: Sender, status: TransactionStatus, said: str) -> None:
         current = remembered(status, sender)
         asked = event(kind, *identity(current, sender))
         assert kind_of(asked) is kind
         assert sender_of(current, asked) is sender
         assert described(current, decide(current, asked, FRESH)) == said
 
-    @pytest.mark.parametrize("kind", Kind)
-    def test_an_id_that_is_not_known_is_only_initialised(self, kind: Kind) -> None:
+    @pytest.mark.parametrize("kind", EventKind)
+    def test_an_id_that_is_not_known_is_only_initialised(self, kind: EventKind) -> None:
         decision = decide(None, event(kind, PRODUCER, EPOCH), FRESH)
-        if kind is Kind.INIT:
+        if kind is EventKind.INIT:
             first = TransactionMetadata(producer_id=FRESH, epoch=ProducerEpoch(0), timeout_ms=TIMEOUT_MS + 1)
             assert decision == Decision(
                 producer_id=FRESH, epoch=ProducerEpoch(0), following=first, is_fresh_id_used=True
             )
-        elif kind is Kind.TERMINATE:
+        elif kind is EventKind.TERMINATE:
             assert decision == Decision()
-        elif kind is Kind.TERMINATE_COMMIT:
+        elif kind is EventKind.TERMINATE_COMMIT:
             assert decision == Decision(error_code=ErrorCode.invalid_txn_state)
         else:
             assert decision == Decision(error_code=ErrorCode.invalid_producer_id_mapping)
@@ -180,7 +180,7 @@ class TestSenders:
     @pytest.mark.parametrize("last_epoch", [-1, EPOCH - 1])
     def test_who_has_no_id_or_no_epoch_is_nobody(self, producer_id: int, epoch: int, last_epoch: int) -> None:
         current = replace(remembered(COMPLETE_COMMIT, Sender.BEFORE), last_epoch=ProducerEpoch(last_epoch))
-        asked = event(Kind.COMMIT_V2, ProducerId(producer_id), ProducerEpoch(epoch))
+        asked = event(EventKind.COMMIT_V2, ProducerId(producer_id), ProducerEpoch(epoch))
         assert sender_of(current, asked) in (Sender.OUTDATED, Sender.FOREIGN)
         assert decide(current, asked, FRESH).error_code
 
@@ -193,7 +193,7 @@ class TestSenders:
 
     def test_a_time_out_is_of_one_transaction(self) -> None:
         current = remembered(ONGOING, Sender.CURRENT)
-        seen = ExpireTransaction(producer_id=PRODUCER, epoch=EPOCH, serial=SERIAL - 1)
+        seen = ExpireTransactionEvent(producer_id=PRODUCER, epoch=EPOCH, serial=SERIAL - 1)
         assert sender_of(current, seen) is Sender.OUTDATED
         assert decide(current, seen, FRESH) == Decision(error_code=ErrorCode.producer_fenced)
 
@@ -201,7 +201,7 @@ class TestSenders:
 class TestSteps:
     def test_a_transaction_begins(self) -> None:
         current = remembered(COMPLETE_COMMIT, Sender.BEFORE)
-        decision = decide(current, AddToTransaction(producer_id=PRODUCER, epoch=EPOCH, version=V1), FRESH)
+        decision = decide(current, AddToTransactionEvent(producer_id=PRODUCER, epoch=EPOCH, version=V1), FRESH)
         assert decision.is_beginning
         assert decision.following == replace(
             current, status=ONGOING, version=V1, serial=SERIAL + 1, last_epoch=NO_PRODUCER_EPOCH
@@ -211,7 +211,9 @@ class TestSteps:
 
     def test_who_began_a_transaction_has_learnt_of_its_producer_id(self) -> None:
         current = remembered(COMPLETE_COMMIT, Sender.ROTATED)
-        decision = decide(current, AddToTransaction(producer_id=PRODUCER, epoch=ProducerEpoch(0), version=V2), FRESH)
+        decision = decide(
+            current, AddToTransactionEvent(producer_id=PRODUCER, epoch=ProducerEpoch(0), version=V2), FRESH
+        )
         assert decision.following is not None
         assert decision.following.previous_producer_id == NO_PRODUCER_ID
 
@@ -237,7 +239,7 @@ class TestSteps:
         assert decision.ending == Ending(is_commit=False, producer_id=PRODUCER, epoch=ProducerEpoch(EPOCH + 1))
         after = decision.following
         assert after is not None
-        late = AddToTransaction(producer_id=PRODUCER, epoch=EPOCH, version=V2)
+        late = AddToTransactionEvent(producer_id=PRODUCER, epoch=EPOCH, version=V2)
         assert decide(after, late, FRESH) == Decision(error_code=ErrorCode.producer_fenced)
 
     def test_s15_a_tool_does_not_commit(self) -> None:
@@ -277,7 +279,7 @@ class TestTheLastEpoch:
     def test_endtxn_of_v2_ends_with_a_marker_of_epoch_32767_and_answers_a_new_producer_id(
         self, *, is_commit: bool
     ) -> None:
-        end = EndTransaction(producer_id=PRODUCER, epoch=LAST, version=V2, is_commit=is_commit)
+        end = EndTransactionEvent(producer_id=PRODUCER, epoch=LAST, version=V2, is_commit=is_commit)
         decision = decide(exhausted(), end, FRESH)
         assert decision.ending == Ending(is_commit=is_commit, producer_id=PRODUCER, epoch=ProducerEpoch(32767))
         assert (decision.producer_id, decision.epoch, decision.is_fresh_id_used) == (FRESH, 0, True)
@@ -289,21 +291,23 @@ class TestTheLastEpoch:
         assert other.error_code == (ErrorCode.invalid_txn_state if is_commit else ErrorCode.producer_fenced)
 
     def test_a_late_endtxn_is_of_a_foreign_id_once_the_new_one_began_a_transaction(self) -> None:
-        end = EndTransaction(producer_id=PRODUCER, epoch=LAST, version=V2, is_commit=True)
+        end = EndTransactionEvent(producer_id=PRODUCER, epoch=LAST, version=V2, is_commit=True)
         after = decide(exhausted(), end, FRESH).following
         assert after is not None
-        begun = decide(after, AddToTransaction(producer_id=FRESH, epoch=ProducerEpoch(0), version=V2), FRESH).following
+        begun = decide(
+            after, AddToTransactionEvent(producer_id=FRESH, epoch=ProducerEpoch(0), version=V2), FRESH
+        ).following
         for version, is_commit in product((V1, V2), (True, False)):
             late = replace(end, version=version, is_commit=is_commit)
             assert decide(begun, late, FRESH) == Decision(error_code=ErrorCode.invalid_producer_id_mapping)
 
     def test_an_abort_of_nothing_gets_a_new_producer_id(self) -> None:
-        decision = decide(exhausted(EMPTY), event(Kind.ABORT_V2, PRODUCER, LAST), FRESH)
+        decision = decide(exhausted(EMPTY), event(EventKind.ABORT_V2, PRODUCER, LAST), FRESH)
         assert decision.ending is None
         assert (decision.producer_id, decision.epoch) == (FRESH, 0)
 
     def test_endtxn_of_v1_keeps_it(self) -> None:
-        decision = decide(exhausted(), event(Kind.COMMIT_V1, PRODUCER, LAST), FRESH)
+        decision = decide(exhausted(), event(EventKind.COMMIT_V1, PRODUCER, LAST), FRESH)
         assert decision.ending == Ending(is_commit=True, producer_id=PRODUCER, epoch=LAST)
         assert decision.following == exhausted(COMPLETE_COMMIT)
         assert not decision.is_fresh_id_used
@@ -332,21 +336,21 @@ class TestTheLastEpoch:
         assert decision.following.last_epoch == (epoch if is_same else NO_PRODUCER_EPOCH)
 
     def test_a_time_out_takes_a_new_producer_id_and_the_producer_recovers(self) -> None:
-        expired = decide(exhausted(), event(Kind.EXPIRE, PRODUCER, LAST), FRESH)
+        expired = decide(exhausted(), event(EventKind.EXPIRE, PRODUCER, LAST), FRESH)
         assert expired.ending == Ending(is_commit=False, producer_id=PRODUCER, epoch=ProducerEpoch(32767))
         assert (expired.producer_id, expired.is_fresh_id_used) == (NO_PRODUCER_ID, True)
         after = expired.following
         assert after is not None
         told = Decision(producer_id=FRESH, epoch=ProducerEpoch(0))
-        assert decide(after, event(Kind.ABORT_V2, PRODUCER, LAST), ProducerId(100)) == told
-        assert decide(after, event(Kind.ABORT_V1, PRODUCER, LAST), ProducerId(100)).error_code == (
+        assert decide(after, event(EventKind.ABORT_V2, PRODUCER, LAST), ProducerId(100)) == told
+        assert decide(after, event(EventKind.ABORT_V1, PRODUCER, LAST), ProducerId(100)).error_code == (
             ErrorCode.invalid_producer_id_mapping
         )
-        again = decide(after, event(Kind.INIT, PRODUCER, LAST), ProducerId(100))
+        again = decide(after, event(EventKind.INIT, PRODUCER, LAST), ProducerId(100))
         assert (again.producer_id, again.epoch, again.is_fresh_id_used) == (FRESH, 0, False)
 
     def test_a_repeat_that_finds_the_last_epoch_is_answered(self) -> None:
         """Kafka answers UNKNOWN_SERVER_ERROR."""
         current = replace(exhausted(EMPTY), last_epoch=ProducerEpoch(32765))
-        again = decide(current, event(Kind.INIT, PRODUCER, ProducerEpoch(32765)), FRESH)
+        again = decide(current, event(EventKind.INIT, PRODUCER, ProducerEpoch(32765)), FRESH)
         assert (again.producer_id, again.epoch, again.is_fresh_id_used) == (PRODUCER, LAST, False)

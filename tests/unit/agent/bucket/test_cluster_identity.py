@@ -18,10 +18,10 @@ from agent.bucket.cluster_identity import (
     read_cluster_file,
 )
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
-from coordinator.ledger.port import Entry, Ledger, LedgerCorrupt, LedgerIdentity, LedgerUnavailable
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerEntry, LedgerIdentity, LedgerUnavailable
 from protocol.limits import BUCKET_CHECK_INTERVAL_S
 from protocol.types import ObjectNumber, Position, SessionId
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMeta, ObjectStore
 from storage.refs import intake_key, reached_key, snapshot_key
@@ -233,7 +233,7 @@ class TestAnAgentThatRuns:
     async def test_a_store_that_is_away_is_asked_again(self) -> None:
         memory, _ = await self.claimed()
         store, clock = FailingStore(memory), ManualClock()
-        store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
+        store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET))
         name = self.watch(store, clock=clock)
 
         async def recovered() -> None:
@@ -356,7 +356,7 @@ class TestReached:
         ledger = MemoryLedger()
         session = await ledger.open_session("a")
         for number in range(position - session):
-            await ledger.append(session, [Entry(number=number, payload=b"x")])
+            await ledger.append(session, [LedgerEntry(number=number, payload=b"x")])
         assert (await ledger.head()).position == position
         return ledger
 
@@ -395,7 +395,7 @@ class TestReached:
         class Busy(MemoryStore):
             async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
                 session = await ledger.open_session(f"another for {prefix}")
-                await ledger.append(session, [Entry(number=0, payload=b"x")])
+                await ledger.append(session, [LedgerEntry(number=0, payload=b"x")])
                 await self.put(intake_key(session, ObjectNumber(0)), [b"x"])
                 await self.put(snapshot_key((await ledger.head()).position), [b"x"])
                 async for meta in super().list(prefix, after=after):

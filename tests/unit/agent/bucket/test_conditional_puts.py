@@ -7,7 +7,7 @@ import pytest
 from agent.bucket.conditional_puts import SECOND, check_before_claim, check_conditional_puts
 from agent.bucket.permissions import CHECKS_PREFIX, check_access
 from coordinator.ledger.memory import MemoryLedger
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import (
     Buffer,
@@ -115,7 +115,7 @@ async def test_a_store_that_takes_no_conditional_put_at_all_says_why(error: Stor
 
 async def test_a_store_that_is_away_is_asked_again_by_the_caller() -> None:
     store = FailingStore(MemoryStore())
-    store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+    store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT))
     with pytest.raises(StoreUnavailable):
         await check_conditional_puts(store, name="name")
     await check_conditional_puts(store, name="name")

@@ -13,7 +13,7 @@ from agent.bucket.confirmation import BucketConfirmation, BucketNotOurs, Confirm
 from agent.runtime.metrics import Metrics
 from coordinator.ledger.port import LedgerIdentity
 from protocol.limits import BUCKET_CONFIRM_INTERVAL_S, BUCKET_CONFIRM_RETRY_S, BUCKET_CONFIRMED_SECONDS_MAX
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import BucketMissing, StoreError, StoreMisconfigured, StoreUnavailable
 from tests.support.agent.ledger_parts import ManualClock
@@ -27,7 +27,7 @@ OTHERS = (
 )
 
 
-class Bucket(MemoryStore):
+class CountingBucket(MemoryStore):
     """Counts the reads of `cluster.json`; `answer` is what they end with instead of an answer."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Bucket(MemoryStore):
 @dataclass(kw_only=True)
 class World:
     clock: ManualClock
-    bucket: Bucket
+    bucket: CountingBucket
     store: ConfirmedStore
     metrics: Metrics
 
@@ -64,7 +64,7 @@ class World:
 @asynccontextmanager
 async def worlds() -> AsyncIterator[World]:
     """A bucket that is the cluster's, and an agent's way to it."""
-    clock, bucket, metrics = ManualClock(), Bucket(), Metrics()
+    clock, bucket, metrics = ManualClock(), CountingBucket(), Metrics()
     await bucket.put(CLUSTER_KEY, [NAMED])
     confirmation = BucketConfirmation(store=bucket, identity=MINE, clock=clock, metrics=metrics)
     async with asyncio.TaskGroup() as tasks:
@@ -247,6 +247,6 @@ async def test_a_put_that_fails_is_not_hidden_by_the_confirmation() -> None:
     async with worlds() as world:
         failing = FailingStore(world.bucket)
         world.store._inner = failing
-        failing.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+        failing.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT))
         with pytest.raises(StoreUnavailable, match="refused"):
             await world.put()

@@ -10,7 +10,7 @@ import pytest
 from agent.bucket.disk_reserve import RESERVE_FILE, Disk, DiskReserve, DiskReserves
 from agent.bucket.full_disk import RecordsRefused, WatchedFiles
 from agent.components import open_store
-from agent.config.settings import Command, load_settings
+from agent.config.settings import CliCommand, load_settings
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
@@ -394,7 +394,7 @@ def test_files_say_when_they_find_no_room_and_nothing_else(tmp_path: Path) -> No
 async def test_the_reserve_of_a_store_on_another_disk_is_no_object_and_is_made_again_at_a_start(tmp_path: Path) -> None:
     disk = TwoDisks(tmp_path)
     settings = load_settings(
-        Command.RUN,
+        CliCommand.RUN,
         {"data-dir": str(tmp_path / "ledger"), "store": f"file://{tmp_path}/store"},
         environment={},
     )
@@ -414,7 +414,7 @@ async def test_records_for_a_bucket_are_refused_too_while_the_disk_of_the_ledger
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "unused")
     options = {"data-dir": str(tmp_path), "store": "s3://bucket"}
-    settings = load_settings(Command.RUN, options, environment={})
+    settings = load_settings(CliCommand.RUN, options, environment={})
     disk, clock = SmallDisk(64 * MIB), ManualClock()
     disk.used = disk.size
     reserves = DiskReserves(clock=clock, disk=disk)
@@ -427,7 +427,7 @@ async def test_records_for_a_bucket_are_refused_too_while_the_disk_of_the_ledger
 async def test_a_write_of_the_embedded_store_that_finds_no_room_gives_the_reserve_up_and_packs_give_theirs_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = load_settings(Command.RUN, {"data-dir": str(tmp_path)}, environment={})
+    settings = load_settings(CliCommand.RUN, {"data-dir": str(tmp_path)}, environment={})
     disk, clock, policy = SmallDisk(64 * MIB), ManualClock(), RetryPolicy(deadline_s=0)
     reserves = DiskReserves(clock=clock, disk=disk)
     reserve = reserves.of(settings.data_dir)

@@ -6,7 +6,7 @@ import pytest
 
 from agent.bucket.store_outages import StoreOutages
 from protocol.limits import OUTAGE_CHECK_INTERVAL_S, OUTAGE_REMINDER_SECONDS, STORE_SILENT_SECONDS
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreUnavailable
@@ -30,8 +30,8 @@ class World:
             observer=self.outages,
         )
 
-    def fail(self, operation: Operation, times: int) -> None:
-        self.failing.script(*[Fault(kind=FaultKind.BEFORE, operation=operation)] * times)
+    def fail(self, operation: StoreOperation, times: int) -> None:
+        self.failing.script(*[InjectedFault(kind=FaultKind.BEFORE, operation=operation)] * times)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[Line]:
 async def test_an_outage_is_told_when_it_begins_while_it_lasts_and_when_it_ends(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world.fail(Operation.PUT, 8)
+    world.fail(StoreOperation.PUT, 8)
     await world.store.put("intake/1/1", [b"x"])
     assert lines(caplog) == [
         ("WARNING", "put", 1, 0.0),
@@ -59,7 +59,7 @@ async def test_an_outage_is_told_when_it_begins_while_it_lasts_and_when_it_ends(
 
 
 async def test_the_first_line_says_of_which_key_and_why(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.fail(Operation.GET, 1)
+    world.fail(StoreOperation.GET, 1)
     await world.store.put("a", [b"x"])
     await world.store.get("a")
     first = vars(caplog.records[0])
@@ -68,11 +68,11 @@ async def test_the_first_line_says_of_which_key_and_why(world: World, caplog: py
 
 
 async def test_requests_that_are_given_up_end_no_outage(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.fail(Operation.HEAD, 11)
+    world.fail(StoreOperation.HEAD, 11)
     with pytest.raises(StoreUnavailable):
         await world.store.head("a")
     world.clock.seconds += 50.0
-    world.fail(Operation.HEAD, 1)
+    world.fail(StoreOperation.HEAD, 1)
     await world.store.put("a", [b"x"])
     await world.store.head("a")
     assert lines(caplog)[-2:] == [("WARNING", "head", 12, 250.0), ("INFO", "head", 12, 270.0)]
@@ -82,7 +82,7 @@ async def test_what_still_works_does_not_end_the_outage_of_what_does_not(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await world.store.put("a", [b"x"])
-    world.fail(Operation.PUT, 11)
+    world.fail(StoreOperation.PUT, 11)
     with pytest.raises(StoreUnavailable):
         await world.store.put("b", [b"x"])
     await world.store.get("a")
@@ -93,7 +93,7 @@ async def test_a_store_that_comes_and_goes_does_not_fill_the_log(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(12):
-        world.fail(Operation.PUT, 1)
+        world.fail(StoreOperation.PUT, 1)
         await world.store.put(f"a/{number}", [b"x"])
     warnings = [line for line in lines(caplog) if line[0] == "WARNING"]
     assert len(warnings) == 240.0 / OUTAGE_REMINDER_SECONDS
@@ -101,7 +101,7 @@ async def test_a_store_that_comes_and_goes_does_not_fill_the_log(
 
 
 async def test_the_clock_of_the_store_counts_as_well(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.fail(Operation.TIME, 1)
+    world.fail(StoreOperation.TIME, 1)
     with pytest.raises(StoreUnavailable):
         await world.store.server_time_ms()
     await world.store.server_time_ms()
@@ -110,7 +110,7 @@ async def test_the_clock_of_the_store_counts_as_well(world: World, caplog: pytes
 
 async def test_the_metric_shows_the_longest_outage_and_none_that_nobody_meets_any_more(world: World) -> None:
     assert world.outages.seconds == 0.0
-    world.fail(Operation.PUT, 11)
+    world.fail(StoreOperation.PUT, 11)
     with pytest.raises(StoreUnavailable):
         await world.store.put("b", [b"x"])
     assert world.outages.seconds == 200.0

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from agent.cli.main import app
 from agent.components import run_agent
-from agent.config.settings import Command, load_settings
+from agent.config.settings import CliCommand, load_settings
 from coordinator.ledger.port import LedgerCorrupt
 from storage.embedded.local_store import LocalStore
 from tests.support.agent.recovery_clusters import lived
@@ -43,7 +43,7 @@ class TestLost:
         make(data_dir / "ledger.sqlite")
         before = contents(data_dir)
         values = {"data-dir": str(data_dir), "listen": ["127.0.0.1:0"], "http": "127.0.0.1:0"}
-        settings = load_settings(Command.RUN, values, config_path=None)
+        settings = load_settings(CliCommand.RUN, values, config_path=None)
         for _ in range(2):
             with pytest.raises(LedgerCorrupt, match=r"there is no ledger .*penstock recover.*nothing was changed"):
                 asyncio.run(run_agent(settings, lambda _: None))

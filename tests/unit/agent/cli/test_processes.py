@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli.processes import settings_of_processes
-from agent.config.settings import Command, InvalidSettings, Settings, load_settings
+from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
 from tests.support.processes import Process
 
 ETCD = "etcd://127.0.0.1:2379/c"
@@ -18,7 +18,7 @@ ETCD = "etcd://127.0.0.1:2379/c"
 
 def loaded(*, processes: int = 3, ledger: str = ETCD, **values: object) -> Settings:
     given = {"ledger": ledger, "store": "memory:", "name": "n", "processes": str(processes), **values}
-    return load_settings(Command.AGENT, given, environment={})
+    return load_settings(CliCommand.AGENT, given, environment={})
 
 
 class TestSettings:
@@ -58,10 +58,10 @@ CHILDREN = """
 import signal, sys, time
 from agent.runtime.clock import SystemClock
 from agent.cli.processes import supervise
-from agent.config.settings import Command, load_settings
+from agent.config.settings import CliCommand, load_settings
 
 settings = load_settings(
-    Command.AGENT,
+    CliCommand.AGENT,
     {"ledger": "etcd://127.0.0.1:2379/c", "store": "memory:", "name": "n", "processes": "2"},
     environment={},
 )

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from agent.cli.reasons import reason
-from agent.config.settings import Command, Settings, load_settings
+from agent.config.settings import CliCommand, Settings, load_settings
 from coordinator.ledger.port import LedgerUnavailable
 
 
 def settings(**given: object) -> Settings:
     values = {name.replace("_", "-"): value for name, value in given.items()}
-    return load_settings(Command.RUN, {"insecure": True, **values}, environment={})
+    return load_settings(CliCommand.RUN, {"insecure": True, **values}, environment={})
 
 
 TAKEN = errno.EADDRINUSE

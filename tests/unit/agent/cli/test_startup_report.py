@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from agent.cli.startup_report import durability_text, ready_line, startup_report
-from agent.config.addresses import HostPort, Listener
+from agent.config.addresses import HostPort, ListenerAddress
 from agent.config.settings import Settings
 
-LISTENER = Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)
+LISTENER = ListenerAddress(name="PLAINTEXT", host="127.0.0.1", port=9092)
 SETTINGS = Settings(
     listeners=(LISTENER,),
     advertised=(LISTENER,),
@@ -28,8 +28,8 @@ def test_the_ready_line_is_the_promised_one() -> None:
 
 
 def test_the_report_has_the_ports_that_were_got_and_lines_to_paste() -> None:
-    bound = Listener(name="IN", host="0.0.0.0", port=4711)
-    shown = Listener(name="IN", host="broker.example", port=443)
+    bound = ListenerAddress(name="IN", host="0.0.0.0", port=4711)
+    shown = ListenerAddress(name="IN", host="broker.example", port=443)
     report = startup_report(
         SETTINGS,
         bound=[bound],
@@ -50,7 +50,7 @@ def test_the_report_has_the_ports_that_were_got_and_lines_to_paste() -> None:
 
 
 def test_an_ipv6_address_stands_in_brackets_and_in_quotes_where_a_shell_would_match_them() -> None:
-    listener = Listener(name="PLAINTEXT", host="::1", port=9092)
+    listener = ListenerAddress(name="PLAINTEXT", host="::1", port=9092)
     report = startup_report(
         SETTINGS,
         bound=[listener],

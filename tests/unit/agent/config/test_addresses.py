@@ -7,7 +7,7 @@ from agent.config.addresses import (
     FileUrl,
     HostPort,
     InvalidAddress,
-    Listener,
+    ListenerAddress,
     MemoryUrl,
     S3Url,
     SqliteUrl,
@@ -46,7 +46,7 @@ def test_what_is_no_address_is_quoted_in_the_error(text: str) -> None:
 
 
 def test_a_listener_without_a_name_is_kafkas_default() -> None:
-    assert read_listener("127.0.0.1:9092") == Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)
+    assert read_listener("127.0.0.1:9092") == ListenerAddress(name="PLAINTEXT", host="127.0.0.1", port=9092)
 
 
 def test_a_listeners_name_is_in_capitals() -> None:

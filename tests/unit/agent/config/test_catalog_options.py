@@ -6,7 +6,7 @@ import pytest
 
 from agent.config.catalog_options import CatalogAccess, Credentials
 from agent.config.http_auth import HttpTokens
-from agent.config.settings import Command, InvalidSettings, load_settings
+from agent.config.settings import CliCommand, InvalidSettings, load_settings
 
 ROLE = "arn:aws:iam::123456789012:role/readers"
 
@@ -15,7 +15,7 @@ def load(
     given: dict[str, str] | None = None, *, store: str = "s3://lake/kafka", environment: dict[str, str] | None = None
 ) -> CatalogAccess:
     options = {"ledger": "memory:", "store": store, **(given or {})}
-    return load_settings(Command.AGENT, options, environment=environment or {}).catalog_access
+    return load_settings(CliCommand.AGENT, options, environment=environment or {}).catalog_access
 
 
 @pytest.mark.parametrize("store", ["memory:", "file:///srv/store", "s3://lake"])

@@ -7,7 +7,7 @@ import pytest
 import trustme
 
 from agent.config.etcd_options import LedgerAccess
-from agent.config.settings import Command, InvalidSettings, Settings, load_settings
+from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
 
 URL = "etcd://127.0.0.1:2379/c"
 
@@ -16,7 +16,7 @@ def load(
     given: Mapping[str, str] | None = None, *, url: str = URL, environment: Mapping[str, str] | None = None
 ) -> Settings:
     options = {"ledger": url, "store": "memory:", **(given or {})}
-    return load_settings(Command.AGENT, options, environment=environment or {})
+    return load_settings(CliCommand.AGENT, options, environment=environment or {})
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_the_password_comes_from_a_file_or_from_the_environment_and_is_not_shown
 
 def test_what_concerns_its_disk() -> None:
     access = load_settings(
-        Command.AGENT,
+        CliCommand.AGENT,
         {"ledger": URL, "store": "memory:", "etcd-compaction": False, "ledger-quota-bytes": "8GiB"},
         environment={},
     ).ledger_access
@@ -112,4 +112,4 @@ def test_other_ledgers_take_none_of_it() -> None:
     with pytest.raises(InvalidSettings, match="--ledger-user belongs to a ledger in etcd"):
         load({"ledger-user": "penstock"}, url="memory:")
     with pytest.raises(InvalidSettings, match="ledger-user belongs to penstock agent"):
-        load_settings(Command.RUN, {}, environment={"PENSTOCK_LEDGER_USER": "penstock"})
+        load_settings(CliCommand.RUN, {}, environment={"PENSTOCK_LEDGER_USER": "penstock"})

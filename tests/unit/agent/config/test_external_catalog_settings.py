@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.config.external_catalog_settings import FollowerSettings
-from agent.config.settings import Command, InvalidSettings, Settings, load_settings
+from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
 from agent.lake.external_catalogs import bucket_properties
 from iceberg_export.external_catalogs.entries import CatalogFailed, asked
 
@@ -17,11 +17,11 @@ def load(
     path = folder / "followers.toml"
     path.write_text(text)
     given = {"ledger": "memory:", "store": store, "external-catalogs": str(path)}
-    return load_settings(Command.AGENT, given, environment=environment or {})
+    return load_settings(CliCommand.AGENT, given, environment=environment or {})
 
 
 def test_nobody_follows_unless_it_is_said() -> None:
-    assert load_settings(Command.RUN, {}, environment={}).external_catalogs == ()
+    assert load_settings(CliCommand.RUN, {}, environment={}).external_catalogs == ()
 
 
 def test_catalogs_have_their_names_and_the_properties_of_pyiceberg(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_what_is_wrong_stops_the_start(tmp_path: Path, text: str, message: str) 
 
 def test_a_file_that_is_not_there_stops_the_start() -> None:
     with pytest.raises(InvalidSettings, match="/not/there cannot be read"):
-        load_settings(Command.RUN, {"external-catalogs": "/not/there"}, environment={})
+        load_settings(CliCommand.RUN, {"external-catalogs": "/not/there"}, environment={})
 
 
 def test_tables_in_memory_have_no_followers(tmp_path: Path) -> None:

@@ -6,24 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from agent.config.addresses import HostPort, Listener
-from agent.config.settings import Command, InvalidSettings, Settings, load_settings
+from agent.config.addresses import HostPort, ListenerAddress
+from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
 
 CLUSTER = {"ledger": "sqlite:///srv/ledger.sqlite", "store": "s3://lake/kafka"}
 
 
 def run(**given: object) -> Settings:
-    return load_settings(Command.RUN, {name.replace("_", "-"): value for name, value in given.items()}, environment={})
+    return load_settings(
+        CliCommand.RUN, {name.replace("_", "-"): value for name, value in given.items()}, environment={}
+    )
 
 
 def agent(**given: object) -> Settings:
     values = {**CLUSTER, **{name.replace("_", "-"): value for name, value in given.items()}}
-    return load_settings(Command.AGENT, values, environment={})
+    return load_settings(CliCommand.AGENT, values, environment={})
 
 
 def test_penstock_run_needs_nothing() -> None:
     settings = run()
-    assert settings.listeners == (Listener(name="PLAINTEXT", host="127.0.0.1", port=9092),)
+    assert settings.listeners == (ListenerAddress(name="PLAINTEXT", host="127.0.0.1", port=9092),)
     assert settings.advertised == settings.listeners
     assert settings.http == HostPort(host="127.0.0.1", port=9644)
     assert settings.data_dir == Path.cwd() / "penstock-data"
@@ -41,12 +43,12 @@ def test_an_agent_on_s3_gathers_longer() -> None:
 
 def test_an_agent_must_be_told_its_cluster() -> None:
     with pytest.raises(InvalidSettings, match="needs --store"):
-        load_settings(Command.AGENT, {"ledger": "memory:"}, environment={})
+        load_settings(CliCommand.AGENT, {"ledger": "memory:"}, environment={})
 
 
 def test_penstock_run_has_its_own_ledger() -> None:
     with pytest.raises(InvalidSettings, match="ledger belongs to penstock agent"):
-        load_settings(Command.RUN, {}, environment={"PENSTOCK_LEDGER": "memory:"})
+        load_settings(CliCommand.RUN, {}, environment={"PENSTOCK_LEDGER": "memory:"})
 
 
 def test_penstock_run_can_have_its_bucket_elsewhere() -> None:
@@ -64,7 +66,7 @@ def test_an_address_that_others_can_reach_must_be_wanted(option: str) -> None:
 
 def test_insecure_allows_every_interface_with_an_advertised_address() -> None:
     settings = run(listen=["0.0.0.0:9092"], advertise=["broker.example:9092"], insecure=True)
-    assert settings.advertised == (Listener(name="PLAINTEXT", host="broker.example", port=9092),)
+    assert settings.advertised == (ListenerAddress(name="PLAINTEXT", host="broker.example", port=9092),)
 
 
 def test_clients_cannot_be_sent_to_every_interface() -> None:
@@ -122,4 +124,4 @@ def test_reading_settings_imports_neither_numpy_nor_pydantic() -> None:
 @pytest.mark.parametrize("name", ["a#b", "a?b"])
 def test_a_data_folder_that_tables_could_not_name_is_refused(name: str) -> None:
     with pytest.raises(InvalidSettings, match="cannot stand in this path"):
-        load_settings(Command.RUN, {"data-dir": f"/srv/{name}"}, environment={})
+        load_settings(CliCommand.RUN, {"data-dir": f"/srv/{name}"}, environment={})

@@ -13,7 +13,7 @@ from protocol.limits import DAMAGED_CHUNK_REMEMBERED_S, DAMAGED_CHUNK_REREAD_INT
 from protocol.records.batch import walk_batches
 from protocol.records.compression import Compression
 from protocol.types import ObjectId
-from storage.decorators.failing import Fault, FaultKind, Operation
+from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from tests.support.agent.data_paths import Ticket, another_agent, data_paths, group_of
 from tests.support.commands.commands import TOPIC
@@ -78,7 +78,7 @@ async def test_an_object_that_does_not_answer_fails_nobody_who_waits_for_another
         index = state.topics[TOPIC].partitions[0].index
         away, good = index.row(0), index.row(1)
         key = state.objects[away.object_id].key
-        paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET, key_prefix=key))
+        paths.store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET, key_prefix=key))
         both, alone = await asyncio.gather(
             paths.reader.read(state, [away, good], [Compression.NONE] * 2),
             paths.reader.read(state, [good], [Compression.NONE]),
@@ -115,14 +115,14 @@ async def test_a_read_whose_only_caller_gives_up_is_finished_for_the_next() -> N
             await go_on.wait()
 
         paths.during_pause = pause
-        paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+        paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
         async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
             given_up = tasks.create_task(paths.reader.read(state, [row], [Compression.NONE]))
             await is_reading.wait()
             given_up.cancel()
             await asyncio.wait([given_up])
             # A second request to the store would strike this fault.
-            paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
+            paths.store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET))
             go_on.set()
             served = await paths.reader.read(state, [row], [Compression.NONE])
     assert given_up.cancelled()
@@ -279,7 +279,7 @@ async def test_intact_chunks_of_a_damaged_file_with_checksums_are_kept_and_the_d
         assert await values(intact) == intact.row_count
         assert paths.reader.holds(intact, Compression.NONE)
         # Its footer and its bytes are in memory now: nothing of the file is read again.
-        paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
+        paths.store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET))
         assert await values(other) == other.row_count
         await paths.memory.put(key, [right])
         paths.parts.clock.seconds += DAMAGED_CHUNK_REREAD_INTERVAL_S

@@ -10,7 +10,7 @@ from agent.runtime.clock import SystemClock
 from protocol.errors import ErrorCode
 from protocol.limits import MISSING_OBJECT_LOG_INTERVAL_S, OUTAGE_REMINDER_SECONDS
 from protocol.types import PartitionIndex
-from storage.decorators.failing import Fault, FaultKind, Operation
+from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreDenied
 from tests.support.agent.data_paths import another_agent, data_paths
@@ -21,7 +21,7 @@ from tests.unit.agent.fetch.test_fetch_path import batch, consumer_of, fetch_pat
 async def test_a_store_that_is_away_is_a_retriable_error() -> None:
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(batch(3))
-        paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
+        paths.store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET))
         away, back = await paths.fetch(0), await paths.fetch(0)
     assert (away.error_code, back.error_code) == (ErrorCode.not_leader_or_follower, ErrorCode.none)
 
@@ -103,7 +103,7 @@ async def test_a_fetch_answers_what_is_in_memory_once_the_store_has_not_answered
         async with another_agent(paths) as cold:
             await cold.fetch_path.fetch([consumer_of("t", 0, 2)], max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
             cold.during_pause = back.wait
-            cold.store.script(*[Fault(kind=FaultKind.SLOW, operation=Operation.GET)] * 3)
+            cold.store.script(*[InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET)] * 3)
             path = fetch_path_of(cold, SystemClock(), SystemClock().monotonic_s)
             wanted = [consumer_of("t", 0, partition) for partition in range(4)]
             async with asyncio.timeout(5):
@@ -122,7 +122,7 @@ async def test_a_fetch_of_many_partitions_asks_a_store_that_is_away_once_for_eac
     async with data_paths(cache_bytes=0, partitions=10) as paths:
         for partition in range(10):
             await paths.produce(batch(3), partition=partition)
-        paths.store.script(*[Fault(kind=FaultKind.BEFORE, operation=Operation.GET)] * 100)
+        paths.store.script(*[InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET)] * 100)
         wanted = [consumer_of("t", 0, partition) for partition in range(10)]
         reads = await paths.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
     assert {read.error_code for read in reads} == {ErrorCode.not_leader_or_follower}

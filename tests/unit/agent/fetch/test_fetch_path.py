@@ -19,7 +19,7 @@ from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_SESSION_SECONDS, ROWS_PER_TURN
 from protocol.records.compression import Compression
 from protocol.types import TopicId
-from storage.decorators.failing import Fault, FaultKind, Operation
+from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from storage.object_store import ObjectMeta
 from storage.refs import INTAKE_PREFIX
 from tests.support.agent.broker_configs import broker_configs
@@ -84,7 +84,7 @@ async def cut(paths: DataPaths, key: str) -> None:
 
 
 async def take_away(paths: DataPaths, key: str) -> None:
-    paths.store.script(*[Fault(kind=FaultKind.BEFORE, operation=Operation.GET, key_prefix=key)] * 2)
+    paths.store.script(*[InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET, key_prefix=key)] * 2)
 
 
 @pytest.mark.parametrize("is_archived", [False, True])
@@ -139,7 +139,7 @@ async def test_a_fetch_ends_where_the_log_ended_when_it_was_planned() -> None:
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(batch(3))
         paths.during_pause = lambda: paths.produce(batch(3))
-        paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+        paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
         read = await paths.fetch(0)
     served = read_batches(b"".join(bytes(part) for part in read.records))
     assert (served.ranges[-1][1], read.high_watermark) == (3, 3)
@@ -154,7 +154,7 @@ async def test_records_that_are_archived_with_later_ones_meanwhile_are_given_onc
             await paths.archiver.archive_topic(TOPIC)
 
         paths.during_pause = join
-        paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+        paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
         read = await paths.fetch(0)
     served = read_batches(b"".join(bytes(part) for part in read.records))
     assert [record.offset for record in served.records] == [0, 1, 2]
@@ -354,7 +354,7 @@ async def held_while_reading(paths: DataPaths, partitions: int, *, bytes_max: in
         each_held.append(paths.budget.bytes_held)
 
     paths.during_pause = pause
-    paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+    paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
     wanted = [WantedPartition("t", partition, 0, 1 << 20, -1, -1) for partition in range(partitions)]
     reads = await paths.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=bytes_max)
     (held,) = each_held
@@ -394,7 +394,7 @@ async def test_what_a_fetch_that_is_given_up_reads_counts_until_it_is_read() -> 
             await go_on.wait()
 
         paths.during_pause = pause
-        paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+        paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
         fetch = tasks.create_task(paths.fetch(0))
         await is_reading.wait()
         held = paths.budget.bytes_held
@@ -422,7 +422,7 @@ async def test_fetches_that_are_given_up_one_after_the_other_read_no_more_than_t
 
         paths.during_pause = pause
         for offset in range(0, 15, 3):
-            paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+            paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
             wanted = WantedPartition("t", 0, offset, 1, -1, -1)
             fetch = paths.fetch_path.fetch([wanted], max_wait_ms=60_000, bytes_min=1, bytes_max=1 << 20)
             fetching = tasks.create_task(fetch)

@@ -18,7 +18,7 @@ from protocol.limits import LEDGER_SESSION_SECONDS, MIB
 from protocol.records.batch import walk_batches
 from protocol.records.control_batches import Marker, marker_batch, read_marker
 from protocol.types import Milliseconds, Offset, ProducerEpoch, ProducerId
-from storage.decorators.failing import Fault, FaultKind, Operation
+from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from tests.support.agent.data_paths import DataPaths, another_agent, data_paths
 from tests.support.agent.transactional_paths import (
     COMMITTED,
@@ -175,7 +175,7 @@ class TestMarkers:
         async with with_producers(cache_bytes=0) as (paths, [producer]):
             await transact(producer, b"a", is_commit=True)
             time_ms = partition_of(paths).index.row(1).max_timestamp
-            paths.store.script(*[Fault(kind=FaultKind.BEFORE, operation=Operation.GET)] * 9)
+            paths.store.script(*[InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET)] * 9)
             read = await fetch(paths, 1, isolation)
             assert joined(read) == marker_batch(
                 offset=Offset(1),
@@ -264,7 +264,7 @@ class TestAbortedTransactionsOfAnAnswer:
             await transact(producer, b"a", is_commit=False)
             await transact(producer, b"b", is_commit=True)
             paths.during_pause = lambda: paths.archiver.archive_topic(TOPIC)
-            paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+            paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
             read = await fetch(paths, 0)
             paths.during_pause = None
             assert partition_of(paths).transactions is None

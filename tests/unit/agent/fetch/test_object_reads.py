@@ -8,7 +8,7 @@ import pytest
 from agent.fetch.sessions import WantedPartition
 from protocol.errors import ErrorCode
 from protocol.limits import MIB, READ_CACHE_ENTRY_BYTES
-from storage.decorators.failing import Fault, FaultKind, Operation
+from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreUnavailable
 from storage.refs import INTAKE_PREFIX
@@ -163,7 +163,7 @@ async def test_a_store_that_is_away_turns_all_who_wait_for_an_object_away_and_it
     async with data_paths(partitions=PARTITIONS, memory=store) as paths:
         await fill(paths)
         async with another_agent(paths) as restarted:
-            restarted.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
+            restarted.store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET))
             wanted = [WantedPartition("t", n, 0, 1, -1, -1) for n in range(PARTITIONS)]
             away = await asyncio.gather(
                 *(restarted.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=MIB) for _ in range(3)),

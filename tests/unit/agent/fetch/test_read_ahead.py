@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from agent.fetch.fetch_path import PartitionRead
-from agent.fetch.read_ahead import Step, chunks_ahead
+from agent.fetch.read_ahead import FetchStep, chunks_ahead
 from protocol.errors import ErrorCode
 from protocol.limits import CONSUMER_POSITIONS_REMEMBERED_MAX, READ_AHEAD_SECONDS_MAX, READ_AHEAD_SHARE_OF_READS_MAX
 from protocol.records.compression import Compression
 from protocol.types import PartitionIndex
-from storage.decorators.failing import Fault, FaultKind, Operation
+from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from tests.support.agent.data_paths import DataPaths, another_agent, data_paths
 from tests.support.commands.commands import TOPIC
 from tests.support.records.plain_records import Record, make_batch, read_batches
@@ -142,8 +142,8 @@ async def test_what_is_on_its_way_ahead_takes_a_small_part_of_what_may_be_read()
         paths.during_pause = back.wait
         each_ahead = []
         for number in (1, 5):
-            step = Step((TOPIC, PartitionIndex(0)), number * RECORDS, (number + 1) * RECORDS, 1, Compression.NONE)
-            paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+            step = FetchStep((TOPIC, PartitionIndex(0)), number * RECORDS, (number + 1) * RECORDS, 1, Compression.NONE)
+            paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
             paths.ahead.answered(paths.parts.metadata.state, [step], has_read=True)
             each_ahead.append((paths.ahead.bytes_ahead, paths.budget.bytes_held))
         back.set()
@@ -154,7 +154,8 @@ async def test_a_read_ahead_that_fails_is_nobodys_error() -> None:
     async with cold() as paths:
         await fetched(paths, 0)
         paths.store.script(
-            Fault(kind=FaultKind.SLOW, operation=Operation.GET), Fault(kind=FaultKind.BEFORE, operation=Operation.GET)
+            InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET),
+            InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET),
         )
         second = await fetched(paths, RECORDS)
         failed = held(paths)
@@ -168,7 +169,7 @@ async def test_as_many_positions_are_remembered_as_the_bound_allows() -> None:
         read = await fetched(paths, 0)
         assert read.offset_next == RECORDS
         for number in range(CONSUMER_POSITIONS_REMEMBERED_MAX):
-            step = Step((TOPIC, PartitionIndex(1)), 2 * number, 2 * number + 1, 100, Compression.NONE)
+            step = FetchStep((TOPIC, PartitionIndex(1)), 2 * number, 2 * number + 1, 100, Compression.NONE)
             paths.ahead.answered(paths.parts.metadata.state, [step], has_read=True)
         await fetched(paths, RECORDS)
         assert held(paths) == [0, 1], "the first fetch is forgotten"

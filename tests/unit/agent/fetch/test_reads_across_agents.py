@@ -14,7 +14,7 @@ from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import Head, LedgerRecord
 from protocol.errors import ErrorCode
 from protocol.types import Position
-from storage.decorators.failing import Fault, FaultKind, Operation
+from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 from tests.support.agent.data_paths import DataPaths, another_agent, data_paths
 from tests.support.agent.ledger_parts import always_ours
@@ -162,7 +162,9 @@ async def test_s6_an_object_that_another_agent_archived_and_deleted_meanwhile_is
             await archive_and_clean(writes)
         else:
             reads.during_pause = lambda: archive_and_clean(writes)
-            reads.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET, key_prefix=INTAKE_PREFIX))
+            reads.store.script(
+                InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET, key_prefix=INTAKE_PREFIX)
+            )
         heads_before = ledger.heads_count
         read = await reads.fetch(0)
         barriers = ledger.heads_count - heads_before
@@ -177,7 +179,7 @@ async def test_s6_so_is_one_that_several_wait_for_as_a_whole() -> None:
             await writes.produce_together(dict.fromkeys(range(4), BATCH))
         await reads.parts.metadata.barrier()
         reads.during_pause = lambda: archive_and_clean(writes)
-        reads.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET, key_prefix=INTAKE_PREFIX))
+        reads.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET, key_prefix=INTAKE_PREFIX))
         wanted = [WantedPartition("t", partition, 0, 1 << 20, -1, -1) for partition in range(4)]
         fetches = [reads.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=1 << 20) for _ in range(5)]
         answers = await asyncio.gather(*fetches)

@@ -37,7 +37,7 @@ ALL = ((TOPIC, (PartitionIndex(0), PartitionIndex(1))),)
 OTHER = TopicId(bytes([7] * 16))
 
 
-class Agent:
+class GroupAgent:
     """One agent's groups."""
 
     def __init__(self, parts: Parts, **configs: str) -> None:
@@ -88,14 +88,14 @@ class Agent:
 
 
 @asynccontextmanager
-async def one_agent(**configs: str) -> AsyncIterator[Agent]:
+async def one_agent(**configs: str) -> AsyncIterator[GroupAgent]:
     async with running_parts() as parts, asyncio.timeout(SECONDS_MAX):
         await parts.writer.propose(create(partitions=2))
-        yield Agent(parts, **configs)
+        yield GroupAgent(parts, **configs)
 
 
 @asynccontextmanager
-async def two_agents() -> AsyncIterator[tuple[Agent, Agent]]:
+async def two_agents() -> AsyncIterator[tuple[GroupAgent, GroupAgent]]:
     """The coordinator of the group `g`, and another."""
     core = MemoryLedgerCore()
     async with (
@@ -104,7 +104,7 @@ async def two_agents() -> AsyncIterator[tuple[Agent, Agent]]:
         asyncio.timeout(SECONDS_MAX),
     ):
         await one.writer.propose(create(partitions=2))
-        agents = [Agent(parts) for parts in (one, other)]
+        agents = [GroupAgent(parts) for parts in (one, other)]
         for agent in agents:
             await agent.parts.metadata.barrier()
         agents.sort(key=lambda agent: agent.ledger.coordinator("g") != agent.parts.writer.session)
@@ -305,7 +305,7 @@ async def test_s4_who_is_unknown_to_a_coordinator_that_is_cut_off_looks_for_anot
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
         await parts.writer.propose(create(partitions=2))
-        agent = Agent(parts)
+        agent = GroupAgent(parts)
         await agent.say(beat("a"))
         assert await agent.refused(beat("b", 3)) is ErrorCode.unknown_member_id
         ledger.is_reachable = False
@@ -380,7 +380,7 @@ async def test_a_group_that_was_lost_while_nobody_confirmed_the_session_is_taken
 async def test_a_take_up_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async with one_agent() as agent:
         await agent.say(beat("a"))
-        restarted = Agent(agent.parts)
+        restarted = GroupAgent(agent.parts)
 
         async def unconfirmed(_: str) -> GroupState:
             raise NotCoordinator(ErrorCode.not_coordinator)

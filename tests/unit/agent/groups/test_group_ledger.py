@@ -12,8 +12,8 @@ from agent.ledger.ledger_writer import LedgerWriter
 from coordinator.codec.codec import decode
 from coordinator.commands.commands import Done, EndSession, Refused, StartDrain
 from coordinator.commands.group import ClaimGroups, ExpireOffsets
-from coordinator.ledger.memory import Fate, MemoryLedger, MemoryLedgerCore
-from coordinator.ledger.port import Entry
+from coordinator.ledger.memory import AppendFate, MemoryLedger, MemoryLedgerCore
+from coordinator.ledger.port import LedgerEntry
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_MAX
 from protocol.types import Offset, PartitionIndex, SessionId
@@ -54,9 +54,9 @@ def closed_gate(parts: Parts) -> asyncio.Event:
     """Nothing is appended any more until it is set."""
     gate = asyncio.Event()
 
-    async def gated(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+    async def gated(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
         await gate.wait()
-        return Fate.APPLIED
+        return AppendFate.APPLIED
 
     assert isinstance(parts.ledger, MemoryLedger)
     parts.ledger.fate_of_append = gated

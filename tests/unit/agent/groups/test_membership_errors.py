@@ -30,7 +30,7 @@ from tests.unit.agent.groups.test_classic_coordinator import (
     stable,
     sync,
 )
-from tests.unit.agent.groups.test_consumer_coordinator import SECONDS_MAX, Agent, two_agents
+from tests.unit.agent.groups.test_consumer_coordinator import SECONDS_MAX, GroupAgent, two_agents
 from tests.unit.agent.groups.test_consumer_coordinator import one_agent as one_agent_of_consumers
 
 
@@ -227,7 +227,7 @@ class TestConsumerGroups:
         ledger = MemoryLedger()
         async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
             await parts.writer.propose(create(partitions=2))
-            agent = Agent(parts, **{"group.consumer.max.size": "1"})
+            agent = GroupAgent(parts, **{"group.consumer.max.size": "1"})
             await agent.ledger.claim("g")
             kept = replace(member(), protocols=(("range", subscription("t")),), assignment=b"")
             await agent.ledger.write("g", generation(1, kept))
@@ -256,7 +256,7 @@ async def test_s4_who_speaks_the_classic_protocol_is_not_unknown_to_a_consumer_g
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
         await parts.writer.propose(create(partitions=2))
-        agent = Agent(parts)
+        agent = GroupAgent(parts)
         await agent.say(beat("a"))
         b = Leaver(member_id="b", group_instance_id=None)
         unknown, away = ErrorCode.unknown_member_id, ErrorCode.coordinator_not_available
@@ -267,7 +267,7 @@ async def test_s4_who_speaks_the_classic_protocol_is_not_unknown_to_a_consumer_g
         assert await agent.classic.leave("g", [b]) == (away, ())
 
 
-async def told_by_classic_requests(agent: Agent, member_id: str) -> list[ErrorCode]:
+async def told_by_classic_requests(agent: GroupAgent, member_id: str) -> list[ErrorCode]:
     """By Heartbeat and SyncGroup."""
     sync = Sync(
         ticket=next_ticket(),
@@ -287,7 +287,7 @@ async def test_s4_a_group_that_a_consumer_may_not_begin_is_looked_up_before_it_i
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
         await parts.writer.propose(create(partitions=2))
-        agent = Agent(parts, **{"group.consumer.migration.policy": "disabled"})
+        agent = GroupAgent(parts, **{"group.consumer.migration.policy": "disabled"})
         await agent.ledger.claim("g")
         await agent.ledger.write("g", GENERATION)
         assert await agent.refused(beat("a")) is ErrorCode.group_id_not_found

@@ -16,7 +16,7 @@ from protocol.errors import ErrorCode
 from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX, LEDGER_ENTRY_BYTES_MAX
 from protocol.types import Position
 from tests.support.groups.consumer_groups import beat, subscription
-from tests.unit.agent.groups.test_consumer_coordinator import Agent, one_agent, problems
+from tests.unit.agent.groups.test_consumer_coordinator import GroupAgent, one_agent, problems
 from tests.unit.coordinator.groups.test_consumer_group_classic import ask
 
 SETTINGS = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
@@ -56,13 +56,13 @@ def generation(number: int, *members: ClassicMember, protocol_type: str = "consu
     )
 
 
-async def write(agent: Agent, group: ClassicGroup) -> None:
+async def write(agent: GroupAgent, group: ClassicGroup) -> None:
     """Put a classic group into the ledger."""
     await agent.ledger.claim("g")
     assert await agent.ledger.write("g", group) == Done()
 
 
-def value(agent: Agent) -> ClassicGroup:
+def value(agent: GroupAgent) -> ClassicGroup:
     found = agent.parts.metadata.state.groups["g"].value
     assert isinstance(found, ClassicGroup)
     return found
@@ -243,7 +243,7 @@ async def test_a_group_is_held_by_nobody_before_what_was_decided_of_it_is_applie
         assert (await agent.say(beat("a"))).epoch == 7
 
 
-async def mixed(agent: Agent) -> None:
+async def mixed(agent: GroupAgent) -> None:
     """The consumer `a` and the classic member `m`, with one partition each, at epoch 6."""
     await write(agent, generation(5, classic("m", [0])))
     await agent.say(beat("a"))
@@ -270,7 +270,7 @@ async def test_the_next_coordinator_rebalances_what_a_consumer_left_behind() -> 
         await mixed(agent)
         await agent.say(beat("a", -1))
         agent.classic.stop()
-        restarted = Agent(agent.parts, **SETTINGS)
+        restarted = GroupAgent(agent.parts, **SETTINGS)
         assert await restarted.classic.heartbeat("g", "m", None, 6) is ErrorCode.rebalance_in_progress
 
 

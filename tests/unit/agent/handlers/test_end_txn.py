@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from agent.request.services import NoAnswer
+from agent.request.services import NoAnswerOwed
 from protocol.errors import ErrorCode
 from tests.support.handlers.transactions import (
     ID,
@@ -90,7 +90,7 @@ class TestS7StaleConnections:
             await add(services, producer, stamp=old)
             assert (await end(services, producer, stamp=new)).error_code is NONE
             await add(services, producer, stamp=new)
-            with caplog.at_level(logging.WARNING), pytest.raises(NoAnswer):
+            with caplog.at_level(logging.WARNING), pytest.raises(NoAnswerOwed):
                 await end(services, producer, stamp=old)
             assert services.state.transactional_ids[ID].metadata.is_ongoing
             assert "penstock_transactions_fenced_requests_total 1.0" in services.metrics.exposition().decode()
@@ -105,9 +105,9 @@ class TestS7StaleConnections:
             old, new = services.stamps.accepted(), services.stamps.accepted()
             await add(services, producer, stamp=new)
             assert (await end(services, producer, stamp=new)).error_code is NONE
-            with pytest.raises(NoAnswer):
+            with pytest.raises(NoAnswerOwed):
                 await add(services, producer, stamp=old)
-            with pytest.raises(NoAnswer):
+            with pytest.raises(NoAnswerOwed):
                 await add_group(services, producer, stamp=old)
             assert not services.state.transactional_ids[ID].metadata.is_ongoing
 
@@ -131,6 +131,6 @@ class TestS7StaleConnections:
         async with serving(clock=Impatient()) as services:  # nobody asks for positions
             producer = await begun(services)
             stamp = services.stamps.accepted()
-            with pytest.raises(NoAnswer):
+            with pytest.raises(NoAnswerOwed):
                 await end(services, producer, stamp=stamp)
             assert (await end(services, Producer(*producer))).error_code is ErrorCode.invalid_txn_state

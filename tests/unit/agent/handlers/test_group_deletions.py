@@ -9,8 +9,8 @@ import pytest
 from agent.request.services import Services
 from coordinator.commands.commands import Command, Done
 from coordinator.commands.group import ClaimGroups, DeleteGroup, DeleteOffsets, WriteClassicGroup, WriteConsumerGroup
-from coordinator.ledger.memory import Fate
-from coordinator.ledger.port import Entry
+from coordinator.ledger.memory import AppendFate
+from coordinator.ledger.port import LedgerEntry
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSETS_PER_COMMIT_ENTRY_MAX
 from protocol.types import SessionId
@@ -209,11 +209,11 @@ class TestDelete:
             await commit(services, dict.fromkeys(range(count), 5))
             appended: list[Command] = []
 
-            async def joined(session: SessionId, entries: Sequence[Entry]) -> Fate:
+            async def joined(session: SessionId, entries: Sequence[LedgerEntry]) -> AppendFate:
                 if not appended:
                     begin(services, kind)
                 appended.extend(decode_entry(session, entry).command for entry in entries)
-                return Fate.APPLIED
+                return AppendFate.APPLIED
 
             ledger_of(services).fate_of_append = joined
             named = [{"name": "t", "partitions": [{"partition_index": index} for index in range(count)]}]

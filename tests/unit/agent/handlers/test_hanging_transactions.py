@@ -14,7 +14,7 @@ from agent.ledger import ledger_writer
 from agent.request.services import Services
 from coordinator.ledger.memory import MemoryLedger
 from coordinator.ledger.port import LedgerUnavailable
-from coordinator.state.transactions import Ended
+from coordinator.state.transactions import TransactionEnding
 from protocol.errors import ErrorCode
 from tests.support.agent.data_paths import DataPaths, another_agent, data_paths, services_of
 from tests.support.agent.ledger_parts import BEGAN_MS
@@ -208,7 +208,7 @@ class TestAborting:
             await writer.propose(commit(1, chunk, session=writer.session))
             assert await self.told(services, 0) == [ErrorCode.none]
             assert not is_open(services)
-            assert services.state.transaction_counts.ended[Ended.TERMINATED] == 1
+            assert services.state.transaction_counts.ended[TransactionEnding.TERMINATED] == 1
             (first, second) = next(iter(services.state.topics.values())).partitions
             assert (first.last_stable, second.last_stable) == (first.log_end, second.log_end) == (3, 2)
         assert "because a tool asked for it" in caplog.text

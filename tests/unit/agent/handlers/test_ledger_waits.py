@@ -7,8 +7,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 from agent.handlers import create_topics, delete_records, delete_topics, init_producer_id, metadata
 from agent.request.services import Request, Services
-from coordinator.ledger.memory import Fate, MemoryLedger
-from coordinator.ledger.port import Entry
+from coordinator.ledger.memory import AppendFate, MemoryLedger
+from coordinator.ledger.port import LedgerEntry
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX
@@ -35,9 +35,9 @@ class Impatient(ManualClock):
         return asyncio.timeout(0.01)
 
 
-async def never(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+async def never(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
     await asyncio.Event().wait()
-    return Fate.LOST
+    return AppendFate.LOST
 
 
 @asynccontextmanager

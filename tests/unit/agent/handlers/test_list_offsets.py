@@ -20,7 +20,7 @@ from protocol.limits import DAMAGED_CHUNK_REMEMBERED_S
 from protocol.records.batch import patch_offsets
 from protocol.records.compression import Compression
 from protocol.types import LEADER_EPOCH, PartitionIndex
-from storage.decorators.failing import Fault, FaultKind, Operation
+from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from tests.support.agent.data_paths import DataPaths, data_paths, services_of
 from tests.support.commands.commands import TOPIC, delete_before
 from tests.support.records.plain_records import Record, make_batch
@@ -62,7 +62,7 @@ async def test_a_lookup_by_time_reads_in_its_turn_and_what_it_reads_counts_until
             each_held.append(paths.budget.bytes_held)
 
         paths.during_pause = pause
-        paths.store.script(Fault(kind=FaultKind.SLOW, operation=Operation.GET))
+        paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
         with await paths.budget.take(1_000):
             lookup = tasks.create_task(latest_in_time(paths))
             while not paths.budget.waiting_count:
@@ -136,7 +136,7 @@ async def test_records_that_cannot_be_unpacked_are_a_storage_error() -> None:
 async def test_a_missing_object_and_a_store_that_is_away_are_retriable() -> None:
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(BATCH)
-        paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.GET))
+        paths.store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET))
         away, back = await latest_in_time(paths), await latest_in_time(paths)
         (stored,) = paths.parts.metadata.state.objects.values()
         await paths.memory.delete([stored.key])

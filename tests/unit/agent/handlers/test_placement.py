@@ -18,7 +18,7 @@ from kio.serial import entity_reader
 from kio.static.protocol import Entity
 
 from agent.handlers import describe_topic_partitions, fetch, metadata, produce
-from agent.request.services import NoAnswer, Request, Services
+from agent.request.services import NoAnswerOwed, Request, Services
 from coordinator.commands.commands import StartDrain, StartSession
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
@@ -225,7 +225,7 @@ class TestClientsThatAreSentAway:
         async with trio() as cluster:
             cluster.services.draining.begin()
             cluster.services.draining.tell()
-            with pytest.raises(NoAnswer):
+            with pytest.raises(NoAnswerOwed):
                 await produce.handle(cluster.services, produce_request(acks=0))
             await cluster.paths.produce_path.drain()
             assert cluster.services.state.topics[next(iter(cluster.services.state.topics))].partitions[0].log_end == 1

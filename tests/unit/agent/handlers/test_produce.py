@@ -18,7 +18,7 @@ from protocol.connection import read_request_frame
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import MIB
 from protocol.records.compression import Compression
-from storage.decorators.failing import Fault, FaultKind, Operation
+from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from tests.support.agent.data_paths import data_paths, services_of
 from tests.support.agent.ledger_parts import BEGAN_MS, ManualClock
 from tests.support.commands.commands import TOPIC
@@ -63,7 +63,7 @@ async def test_accepted_records_move_out_of_a_request_that_was_refused_for_the_m
             is_shared.append(False)
 
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
-        paths.store.script(Fault(operation=Operation.PUT, kind=FaultKind.SLOW, pause_s=1.0))
+        paths.store.script(InjectedFault(operation=StoreOperation.PUT, kind=FaultKind.SLOW, pause_s=1.0))
         paths.during_pause = look
         request = Request(frame=frame, listener="PLAINTEXT", peer="test")
         answer = await produce.handle(services_of(paths, ManualClock(), tasks), request)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.request.services import NoAnswer, Services
+from agent.request.services import NoAnswerOwed, Services
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from protocol.types import ProducerId
@@ -76,7 +76,7 @@ async def test_a_batch_without_a_transactional_id_refuses_the_whole_request() ->
         told = await produce(services, producer, transactional_id=None)
         assert told.error_code is ErrorCode.transactional_id_authorization_failed
         assert told.log_start_offset == -1
-        with pytest.raises(NoAnswer):
+        with pytest.raises(NoAnswerOwed):
             await produced_without_answer(services, producer)
         assert services.state.topics[services.state.topic_ids["t"]].partitions[0].log_end == 0
 

@@ -10,8 +10,8 @@ from uuid import UUID
 import pytest
 
 from agent.groups.group_ledger import OffsetRow
-from agent.request.connection_epochs import ConnectionStamp
-from agent.request.services import NoAnswer, Services
+from agent.request.connection_epochs import ConnectionEpoch
+from agent.request.services import NoAnswerOwed, Services
 from coordinator.commands.commands import Proposal
 from coordinator.commands.group import ClaimGroups
 from coordinator.groups.classic_messages import Leaver
@@ -68,7 +68,7 @@ async def pend(
     topic: str = "t",
     note: str | None = None,
     transactional_id: str = ID,
-    stamp: ConnectionStamp | None = None,
+    stamp: ConnectionEpoch | None = None,
     member: str = "",
     generation: int = -1,
     instance: str | None = None,
@@ -432,7 +432,7 @@ async def test_s7_a_request_on_a_connection_that_its_client_gave_up_is_not_answe
         for stamp in (older, newer):
             stamp.settle(Position(1), services.clock.monotonic_s())
         assert await pend(services, producer, {0: 5}, version=3, stamp=newer) == [(0, NONE)]
-        with caplog.at_level(logging.WARNING), pytest.raises(NoAnswer):
+        with caplog.at_level(logging.WARNING), pytest.raises(NoAnswerOwed):
             await pend(services, producer, {0: 4}, version=3, stamp=older)
         assert "closing the connection" in caplog.text
         assert services.metrics.transactions_fenced_requests._value.get() == 1

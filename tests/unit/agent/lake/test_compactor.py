@@ -7,7 +7,7 @@ import pytest
 
 from agent.lake.compactor import FileCompactor
 from agent.lake.damaged_inputs import DamagedInputs
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.runtime.threads import run_in_thread
 from agent.views.tables import lake_rows
 from coordinator.commands.commands import DeleteTopic
@@ -33,7 +33,7 @@ FILES = 8
 """So many of what `produce` writes are worth a merge."""
 
 
-def file_compactor(parts: Parts, store: MemoryStore, lake: Lake) -> FileCompactor:
+def file_compactor(parts: Parts, store: MemoryStore, lake: TableCommits) -> FileCompactor:
     return FileCompactor(
         metadata=parts.metadata,
         writer=parts.writer,
@@ -44,7 +44,9 @@ def file_compactor(parts: Parts, store: MemoryStore, lake: Lake) -> FileCompacto
     )
 
 
-async def small_files(parts: Parts, store: MemoryStore, lake: Lake, *, count: int = FILES, first: int = 0) -> None:
+async def small_files(
+    parts: Parts, store: MemoryStore, lake: TableCommits, *, count: int = FILES, first: int = 0
+) -> None:
     """So many intake objects of three records, each archived by itself."""
     for number in range(first, first + count):
         await produce(parts, store, number)
@@ -52,7 +54,7 @@ async def small_files(parts: Parts, store: MemoryStore, lake: Lake, *, count: in
 
 
 @asynccontextmanager
-async def archived(store: MemoryStore, *, count: int = FILES) -> AsyncIterator[tuple[Parts, Lake]]:
+async def archived(store: MemoryStore, *, count: int = FILES) -> AsyncIterator[tuple[Parts, TableCommits]]:
     """A topic of so many small files."""
     async with running_parts(store=store) as parts:
         await parts.writer.propose(create())

@@ -17,7 +17,7 @@ import pytest
 from agent.lake.hadoop_metadata import HadoopMetadata
 from coordinator.invariants import check
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
-from coordinator.ledger.port import Entry
+from coordinator.ledger.port import LedgerEntry
 from protocol.types import Position, SessionId
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectMeta
@@ -96,7 +96,7 @@ class MortalLedger(MemoryLedger):
         super().__init__(core)
         self._fate = fate
 
-    async def append(self, session: SessionId, entries: Sequence[Entry]) -> Position:
+    async def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Position:
         with self._fate.step(f"append {[entry.number for entry in entries]}"):
             return await super().append(session, entries)
 

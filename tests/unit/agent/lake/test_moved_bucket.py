@@ -12,7 +12,7 @@ from pyiceberg.table import StaticTable
 
 from agent.bucket.cluster_identity import check_bucket
 from agent.lake.snapshot_expiry import SnapshotExpiry
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.recovery.audit import Audit
 from coordinator.commands.commands import CommitTable, Done
 from coordinator.invariants import check
@@ -47,7 +47,7 @@ class Place:
         self.path = path
 
     @asynccontextmanager
-    async def agent(self) -> AsyncIterator[tuple[Parts, LocalStore, Lake]]:
+    async def agent(self) -> AsyncIterator[tuple[Parts, LocalStore, TableCommits]]:
         store = LocalStore(self.path, is_durable=False)
         try:
             async with running_parts(MemoryLedger(self.core), start("a", node=1), store=store) as parts:
@@ -55,7 +55,7 @@ class Place:
         finally:
             await store.close()
 
-    async def archive(self, parts: Parts, store: ObjectStore, lake: Lake, passes: int) -> None:
+    async def archive(self, parts: Parts, store: ObjectStore, lake: TableCommits, passes: int) -> None:
         for _ in range(passes):
             await produce(parts, store, self.numbers)
             self.numbers += 1
@@ -68,7 +68,7 @@ async def metadata_of(parts: Parts, store: ObjectStore) -> TableMetadata:
     return decode(await store.get(table.metadata_key))
 
 
-def keeping(parts: Parts, lake: Lake) -> SnapshotExpiry:
+def keeping(parts: Parts, lake: TableCommits) -> SnapshotExpiry:
     return upkeep(parts, lake)
 
 

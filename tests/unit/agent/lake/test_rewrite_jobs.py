@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from agent.lake.rewrite_jobs import LakeRewrites, NoRewrite
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import (
     ArchivedChunk,
@@ -51,7 +51,7 @@ FILES = 3
 ORDER = record("Order", ("id", "int"))
 
 
-def rewrites(parts: Parts, store: MemoryStore, lake: Lake) -> LakeRewrites:
+def rewrites(parts: Parts, store: MemoryStore, lake: TableCommits) -> LakeRewrites:
     return LakeRewrites(
         archive=ParquetReader(store=store, run_in_thread=run_in_thread),
         metadata=parts.metadata,

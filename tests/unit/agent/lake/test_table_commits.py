@@ -8,7 +8,7 @@ import pytest
 
 from agent.lake.archiver import Archiver
 from agent.lake.snapshot_expiry import SnapshotExpiry
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from coordinator.commands.commands import ApplyRetention, CommitTable, DeleteTopic, Done, ReplaceChunks
 from coordinator.invariants import check
 from coordinator.ledger.memory import MemoryLedger
@@ -29,7 +29,7 @@ from tests.unit.agent.lake.test_archiver import produce
 GRACE_MS = 60_000
 
 
-def archiver(parts: Parts, store: MemoryStore, lake: Lake | None = None) -> Archiver:
+def archiver(parts: Parts, store: MemoryStore, lake: TableCommits | None = None) -> Archiver:
     return Archiver(
         metadata=parts.metadata,
         writer=parts.writer,
@@ -40,7 +40,7 @@ def archiver(parts: Parts, store: MemoryStore, lake: Lake | None = None) -> Arch
     )
 
 
-def upkeep(parts: Parts, lake: Lake) -> SnapshotExpiry:
+def upkeep(parts: Parts, lake: TableCommits) -> SnapshotExpiry:
     return SnapshotExpiry(
         metadata=parts.metadata,
         writer=parts.writer,

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.lake import table_rebuild
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from agent.lake.table_rebuild import FileLost, NothingToRebuild, TableRebuild, _Described
 from coordinator.commands.commands import DeleteTopic
 from coordinator.invariants import check
@@ -27,7 +27,7 @@ from tests.unit.agent.lake.test_table_commits import archiver, drop_everything, 
 @asynccontextmanager
 async def archived(
     store: MemoryStore, *, count: int = 3, root: str = LAKE_ROOT
-) -> AsyncIterator[tuple[Parts, Lake, TableRebuild]]:
+) -> AsyncIterator[tuple[Parts, TableCommits, TableRebuild]]:
     """A topic of so many files, and who begins its table anew, as an agent would that has just started."""
     async with running_parts(store=store) as parts:
         await parts.writer.propose(create())
@@ -178,7 +178,7 @@ async def test_a_bucket_that_moved_has_tables_again_that_name_their_files() -> N
         assert [live.file.key for live in await reader.live_files(found)] == files_of_log(parts)
 
 
-class Interfering(Lake):
+class Interfering(TableCommits):
     """Others commit to the table while this agent prepares it."""
 
     between: Callable[[], Awaitable[None]] | None = None

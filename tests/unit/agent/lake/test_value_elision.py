@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from agent.lake.table_commits import Lake
+from agent.lake.table_commits import TableCommits
 from coordinator.commands.registry import DeleteVersions
 from coordinator.configs.topic_configs import ALWAYS, IRREPRODUCIBLE, TABLE_COLUMNS, TABLE_RAW_VALUES
 from iceberg_export.rows.schema import FieldId
@@ -35,7 +35,7 @@ async def file_rows(parts: Parts, store: MemoryStore) -> list[dict[str, Any]]:
     ]
 
 
-async def merged_rows(parts: Parts, store: MemoryStore, lake: Lake) -> list[dict[str, Any]]:
+async def merged_rows(parts: Parts, store: MemoryStore, lake: TableCommits) -> list[dict[str, Any]]:
     """Rows of the file that the next merge makes, as they are stored."""
     merged = await file_compactor(parts, store, lake).level(TOPIC)
     assert merged is not None

@@ -8,7 +8,7 @@ from agent.ledger.clock_check import ClockCheck
 from agent.ledger.clock_trust import ClockTrust
 from protocol.limits import CLOCK_CHECK_INTERVAL_S, CLOCK_CHECK_RETRY_S, CLOCK_CHECK_VALID_S, CLOCK_SKEW_MS_MAX
 from protocol.types import Milliseconds
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore, StoreUnavailable
 from tests.support.agent.ledger_parts import ManualClock
@@ -83,7 +83,7 @@ async def test_a_store_that_is_away_changes_nothing() -> None:
     store = FailingStore(MemoryStore())
     check = checked(store=store, clock=clock)
     await check.check()
-    store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.TIME))
+    store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.TIME))
     with pytest.raises(StoreUnavailable):
         await check.check()
     assert check.proposed_time() is not None
@@ -103,7 +103,7 @@ async def test_a_store_that_is_away_at_the_start_is_reported_and_asked_again_soo
     clock = ManualClock()
     store = FailingStore(MemoryStore())
     check = checked(store=store, clock=clock)
-    store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.TIME))
+    store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.TIME))
     await check.check_or_report()
     assert check.proposed_time() is None
     await run_for(check, clock, 1)

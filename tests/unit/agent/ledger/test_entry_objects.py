@@ -12,7 +12,7 @@ from coordinator.ledger.memory import MemoryLedger
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import ObjectNumber
-from storage.gc_plan import Fate
+from storage.gc_plan import EntryFate
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreUnavailable
 from storage.refs import METADATA_SUFFIX, table_metadata_key
@@ -95,7 +95,7 @@ async def test_s6_an_append_of_unknown_outcome_keeps_its_object(made: Made) -> N
 async def test_s6_unknown_without_a_trace_in_the_state_keeps_it_too(made: Made) -> None:
     uncommitted = uncommitted_of(made.parts, made.store)
     await made.store.put(made.key, [b"{}"])
-    await uncommitted.settle(made.session, Fate.UNKNOWN, [made.key])
+    await uncommitted.settle(made.session, EntryFate.UNKNOWN, [made.key])
     assert await made.keys() == [made.key]
     assert made.count("left") == 1
 
@@ -114,10 +114,10 @@ async def test_what_the_state_knows_is_the_states(made: Made) -> None:
     uncommitted = uncommitted_of(made.parts, made.store)
     await made.store.put(made.key, [b"{}"])
     await made.parts.writer.propose(made.entry())
-    await uncommitted.settle(made.session, Fate.REJECTED, [made.key])
+    await uncommitted.settle(made.session, EntryFate.REJECTED, [made.key])
     await made.parts.writer.propose(DeleteTopic(topic_id=TOPIC))
     assert made.key in made.parts.metadata.state.released
-    await uncommitted.settle(made.session, Fate.REJECTED, [made.key])
+    await uncommitted.settle(made.session, EntryFate.REJECTED, [made.key])
     assert await made.keys() == [made.key]
 
 
@@ -136,7 +136,7 @@ async def test_s9_nothing_is_deleted_where_the_bucket_may_be_anothers(made: Made
         metrics=made.parts.metrics,
     )
     await made.store.put(made.key, [b"{}"])
-    await uncommitted.settle(made.session, Fate.REJECTED, [made.key])
+    await uncommitted.settle(made.session, EntryFate.REJECTED, [made.key])
     assert await made.keys() == [made.key]
     assert made.count("left") == 1
 
@@ -151,7 +151,7 @@ async def test_s9_a_session_that_may_be_over_deletes_nothing(made: Made) -> None
     )
     await made.store.put(made.key, [b"{}"])
     made.parts.clock.seconds += 3_600
-    await uncommitted.settle(made.session, Fate.REJECTED, [made.key])
+    await uncommitted.settle(made.session, EntryFate.REJECTED, [made.key])
     assert await made.keys() == [made.key]
 
 
@@ -163,7 +163,7 @@ async def test_s9_a_session_that_is_cut_off_while_the_bucket_is_asked_deletes_no
         return True
 
     await made.store.put(made.key, [b"{}"])
-    await uncommitted_of(made.parts, made.store, is_ours).settle(made.session, Fate.REJECTED, [made.key])
+    await uncommitted_of(made.parts, made.store, is_ours).settle(made.session, EntryFate.REJECTED, [made.key])
     assert await made.keys() == [made.key]
     assert (made.count("deleted"), made.count("left")) == (0, 1)
 
@@ -182,7 +182,7 @@ async def test_s9_a_session_that_is_replaced_while_the_bucket_is_asked_deletes_n
         return True
 
     await made.store.put(made.key, [b"{}"])
-    await uncommitted_of(made.parts, made.store, is_ours).settle(made.session, Fate.UNPROPOSED, [made.key])
+    await uncommitted_of(made.parts, made.store, is_ours).settle(made.session, EntryFate.UNPROPOSED, [made.key])
     assert await made.keys() == [made.key]
     assert made.count("left") == 1
 
@@ -193,5 +193,5 @@ async def test_what_comes_into_the_state_while_the_bucket_is_asked_is_the_states
         return True
 
     await made.store.put(made.key, [b"{}"])
-    await uncommitted_of(made.parts, made.store, is_ours).settle(made.session, Fate.REJECTED, [made.key])
+    await uncommitted_of(made.parts, made.store, is_ours).settle(made.session, EntryFate.REJECTED, [made.key])
     assert await made.keys() == [made.key]

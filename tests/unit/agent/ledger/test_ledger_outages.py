@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from agent.ledger.ledger_outages import OutageTellingLedger
-from coordinator.ledger.memory import Fate, MemoryLedger
-from coordinator.ledger.port import Entry, Fenced, LedgerUnavailable
+from coordinator.ledger.memory import AppendFate, MemoryLedger
+from coordinator.ledger.port import Fenced, LedgerEntry, LedgerUnavailable
 from protocol.limits import OUTAGE_REMINDER_SECONDS
 from protocol.types import Position, SessionId
 from tests.support.agent.ledger_parts import ManualClock
@@ -25,11 +25,11 @@ class World:
     def count_error(self) -> None:
         self.errors_count += 1
 
-    async def fate(self, _session: SessionId, _entries: Sequence[Entry]) -> Fate:
-        return Fate.LOST if self.is_full else Fate.APPLIED
+    async def fate(self, _session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
+        return AppendFate.LOST if self.is_full else AppendFate.APPLIED
 
     async def append(self, session: SessionId, number: int) -> None:
-        await self.ledger.append(session, [Entry(number=number, payload=b"x")])
+        await self.ledger.append(session, [LedgerEntry(number=number, payload=b"x")])
 
     async def fail(self, session: SessionId) -> None:
         """What an agent meets in a second in which the ledger is away: its lease, its tail, an append, a barrier."""

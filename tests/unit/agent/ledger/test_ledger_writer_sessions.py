@@ -12,8 +12,8 @@ from coordinator.commands.commands import (
     ProducerIdsAllocated,
     ReportTime,
 )
-from coordinator.ledger.memory import Fate, MemoryLedger
-from coordinator.ledger.port import Entry, OutcomeUnknown
+from coordinator.ledger.memory import AppendFate, MemoryLedger
+from coordinator.ledger.port import LedgerEntry, OutcomeUnknown
 from protocol.types import SessionId
 from tests.support.agent.ledger_parts import Parts, running_parts
 from tests.support.commands.commands import Batch, Chunk, commit, create, start
@@ -25,14 +25,14 @@ class Fates:
     """The fates of the next appends, and what was appended."""
 
     def __init__(self) -> None:
-        self.next: list[Fate] = []
+        self.next: list[AppendFate] = []
         self.seen: list[tuple[SessionId, list[int]]] = []
         self.is_asked = asyncio.Event()
 
-    async def __call__(self, session: SessionId, entries: Sequence[Entry]) -> Fate:
+    async def __call__(self, session: SessionId, entries: Sequence[LedgerEntry]) -> AppendFate:
         self.seen.append((session, [entry.number for entry in entries]))
         self.is_asked.set()
-        return self.next.pop(0) if self.next else Fate.APPLIED
+        return self.next.pop(0) if self.next else AppendFate.APPLIED
 
 
 async def first_id(parts: Parts) -> int:
@@ -42,8 +42,8 @@ async def first_id(parts: Parts) -> int:
     return outcome.producer_id_first
 
 
-@pytest.mark.parametrize("fate", [Fate.LOST, Fate.ANSWER_LOST, Fate.DELAYED])
-async def test_an_append_without_an_answer_is_repeated_under_its_numbers_and_happens_once(fate: Fate) -> None:
+@pytest.mark.parametrize("fate", [AppendFate.LOST, AppendFate.ANSWER_LOST, AppendFate.DELAYED])
+async def test_an_append_without_an_answer_is_repeated_under_its_numbers_and_happens_once(fate: AppendFate) -> None:
     fates = Fates()
     ledger = MemoryLedger(fate_of_append=fates)
     async with running_parts(ledger) as parts:
@@ -92,7 +92,7 @@ async def test_an_append_that_happened_before_its_session_ended_is_told_as_it_is
     async with running_parts(ledger) as parts:
         ended = parts.writer.session
         fates.is_asked.clear()
-        fates.next = [Fate.ANSWER_LOST]
+        fates.next = [AppendFate.ANSWER_LOST]
         future = parts.writer.propose(AllocateProducerIds(count=10))
         await fates.is_asked.wait()
         ledger.core.expire(ended)
@@ -108,7 +108,7 @@ async def test_a_delayed_append_of_an_ended_session_never_arrives() -> None:
     async with running_parts(ledger) as parts:
         ended = parts.writer.session
         fates.is_asked.clear()
-        fates.next = [Fate.DELAYED]
+        fates.next = [AppendFate.DELAYED]
         future = parts.writer.propose(AllocateProducerIds(count=10))
         await fates.is_asked.wait()
         ledger.core.expire(ended)
@@ -131,11 +131,11 @@ async def test_a_session_that_ends_before_its_first_entry_leaves_nobody_waiting(
     ledger = MemoryLedger()
     first: list[SessionId] = []
 
-    async def expire_the_first(session: SessionId, _entries: Sequence[Entry]) -> Fate:
+    async def expire_the_first(session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
         if not first:
             first.append(session)
             ledger.core.expire(session)
-        return Fate.APPLIED
+        return AppendFate.APPLIED
 
     ledger.fate_of_append = expire_the_first
     async with running_parts(ledger) as parts:
@@ -151,11 +151,11 @@ class SlowStart:
         self.is_open.set()
         self.waits = asyncio.Event()
 
-    async def __call__(self, _session: SessionId, _entries: Sequence[Entry]) -> Fate:
+    async def __call__(self, _session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
         if not self.is_open.is_set():
             self.waits.set()
             await self.is_open.wait()
-        return Fate.APPLIED
+        return AppendFate.APPLIED
 
 
 async def test_s9_a_session_is_live_once_its_start_is_applied() -> None:

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from agent.components import WhereMissing, open_ledger
-from agent.config.settings import Command, Settings, load_settings
+from agent.config.settings import CliCommand, Settings, load_settings
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from coordinator.ledger.port import LedgerMissing
 
 
 def settings(ledger: str) -> Settings:
-    return load_settings(Command.AGENT, {"ledger": ledger, "store": "memory:"})
+    return load_settings(CliCommand.AGENT, {"ledger": ledger, "store": "memory:"})
 
 
 def files(folder: Path) -> list[Path]:

@@ -12,7 +12,7 @@ import pytest
 from agent.ledger.apply_loop import ApplyLoop, FrozenState
 from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.snapshots import Snapshots
-from coordinator.apply.digest_comparison import Verdict
+from coordinator.apply.digest_comparison import DigestVerdict
 from coordinator.codec.snapshot_wire import snapshot_shape
 from coordinator.commands.commands import CompareDigest, EndSession, ReportTime
 from coordinator.commands.rules import RULES_FIRST
@@ -44,7 +44,7 @@ class BusyClock(ManualClock):
             await self.meanwhile()
 
 
-class Agent:
+class ComparedAgent:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.clock = BusyClock(parts.metadata)
@@ -74,18 +74,18 @@ class Agent:
         await self.parts.metadata.freeze()  # what was asked for is frozen before
         await self.checks.look()
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: DigestVerdict) -> int:
         label = verdict.value.replace(" ", "_")
         return int(self.parts.metrics.corruption_checks.labels(label)._value.get())
 
 
 @asynccontextmanager
-async def agents(count: int) -> AsyncIterator[list[Agent]]:
+async def agents(count: int) -> AsyncIterator[list[ComparedAgent]]:
     """All of them know each other."""
     core, store = MemoryLedgerCore(), MemoryStore()
     async with AsyncExitStack() as stack, asyncio.timeout(SECONDS_MAX):
         found = [
-            Agent(
+            ComparedAgent(
                 await stack.enter_async_context(running_parts(MemoryLedger(core), start(name, node=node), store=store))
             )
             for node, name in enumerate("abc"[:count], 1)
@@ -95,7 +95,7 @@ async def agents(count: int) -> AsyncIterator[list[Agent]]:
         yield found
 
 
-def answering(others: Sequence[Agent]) -> Callable[[], Awaitable[None]]:
+def answering(others: Sequence[ComparedAgent]) -> Callable[[], Awaitable[None]]:
     """What others do while one waits. Whoever finds itself wrong says nothing more."""
     over: set[int] = set()
 
@@ -110,7 +110,7 @@ def answering(others: Sequence[Agent]) -> Callable[[], Awaitable[None]]:
     return answer
 
 
-async def asked(agent: Agent, others: Sequence[Agent]) -> Frozen | None:
+async def asked(agent: ComparedAgent, others: Sequence[ComparedAgent]) -> Frozen | None:
     agent.clock.meanwhile = answering(others)
     return frozen_of(await agent.checks.agreed())
 
@@ -128,7 +128,7 @@ async def test_s3_agents_that_agree_go_on_and_the_state_may_be_published() -> No
         for agent in (one, two, three):
             await agent.look()
             await agent.look()
-            assert agent.count(Verdict.AGREED) == 1
+            assert agent.count(DigestVerdict.AGREED) == 1
 
 
 async def test_s3_one_of_three_that_differs_stops_alone(caplog: pytest.LogCaptureFixture) -> None:
@@ -142,8 +142,8 @@ async def test_s3_one_of_three_that_differs_stops_alone(caplog: pytest.LogCaptur
         assert frozen is not None
         assert frozen.digest() == one.comparison.digests[two.parts.writer.session]
         await two.look()
-        assert (one.count(Verdict.OTHERS_DIFFER), two.count(Verdict.OTHERS_DIFFER)) == (1, 1)
-        assert three.count(Verdict.DIVERGED) == 1
+        assert (one.count(DigestVerdict.OTHERS_DIFFER), two.count(DigestVerdict.OTHERS_DIFFER)) == (1, 1)
+        assert three.count(DigestVerdict.DIVERGED) == 1
     told = str(stopped.value)
     wrong = one.comparison.digests[three.parts.writer.session]
     assert wrong is not None
@@ -161,10 +161,10 @@ async def test_s3_the_one_that_asks_may_be_the_one_that_is_wrong() -> None:
             await asked(one, [two, three])
         for agent in (two, three):
             await agent.look()
-            assert agent.count(Verdict.OTHERS_DIFFER) == 1
+            assert agent.count(DigestVerdict.OTHERS_DIFFER) == 1
 
 
-def snapshots(agent: Agent) -> Snapshots:
+def snapshots(agent: ComparedAgent) -> Snapshots:
     parts = agent.parts
     return Snapshots(
         ledger=parts.ledger,
@@ -187,7 +187,7 @@ async def test_s3_of_two_that_differ_neither_serves_on_and_neither_is_published(
             await snapshots(one).take()
         with contextlib.suppress(LedgerCorrupt):  # it may have looked while the other waited
             await two.look()
-        assert two.count(Verdict.UNDECIDED) == 1
+        assert two.count(DigestVerdict.UNDECIDED) == 1
         assert (await one.parts.ledger.load()).pointer is None
 
 
@@ -228,7 +228,7 @@ async def test_s3_those_whose_sessions_ended_meanwhile_are_asked_anew() -> None:
             three.parts.ledger.core.expire(agent.parts.writer.session)  # type: ignore[attr-defined]
             await three.parts.writer.propose(EndSession(session=agent.parts.writer.session))
         assert await three.checks._wait() is None
-        assert three.count(Verdict.INCOMPLETE) == 1
+        assert three.count(DigestVerdict.INCOMPLETE) == 1
         for agent in (one, two):
             with contextlib.suppress(OutcomeUnknown):
                 await agent.parts.writer.propose(ReportTime())  # finds its session ended, and opens another
@@ -253,7 +253,7 @@ async def test_s3_those_that_start_again_after_nobody_knew_come_up_with_one_stat
             running_parts(MemoryLedger(core), start("c", node=3), store=store) as third,
             running_parts(MemoryLedger(core), start("d", node=4), store=store) as fourth,
         ):
-            again = [Agent(third), Agent(fourth)]
+            again = [ComparedAgent(third), ComparedAgent(fourth)]
             for agent in again:
                 await agent.look()
             for gone in (one, two):
@@ -261,7 +261,7 @@ async def test_s3_those_that_start_again_after_nobody_knew_come_up_with_one_stat
                 await third.writer.propose(EndSession(session=gone.parts.writer.session))
             again[0].clock.meanwhile = answering(again[1:])
             assert await snapshots(again[0]).take()
-            assert again[0].count(Verdict.AGREED) == 1
+            assert again[0].count(DigestVerdict.AGREED) == 1
 
 
 async def test_s3_an_agent_that_came_past_the_position_by_a_snapshot_cannot_tell() -> None:
@@ -274,7 +274,7 @@ async def test_s3_an_agent_that_came_past_the_position_by_a_snapshot_cannot_tell
         one.clock.meanwhile = passed
         assert frozen_of(await one.checks.agreed()) is not None
         assert two.parts.writer.session not in one.comparison.digests
-        assert (one.comparison.asked_count, one.count(Verdict.AGREED)) == (1, 0)
+        assert (one.comparison.asked_count, one.count(DigestVerdict.AGREED)) == (1, 0)
 
 
 async def test_s3_nothing_is_published_while_one_says_nothing_and_another_disagrees() -> None:
@@ -329,7 +329,7 @@ async def test_s3_of_two_of_which_one_ends_without_a_word_the_other_s_is_enough(
         one.clock.meanwhile = ends
         assert await one.checks.agreed() is not None
         assert one.clock.seconds < DIGEST_WAIT_SECONDS_MAX
-        assert one.count(Verdict.INCOMPLETE) == 1
+        assert one.count(DigestVerdict.INCOMPLETE) == 1
 
 
 async def test_s3_versions_that_write_other_bytes_are_not_compared() -> None:
@@ -338,7 +338,7 @@ async def test_s3_versions_that_write_other_bytes_are_not_compared() -> None:
         await two.look()
         await one.look()
         assert one.comparison.digests == {}
-        assert one.count(Verdict.AGREED) == two.count(Verdict.AGREED) == 0
+        assert one.count(DigestVerdict.AGREED) == two.count(DigestVerdict.AGREED) == 0
 
 
 async def test_s3_an_agent_that_comes_later_says_nothing_and_is_not_judged() -> None:
@@ -346,12 +346,12 @@ async def test_s3_an_agent_that_comes_later_says_nothing_and_is_not_judged() -> 
         await asked(one, [two, three])
         core = one.parts.ledger.core  # type: ignore[attr-defined]
         async with running_parts(MemoryLedger(core), start("d", node=4), store=one.parts.store) as parts:
-            late = Agent(parts)
+            late = ComparedAgent(parts)
             assert parts.metadata._follower.frozen is not None
             late.diverge()
             await late.look()
             assert parts.writer.session not in late.comparison.digests
-            assert not any(late.count(verdict) for verdict in Verdict)
+            assert not any(late.count(verdict) for verdict in DigestVerdict)
 
 
 async def test_s3_what_was_asked_before_the_newest_question_is_not_answered() -> None:
@@ -378,7 +378,7 @@ async def test_s3_while_entries_come_it_is_compared_now_and_then() -> None:
 
         async def meanwhile() -> None:
             await answer()
-            counts[one.clock.seconds] = one.count(Verdict.AGREED)
+            counts[one.clock.seconds] = one.count(DigestVerdict.AGREED)
             if one.clock.seconds == 2.5 * DIGEST_COMPARISON_INTERVAL_S:
                 await one.parts.writer.propose(create())
             if one.clock.seconds >= 4 * DIGEST_COMPARISON_INTERVAL_S:

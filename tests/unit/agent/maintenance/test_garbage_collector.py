@@ -18,7 +18,7 @@ from protocol.limits import (
     SNAPSHOTS_PER_GRACE,
 )
 from protocol.types import ObjectNumber, SessionId
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMeta, ObjectStore, StoreUnavailable
 from storage.refs import SNAPSHOT_PREFIX, intake_key
@@ -135,7 +135,7 @@ async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> Non
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         for kind in (FaultKind.BEFORE, FaultKind.AFTER):
-            store.script(Fault(kind=kind, operation=Operation.DELETE))
+            store.script(InjectedFault(kind=kind, operation=StoreOperation.DELETE))
             try:
                 await cleaning.clean()
             except StoreUnavailable:
@@ -325,7 +325,7 @@ async def test_s9_an_object_that_the_newest_snapshot_refers_to_stays_until_there
         await cleaning._snapshots.take()
         await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
-        store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT, key_prefix=SNAPSHOT_PREFIX))
+        store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT, key_prefix=SNAPSHOT_PREFIX))
         with pytest.raises(StoreUnavailable):
             await cleaning.clean()
         assert await keys(store) == [intake_key(parts.writer.session, ObjectNumber(0))]

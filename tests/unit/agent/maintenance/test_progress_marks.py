@@ -6,7 +6,7 @@ from agent.maintenance.progress_marks import ProgressMarks, leave_mark
 from coordinator.commands.commands import ReportTime
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.types import Position
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
 from storage.refs import REACHED_PREFIX, reached_key
@@ -68,7 +68,7 @@ async def test_a_mark_that_cannot_be_deleted_holds_up_no_newer_one(caplog: pytes
 async def test_who_ends_because_of_its_ledger_tells_the_bucket_how_far_it_was_unless_that_is_away_too() -> None:
     store = FailingStore(MemoryStore())
     async with running_parts(store=store) as parts:
-        store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+        store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT))
         await leave_mark(store, parts.metadata.state, parts.clock)
         assert [meta.key async for meta in store.list(REACHED_PREFIX)] == []
         await leave_mark(store, parts.metadata.state, parts.clock)

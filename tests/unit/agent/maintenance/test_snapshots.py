@@ -21,7 +21,7 @@ from coordinator.snapshot import digest, encode_with_digest
 from coordinator.state.state import ClusterState
 from protocol.limits import LEDGER_KEPT_DIVISOR, LEDGER_PRESSURE_HIGH, SNAPSHOT_EARLY_INTERVAL_S
 from protocol.types import Milliseconds, Position, TopicId
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore, StoreUnavailable
 from storage.refs import SNAPSHOT_PREFIX, snapshot_key
@@ -99,7 +99,7 @@ async def test_a_put_that_fails_leaves_ledger_and_pointer_as_they_were(kind: Fau
     ledger, store = MemoryLedger(), FailingStore(MemoryStore())
     async with running_parts(ledger, store=store) as parts:
         taking = snapshots(parts, store)
-        store.script(Fault(kind=kind, operation=Operation.PUT))
+        store.script(InjectedFault(kind=kind, operation=StoreOperation.PUT))
         with pytest.raises(StoreUnavailable):
             await taking.take()
         assert (await ledger.load()).pointer is None

@@ -18,7 +18,7 @@ from protocol.limits import (
     TAIL_CHUNKS_PER_PARTITION_MAX,
 )
 from protocol.types import ObjectNumber, Position
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMissing, StoreUnavailable
 from storage.refs import TAIL_KEY
@@ -167,7 +167,7 @@ async def test_s9_who_may_have_lost_its_session_writes_nothing() -> None:
 async def test_a_put_that_failed_is_made_again_though_nothing_changed() -> None:
     async with keeping_house() as (parts, store):
         writing = manifests(parts)
-        store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+        store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT))
         with pytest.raises(StoreUnavailable):
             await writing.look()
         with pytest.raises(ObjectMissing):
@@ -179,7 +179,7 @@ async def test_a_put_that_failed_is_made_again_though_nothing_changed() -> None:
 async def test_an_older_manifest_that_lands_late_is_replaced_and_then_nothing_is_asked() -> None:
     async with keeping_house() as (parts, store):
         writing = manifests(parts)
-        store.script(Fault(kind=FaultKind.LATE, operation=Operation.PUT))
+        store.script(InjectedFault(kind=FaultKind.LATE, operation=StoreOperation.PUT))
         with pytest.raises(StoreUnavailable):
             await writing.look()
         await produce(parts, 0)
@@ -267,7 +267,7 @@ async def test_it_runs_in_the_interval_whatever_the_store_does_or_not_at_all() -
     async with keeping_house() as (parts, store), asyncio.TaskGroup() as tasks:
         await manifests(parts, interval_ms=0).run()
         run = tasks.create_task(manifests(parts, interval_ms=250).run())
-        store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+        store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT))
         await until(lambda: len(store.asked) == 2)
         run.cancel()
         assert parts.clock.slept[-1] == 0.25
@@ -285,7 +285,7 @@ async def test_who_leaves_tells_what_it_committed_last_and_waits_for_no_outage()
         await writing.leave()
         assert (await found(store)).topics[0].partitions[0].readable_end == 1
         await produce(parts, 1)
-        store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+        store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT))
         await writing.leave()
         await manifests(parts, interval_ms=0).leave()
         assert (await found(store)).topics[0].partitions[0].readable_end == 1

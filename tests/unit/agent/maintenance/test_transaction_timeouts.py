@@ -13,7 +13,7 @@ from agent.maintenance.transaction_timeouts import TransactionTimeouts
 from coordinator.commands.transaction import TransactionDecided
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import OutcomeUnknown
-from coordinator.state.transactions import Ended
+from coordinator.state.transactions import TransactionEnding
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_COMMANDS_QUEUED_MAX, TRANSACTION_LOOK_SECONDS
 from tests.support.agent.ledger_parts import Parts, running_parts, until
@@ -68,7 +68,7 @@ async def test_a_transaction_is_aborted_once_it_was_seen_open_for_longer_than_it
         with caplog.at_level(logging.WARNING):
             assert await sees.expire() == 1
         assert not is_open(parts)
-        assert parts.metadata.state.transaction_counts.ended[Ended.EXPIRED] == 1
+        assert parts.metadata.state.transaction_counts.ended[TransactionEnding.EXPIRED] == 1
         assert parts.metadata.state.transactional_ids[ID].metadata.epoch == 1
         assert await sees.expire() == 0
     (told,) = caplog.records

@@ -15,8 +15,8 @@ from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationK
 from coordinator.commands.commands import Outcome, Refused, ReportTime
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT
-from coordinator.ledger.memory import Fate, MemoryLedger
-from coordinator.ledger.port import Entry, OutcomeUnknown
+from coordinator.ledger.memory import AppendFate, MemoryLedger
+from coordinator.ledger.port import LedgerEntry, OutcomeUnknown
 from coordinator.state.chunk_index import NO_CHECKSUM
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -28,7 +28,7 @@ from protocol.limits import (
 from protocol.records.batch import check_crcs, split_batches
 from protocol.types import ObjectNumber, PartitionIndex, SessionId
 from storage.batcher import BatchGroup
-from storage.decorators.failing import Fault, FaultKind, Operation
+from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from storage.object_store import Buffer
 from storage.refs import intake_key
 from tests.support.agent.data_paths import DataPaths, Ticket, data_paths, group_of, tasks_that_fail
@@ -75,7 +75,7 @@ async def test_what_came_together_shares_one_object() -> None:
 
 async def test_a_put_that_fails_is_a_retriable_error_without_an_offset() -> None:
     async with data_paths() as paths:
-        paths.store.script(Fault(kind=FaultKind.AFTER, operation=Operation.PUT))
+        paths.store.script(InjectedFault(kind=FaultKind.AFTER, operation=StoreOperation.PUT))
         failed, done = await paths.produce(PLAIN, PLAIN)
     assert (failed.error_code, failed.base_offset) == (ErrorCode.request_timed_out, NO_OFFSET)
     assert (done.error_code, done.base_offset) == (ErrorCode.none, 0)
@@ -208,11 +208,11 @@ async def test_s9_an_intake_waits_for_a_session_that_the_ledger_names() -> None:
     is_open, waits = asyncio.Event(), asyncio.Event()
     is_open.set()
 
-    async def slow(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+    async def slow(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
         if not is_open.is_set():
             waits.set()
             await is_open.wait()
-        return Fate.APPLIED
+        return AppendFate.APPLIED
 
     ledger = MemoryLedger(fate_of_append=slow)
     async with data_paths(ledger=ledger) as paths, asyncio.timeout(SECONDS_MAX):
@@ -315,7 +315,7 @@ async def test_many_are_answered_in_turns_in_their_order_and_intakes_one_after_t
 
 async def test_many_are_told_an_error_in_turns_too() -> None:
     async with data_paths() as paths:
-        paths.store.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+        paths.store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT))
         told = await told_in_turns(paths, [3 * ROWS_PER_TURN])
     assert {(answer.error_code, answer.base_offset) for _, _, answer in told} == {
         (ErrorCode.request_timed_out, NO_OFFSET)

@@ -15,7 +15,7 @@ from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import (
     LedgerCorrupt,
 )
-from coordinator.recovery import Recovery
+from coordinator.recovery import StateRecovery
 from coordinator.state.chunk_index import NO_CHECKSUM
 from coordinator.state.state import ClusterState
 from protocol.limits import RECOVERY_READS_MAX
@@ -220,7 +220,7 @@ def test_s5_a_gap_behind_archived_records_becomes_the_end_of_their_chunk() -> No
             row = partition.index.row(number)._replace(row_group=0, row_first=0, row_count=3)
             partition.index.replace(number, number + 1, [row])
     partition.log_end = partition.index.end
-    recovery = Recovery(state, {})
+    recovery = StateRecovery(state, {})
     assert recovery.forget_lost({"object 1", "object 2", "object 3"}, 2) is None
     (chunk,) = partition.index.rows_from(0)
     assert (chunk.offset_first, chunk.offset_end, chunk.row_count, partition.log_end) == (0, 12, 3, 12)
@@ -234,5 +234,5 @@ def test_a_log_of_which_nothing_is_left_goes_on_where_it_was() -> None:
     add_object(state, key="gone", kind=ObjectKind.INTAKE, object_bytes=10, references=1)
     partition.index.append(3, 1, 0, 10, 1_000, -1)
     partition.log_end = partition.index.end
-    assert Recovery(state, {}).forget_lost({"gone"}, 2) is None
+    assert StateRecovery(state, {}).forget_lost({"gone"}, 2) is None
     assert (partition.log_start, partition.log_end, len(partition.index), check(state)) == (3, 3, 0, [])

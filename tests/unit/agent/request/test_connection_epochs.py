@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from agent.request.connection_epochs import ConnectionEpochs
-from agent.server.connection import Connection
+from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from coordinator.commands.commands import ReportTime
@@ -127,7 +127,7 @@ async def test_s7_a_connection_without_a_stamp_is_closed_by_a_request_that_needs
         server = KafkaServer(table=ConnectionTable(metrics=paths.parts.metrics), clock=clock)
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
         services = services_of(paths, Impatient(), tasks)  # whose stamps nobody makes
-        await server.start_serving(partial(Connection, server.table, services, tasks))
+        await server.start_serving(partial(ClientConnection, server.table, services, tasks))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for request in (API_VERSIONS, END_TXN):
             writer.write(struct.pack(">i", len(request)) + request)

@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
-from agent.server.connection import Connection
+from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from protocol.limits import CREATIONS_PER_TURN, INLINE_ROWS_MAX, ROWS_PER_TURN
@@ -117,7 +117,7 @@ async def peers(count: int) -> AsyncIterator[list[Peer]]:
         clock = paths.parts.clock
         server = KafkaServer(table=ConnectionTable(metrics=paths.parts.metrics), clock=clock)
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
-        await server.start_serving(partial(Connection, server.table, services_of(paths, clock, tasks), tasks))
+        await server.start_serving(partial(ClientConnection, server.table, services_of(paths, clock, tasks), tasks))
         connected = [Peer(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(count)]
         yield connected
         for peer in connected:

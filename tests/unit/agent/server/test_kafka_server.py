@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from agent.server.connection import Connection
+from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from tests.support.agent.data_paths import data_paths, services_of, tasks_that_fail
@@ -17,7 +17,7 @@ async def test_a_connection_that_comes_after_the_end_is_closed_without_a_task(ca
         clock = paths.parts.clock
         server = KafkaServer(table=ConnectionTable(metrics=paths.parts.metrics), clock=clock)
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
-        await server.start_serving(partial(Connection, server.table, services_of(paths, clock, tasks), tasks))
+        await server.start_serving(partial(ClientConnection, server.table, services_of(paths, clock, tasks), tasks))
         server.abort()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with contextlib.suppress(ConnectionError):
@@ -36,7 +36,7 @@ async def test_a_connection_that_comes_while_the_agents_tasks_end_is_closed_and_
         async with tasks_that_fail() as tasks:
             server = KafkaServer(table=ConnectionTable(metrics=paths.parts.metrics), clock=clock)
             port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
-            await server.start_serving(partial(Connection, server.table, services_of(paths, clock, tasks), tasks))
+            await server.start_serving(partial(ClientConnection, server.table, services_of(paths, clock, tasks), tasks))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with contextlib.suppress(ConnectionError):
             assert await asyncio.wait_for(reader.read(), 10.0) == b""

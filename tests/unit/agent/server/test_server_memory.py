@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from agent.server.connection import Connection
+from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from protocol.limits import (
@@ -82,7 +82,7 @@ class Peer:
 @dataclass(slots=True)
 class Running:
     table: ConnectionTable
-    accept: Callable[[str], Connection]
+    accept: Callable[[str], ClientConnection]
     clock: SteppedClock
     port: int
     paths: DataPaths
@@ -127,7 +127,7 @@ async def serving(
             answer_bytes_max=answer_bytes_max,
         )
         server = KafkaServer(table=table, clock=clock)
-        accept = partial(Connection, table, services_of(paths, clock, tasks), tasks)
+        accept = partial(ClientConnection, table, services_of(paths, clock, tasks), tasks)
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
         await server.start_serving(accept)
         sweep = tasks.create_task(server.run_idle_sweep())

@@ -8,7 +8,7 @@ import tracemalloc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from agent.server.connection import Connection
+from agent.server.connection import ClientConnection
 from protocol.limits import (
     FETCH_PARTITIONS_MAX,
     FETCH_WAIT_MS_MAX,
@@ -46,7 +46,7 @@ async def begun_behind_fetch(running: Running, frame_bytes: int, request: bytes 
 
 
 @asynccontextmanager
-async def unread(running: Running) -> AsyncIterator[tuple[socket.socket, Connection]]:
+async def unread(running: Running) -> AsyncIterator[tuple[socket.socket, ClientConnection]]:
     """A peer that has not read its answers, and its connection: some are unsent, too few for writing to be paused."""
     loop = asyncio.get_running_loop()
     peer, accepted = socket.socketpair()
@@ -61,7 +61,7 @@ async def unread(running: Running) -> AsyncIterator[tuple[socket.socket, Connect
         yield peer, connection
 
 
-async def ask_unread(running: Running, peer: socket.socket, connection: Connection) -> None:
+async def ask_unread(running: Running, peer: socket.socket, connection: ClientConnection) -> None:
     """One answer more that is not read, and a second passes."""
     await asyncio.get_running_loop().sock_sendall(peer, SMALL_REQUEST)
     await until(lambda: connection.used_s == running.clock.seconds and connection.is_idle)

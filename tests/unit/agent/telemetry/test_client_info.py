@@ -4,7 +4,7 @@ import asyncio
 import struct
 from functools import partial
 
-from agent.server.connection import Connection
+from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from tests.support.agent.data_paths import data_paths, services_of
@@ -25,7 +25,7 @@ async def test_a_client_that_asked_what_to_push_is_forgotten_with_its_connection
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
         services = services_of(paths, clock, tasks)
         services.state.client_metrics_configs["a"] = {"match": "client_software_name=java", "interval.ms": "1234"}
-        await server.start_serving(partial(Connection, server.table, services, tasks))
+        await server.start_serving(partial(ClientConnection, server.table, services, tasks))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         await answered(reader, writer, API_VERSIONS)
         answer = await answered(reader, writer, SUBSCRIPTIONS)

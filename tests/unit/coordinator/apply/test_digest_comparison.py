@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.apply.digest_comparison import Verdict, judge, may_be_published
+from coordinator.apply.digest_comparison import DigestVerdict, judge, may_be_published
 from coordinator.codec.snapshot_wire import SHAPE_BYTES, snapshot_shape
 from coordinator.commands.commands import Command, CompareDigest, Done, EndSession, Refused, ReportDigest
 from coordinator.commands.rules import RULES_FIRST
@@ -107,32 +107,32 @@ def comparison(*said: bytes | None, asked: int) -> DigestComparison:
 @pytest.mark.parametrize(
     ("asked", "said", "own", "verdict", "is_published"),
     [
-        (3, [A, A, A], A, Verdict.AGREED, True),
-        (1, [A], A, Verdict.INCOMPLETE, True),
-        (3, [A, A], A, Verdict.AGREED, True),
-        (3, [A, A, None], A, Verdict.OPEN, True),
-        (3, [A, None, None], A, Verdict.OPEN, False),
-        (2, [A, None], A, Verdict.OPEN, True),
-        (2, [None, None], A, Verdict.OPEN, False),
-        (3, [A, A, B], A, Verdict.OTHERS_DIFFER, True),
-        (3, [A, A, B], B, Verdict.DIVERGED, False),
-        (3, [A, A, None], B, Verdict.DIVERGED, False),
-        (4, [A, A, B, None], A, Verdict.OPEN, False),
-        (5, [A, A, A, B, None], A, Verdict.OPEN, True),
-        (3, [A, B, None], A, Verdict.OPEN, False),
-        (2, [A, B], A, Verdict.UNDECIDED, False),
-        (2, [A, B], B, Verdict.UNDECIDED, False),
-        (3, [A, B, C], A, Verdict.UNDECIDED, False),
-        (4, [A, A, B, B], B, Verdict.UNDECIDED, False),
-        (0, [], A, Verdict.INCOMPLETE, False),
-        (2, [A], A, Verdict.INCOMPLETE, True),
-        (3, [B], A, Verdict.INCOMPLETE, False),
-        (3, [B], B, Verdict.INCOMPLETE, False),
-        (3, [A, B], B, Verdict.UNDECIDED, False),
+        (3, [A, A, A], A, DigestVerdict.AGREED, True),
+        (1, [A], A, DigestVerdict.INCOMPLETE, True),
+        (3, [A, A], A, DigestVerdict.AGREED, True),
+        (3, [A, A, None], A, DigestVerdict.OPEN, True),
+        (3, [A, None, None], A, DigestVerdict.OPEN, False),
+        (2, [A, None], A, DigestVerdict.OPEN, True),
+        (2, [None, None], A, DigestVerdict.OPEN, False),
+        (3, [A, A, B], A, DigestVerdict.OTHERS_DIFFER, True),
+        (3, [A, A, B], B, DigestVerdict.DIVERGED, False),
+        (3, [A, A, None], B, DigestVerdict.DIVERGED, False),
+        (4, [A, A, B, None], A, DigestVerdict.OPEN, False),
+        (5, [A, A, A, B, None], A, DigestVerdict.OPEN, True),
+        (3, [A, B, None], A, DigestVerdict.OPEN, False),
+        (2, [A, B], A, DigestVerdict.UNDECIDED, False),
+        (2, [A, B], B, DigestVerdict.UNDECIDED, False),
+        (3, [A, B, C], A, DigestVerdict.UNDECIDED, False),
+        (4, [A, A, B, B], B, DigestVerdict.UNDECIDED, False),
+        (0, [], A, DigestVerdict.INCOMPLETE, False),
+        (2, [A], A, DigestVerdict.INCOMPLETE, True),
+        (3, [B], A, DigestVerdict.INCOMPLETE, False),
+        (3, [B], B, DigestVerdict.INCOMPLETE, False),
+        (3, [A, B], B, DigestVerdict.UNDECIDED, False),
     ],
 )
 def test_s3_more_than_half_of_those_asked_are_right(
-    asked: int, said: list[bytes | None], own: bytes, verdict: Verdict, *, is_published: bool
+    asked: int, said: list[bytes | None], own: bytes, verdict: DigestVerdict, *, is_published: bool
 ) -> None:
     assert judge(comparison(*said, asked=asked), own) is verdict
     assert may_be_published(comparison(*said, asked=asked), own) is is_published

@@ -17,7 +17,7 @@ from coordinator.commands.commands import (
     ReplacedChunk,
     TableCommit,
 )
-from coordinator.recovery import Recovery
+from coordinator.recovery import StateRecovery
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state.state import TableState
 from protocol.errors import ErrorCode
@@ -225,9 +225,9 @@ def test_a_commit_of_another_session_or_to_no_topic_is_refused() -> None:
 def test_a_table_of_which_a_part_is_lost_begins_anew_at_a_recovery() -> None:
     cluster = cluster_of_two()
     state = cluster.state
-    Recovery(state=state, topic_names={}).forget_lost({"lake/elsewhere"}, 2)
+    StateRecovery(state=state, topic_names={}).forget_lost({"lake/elsewhere"}, 2)
     assert state.topics[TOPIC].table is not None
-    Recovery(state=state, topic_names={}).forget_lost({metadata_key(100, MANIFEST_SUFFIX)}, 2)
+    StateRecovery(state=state, topic_names={}).forget_lost({metadata_key(100, MANIFEST_SUFFIX)}, 2)
     assert state.topics[TOPIC].table is None
     assert [found.references for found in state.objects.values()] == [1, 1]
     assert {metadata_key(100), metadata_key(100, MANIFEST_SUFFIX)} <= state.released.keys()

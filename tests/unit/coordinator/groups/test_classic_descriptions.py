@@ -8,7 +8,7 @@ from coordinator.commands.group_values import NO_GROUP, ClassicGroup
 from coordinator.groups.classic_descriptions import describe, describe_kept
 from coordinator.groups.classic_group import LiveClassicGroup
 from coordinator.groups.classic_messages import GroupLimits
-from coordinator.groups.classic_states import State
+from coordinator.groups.classic_states import ClassicGroupState
 from tests.support.commands.group_commands import generation, member
 
 GROUP = generation(3, replace(member("a"), assignment=b"one"), replace(member("b"), assignment=b"two"))
@@ -32,10 +32,10 @@ def test_a_group_that_nobody_holds_is_told_as_its_coordinator_would(group: Class
 
 
 def test_metadata_and_assignments_are_told_while_they_are_settled() -> None:
-    settled = describe(State.STABLE, "consumer", "range", GROUP.members)
+    settled = describe(ClassicGroupState.STABLE, "consumer", "range", GROUP.members)
     assert (settled.protocol, [each.assignment for each in settled.members]) == ("range", [b"one", b"two"])
     assert [each.metadata for each in settled.members] == [dict(each.protocols)["range"] for each in GROUP.members]
-    unsettled = describe(State.PREPARING, "consumer", "range", GROUP.members)
+    unsettled = describe(ClassicGroupState.PREPARING, "consumer", "range", GROUP.members)
     assert (unsettled.protocol, [(each.metadata, each.assignment) for each in unsettled.members]) == (
         "",
         [(b"", b"")] * 2,
@@ -43,5 +43,5 @@ def test_metadata_and_assignments_are_told_while_they_are_settled() -> None:
 
 
 def test_a_member_without_the_groups_protocol_has_no_metadata() -> None:
-    told = describe(State.STABLE, "consumer", "roundrobin", GROUP.members)
+    told = describe(ClassicGroupState.STABLE, "consumer", "roundrobin", GROUP.members)
     assert [each.metadata for each in told.members] == [b"", b""]

@@ -7,7 +7,7 @@ named KIP.
 import pytest
 
 from coordinator.groups.classic_messages import GroupLimits, JoinAnswer, JoinedMember
-from coordinator.groups.classic_states import State
+from coordinator.groups.classic_states import ClassicGroupState
 from protocol.errors import ErrorCode
 from protocol.limits import (
     CLASSIC_JOIN_SECONDS_MAX,
@@ -36,7 +36,7 @@ class TestFirstRebalance:
     def test_the_first_member_waits_for_others_and_leads(self) -> None:
         room = Room()
         ticket = room.join(new="a")
-        assert room.is_in(State.PREPARING)
+        assert room.is_in(ClassicGroupState.PREPARING)
         assert room.error(ticket) is None
         room.wait(DELAY_S)
         assert room.joined[ticket] == JoinAnswer(
@@ -61,9 +61,9 @@ class TestFirstRebalance:
         room.wait(DELAY_S - 1)
         room.join(new="b")
         room.wait(2)
-        assert room.is_in(State.PREPARING)
+        assert room.is_in(ClassicGroupState.PREPARING)
         room.wait(DELAY_S)
-        assert room.is_in(State.COMPLETING)
+        assert room.is_in(ClassicGroupState.COMPLETING)
 
     def test_without_a_delay_the_generation_begins_at_once(self) -> None:
         room = Room(delay_ms=0)
@@ -82,7 +82,7 @@ class TestFirstRebalance:
         room = preparing("a")
         assert room.leave("a") == (ErrorCode.none,)
         room.wait(DELAY_S)
-        assert room.is_in(State.EMPTY)
+        assert room.is_in(ClassicGroupState.EMPTY)
         assert room.written[-1].generation == 1
         assert room.written[-1].protocol is None
         assert room.written[-1].protocol_type == "consumer"
@@ -102,7 +102,7 @@ class TestKnownIds:
         room = Room()
         told = room.joined[room.join(new="a", version=4)]
         assert (told.error_code, told.member_id, told.generation) == (ErrorCode.member_id_required, "a", -1)
-        assert room.is_in(State.EMPTY)
+        assert room.is_in(ClassicGroupState.EMPTY)
         ticket = room.join("a", version=4)
         room.wait(DELAY_S)
         assert room.joined[ticket].generation == 1
@@ -129,7 +129,7 @@ class TestKnownIds:
         room = stable("a")
         room.join(new="b", version=4, session_ms=6_000)
         ticket = room.join("a")
-        assert room.is_in(State.PREPARING)
+        assert room.is_in(ClassicGroupState.PREPARING)
         room.wait(6)
         assert room.joined[ticket].generation == 2
 
@@ -137,7 +137,7 @@ class TestKnownIds:
         room = Room()
         room.join(new="a", version=4)
         assert room.leave("a") == (ErrorCode.none,)
-        assert room.is_in(State.EMPTY)
+        assert room.is_in(ClassicGroupState.EMPTY)
         assert room.written == []
 
     def test_who_was_told_an_id_may_leave_with_it(self) -> None:
@@ -233,7 +233,7 @@ class TestWhoIsTakenIn:
     def test_a_member_for_which_there_is_no_room_any_more_goes_like_one_that_leaves(self) -> None:
         room = stable("a", "b")
         assert room.error(room.join("b", protocols=TOO_MUCH)) is ErrorCode.group_max_size_reached
-        assert room.is_in(State.PREPARING)
+        assert room.is_in(ClassicGroupState.PREPARING)
         assert room.heartbeat("a") is ErrorCode.rebalance_in_progress
         assert room.heartbeat("b") is ErrorCode.unknown_member_id
         assert room.joined[room.join("a")].generation == 2
@@ -242,7 +242,7 @@ class TestWhoIsTakenIn:
     def test_the_last_member_for_which_there_is_no_room_any_more_leaves_an_empty_group(self) -> None:
         room = stable("a")
         assert room.error(room.join("a", protocols=TOO_MUCH)) is ErrorCode.group_max_size_reached
-        assert room.is_in(State.EMPTY)
+        assert room.is_in(ClassicGroupState.EMPTY)
         assert (room.written[-1].generation, room.written[-1].members) == (2, ())
 
     def test_a_member_that_waits_is_answered_when_there_is_no_room_for_it_any_more(self) -> None:
@@ -288,7 +288,7 @@ class TestJoiningAgain:
         room = stable("a", "b")
         told = room.joined[room.join("b")]
         assert (told.generation, told.leader, told.members, told.protocol) == (1, "a", (), "range")
-        assert room.is_in(State.STABLE)
+        assert room.is_in(ClassicGroupState.STABLE)
         assert len(room.written) == 2
 
     def test_a_follower_that_changed_asks_all_to_join_again(self) -> None:
@@ -304,14 +304,14 @@ class TestJoiningAgain:
         room = completing("a", "b")
         assert [member.member_id for member in room.joined[room.join("a")].members] == ["a", "b"]
         assert room.joined[room.join("b")].members == ()
-        assert room.is_in(State.COMPLETING)
+        assert room.is_in(ClassicGroupState.COMPLETING)
 
     def test_who_changed_before_the_assignment_begins_another_rebalance(self) -> None:
         room = completing("a", "b")
         waiting = room.sync("b")
         room.join("b", protocols=(("range", b"other topics"),))
         assert room.error(waiting) is ErrorCode.rebalance_in_progress
-        assert room.is_in(State.PREPARING)
+        assert room.is_in(ClassicGroupState.PREPARING)
 
     def test_what_a_member_says_anew_counts(self) -> None:
         room = stable("a")
@@ -343,9 +343,9 @@ class TestJoinPhase:
         for _ in range(17):
             room.wait(5)
             assert room.heartbeat("b") is ErrorCode.rebalance_in_progress
-        assert room.is_in(State.PREPARING)
+        assert room.is_in(ClassicGroupState.PREPARING)
         room.wait(5)
-        assert room.is_in(State.COMPLETING)
+        assert room.is_in(ClassicGroupState.COMPLETING)
         assert [member.member_id for member in room.written[-1].members] == ["a", "c"]
         assert room.heartbeat("b") is ErrorCode.unknown_member_id
 
@@ -375,7 +375,7 @@ class TestJoinPhase:
         room.wait(SESSION_S - 1)
         assert len(room.group.members) == 2
         room.wait(1)
-        assert room.is_in(State.EMPTY)
+        assert room.is_in(ClassicGroupState.EMPTY)
 
 
 class TestProtocolChoice:
@@ -405,4 +405,4 @@ class TestProtocolChoice:
 
 def test_a_step_that_no_table_has_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="no way from Empty to Stable"):
-        Room().group._move_to(State.STABLE)
+        Room().group._move_to(ClassicGroupState.STABLE)

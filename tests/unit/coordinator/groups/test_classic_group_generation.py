@@ -11,7 +11,7 @@ import pytest
 from coordinator.commands.group_values import NO_GROUP
 from coordinator.groups.classic_group import LiveClassicGroup
 from coordinator.groups.classic_messages import GroupLimits
-from coordinator.groups.classic_states import State
+from coordinator.groups.classic_states import ClassicGroupState
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_ASSIGNMENTS_BYTES_MAX, LEDGER_ENTRY_BYTES_MAX
 from tests.support.groups.classic_group import DELAY_MS, REBALANCE_MS, SESSION_MS, Room, completing, preparing, stable
@@ -46,13 +46,13 @@ class TestSync:
         incompressible = Random(1).randbytes(LEDGER_ENTRY_BYTES_MAX)
         assert room.error(room.sync("a", ("a", incompressible))) is ErrorCode.unknown_server_error
         assert room.error(waiting) is ErrorCode.unknown_server_error
-        assert room.is_in(State.PREPARING)
+        assert room.is_in(ClassicGroupState.PREPARING)
         assert not any(written.is_synced for written in room.written)
         assert room.error(room.sync("a", ("a", incompressible))) is ErrorCode.rebalance_in_progress
         assert room.heartbeat("b") is ErrorCode.rebalance_in_progress
         room.join("a")
         room.join("b")
-        assert room.is_in(State.COMPLETING)
+        assert room.is_in(ClassicGroupState.COMPLETING)
         assert room.assigned(room.sync("a", ("a", b"less"))) == b"less"
 
     def test_who_is_assigned_nothing_gets_nothing(self) -> None:
@@ -118,7 +118,7 @@ class TestSync:
             assert room.heartbeat("a") is ErrorCode.none
             assert room.heartbeat("b") is ErrorCode.none
             room.wait(5)
-        assert room.is_in(State.PREPARING)
+        assert room.is_in(ClassicGroupState.PREPARING)
         assert room.heartbeat("b") is ErrorCode.unknown_member_id
         assert room.heartbeat("a") is ErrorCode.rebalance_in_progress
 
@@ -159,14 +159,14 @@ class TestHeartbeat:
             room.wait(SESSION_S - 1)
             assert room.heartbeat("b") is ErrorCode.rebalance_in_progress
         room.wait(10 + REBALANCE_S - 1 - 7 * (SESSION_S - 1) - 0.1)
-        assert room.is_in(State.PREPARING)
+        assert room.is_in(ClassicGroupState.PREPARING)
         room.wait(0.2)
         assert list(room.group.members.by_id) == ["a"]
 
     def test_the_last_silent_member_leaves_an_empty_group(self) -> None:
         room = stable("a")
         room.wait(SESSION_S)
-        assert room.is_in(State.EMPTY)
+        assert room.is_in(ClassicGroupState.EMPTY)
         assert room.written[-1].generation == 2
         assert room.written[-1].members == ()
         assert room.written[-1].is_synced
@@ -207,7 +207,7 @@ class TestLeave:
         room = stable("a")
         assert room.leave("nobody") == (ErrorCode.unknown_member_id,)
         assert room.leave() == ()
-        assert room.is_in(State.STABLE)
+        assert room.is_in(ClassicGroupState.STABLE)
 
     def test_several_that_leave_together_cost_one_rebalance(self) -> None:
         room = stable("a", "b", "c")
@@ -241,7 +241,7 @@ class TestLeave:
     def test_all_that_leave_leave_an_empty_group(self) -> None:
         room = stable("a", "b")
         room.leave("a", "b")
-        assert room.is_in(State.EMPTY)
+        assert room.is_in(ClassicGroupState.EMPTY)
         assert room.written[-1].generation == 2
         assert room.group.is_idle
         assert room.group.deadline_s is None
@@ -286,7 +286,7 @@ class TestNextCoordinator:
     def test_a_stable_group_goes_on_without_a_rebalance(self) -> None:
         before = stable("a", "b")
         room = Room(before.written[-1])
-        assert room.is_in(State.STABLE)
+        assert room.is_in(ClassicGroupState.STABLE)
         assert room.heartbeat("a") is ErrorCode.none
         assert room.assigned(room.sync("b")) == b"b"
         assert room.commit("a") is ErrorCode.none
@@ -295,13 +295,13 @@ class TestNextCoordinator:
     def test_every_member_has_a_whole_session_timeout(self) -> None:
         room = Room(stable("a").written[-1], now_s=50_000.0)
         room.wait(SESSION_S - 1)
-        assert room.is_in(State.STABLE)
+        assert room.is_in(ClassicGroupState.STABLE)
         room.wait(1)
-        assert room.is_in(State.EMPTY)
+        assert room.is_in(ClassicGroupState.EMPTY)
 
     def test_a_generation_without_assignments_goes_on_with_its_leader(self) -> None:
         room = Room(completing("a", "b").written[-1])
-        assert room.is_in(State.COMPLETING)
+        assert room.is_in(ClassicGroupState.COMPLETING)
         waiting = room.sync("b")
         room.sync("a", ("a", b"one"), ("b", b"two"))
         assert room.assigned(waiting) == b"two"
@@ -312,14 +312,14 @@ class TestNextCoordinator:
             room.heartbeat("a")
             room.heartbeat("b")
             room.wait(5)
-        assert room.is_in(State.EMPTY)
+        assert room.is_in(ClassicGroupState.EMPTY)
         assert room.written[-1].generation == 2
 
     def test_generations_go_on_in_an_empty_group(self) -> None:
         before = stable("a")
         before.leave("a")
         room = Room(before.written[-1])
-        assert room.is_in(State.EMPTY)
+        assert room.is_in(ClassicGroupState.EMPTY)
         ticket = room.join(new="b")
         room.wait(DELAY_S)
         assert room.joined[ticket].generation == 3

@@ -7,7 +7,7 @@ ClassicGroup.replaceStaticMember and validateMember (Kafka 4.3).
 import pytest
 
 from coordinator.groups.classic_messages import Leaver
-from coordinator.groups.classic_states import State
+from coordinator.groups.classic_states import ClassicGroupState
 from protocol.errors import ErrorCode
 from tests.support.groups.classic_group import DELAY_MS, REBALANCE_MS, SESSION_MS, Room
 
@@ -19,7 +19,7 @@ def completing_static(*names: str) -> Room:
     room = Room()
     for name in names:
         room.join(new=name, instance=f"i-{name}", version=5)
-    while room.is_in(State.PREPARING):
+    while room.is_in(ClassicGroupState.PREPARING):
         room.wait(DELAY_S)
     return room
 
@@ -28,7 +28,7 @@ def stable_static(*names: str) -> Room:
     room = completing_static(*names)
     for name in names:
         room.sync(name, *((name, name.encode()) for name in names), instance=f"i-{name}")
-    assert room.is_in(State.STABLE)
+    assert room.is_in(ClassicGroupState.STABLE)
     return room
 
 
@@ -43,7 +43,7 @@ class TestComingBack:
         room = stable_static("a", "b")
         told = room.joined[room.join(new="b2", instance="i-b", version=5)]
         assert (told.error_code, told.member_id, told.generation, told.leader) == (ErrorCode.none, "b2", 1, "a")
-        assert room.is_in(State.STABLE)
+        assert room.is_in(ClassicGroupState.STABLE)
         assert [member.member_id for member in room.written[-1].members] == ["a", "b2"]
         assert room.written[-1].members[1].assignment == b"b"
         assert room.assigned(room.sync("b2", instance="i-b")) == b"b"
@@ -88,7 +88,7 @@ class TestComingBack:
         room = completing_static("a", "b")
         waiting = room.sync("a", instance="i-a") if room.group.members.leader != "a" else room.sync("b", instance="i-b")
         ticket = room.join(new="b2", instance="i-b", version=5)
-        assert room.is_in(State.PREPARING)
+        assert room.is_in(ClassicGroupState.PREPARING)
         assert room.error(waiting) is ErrorCode.fenced_instance_id
         assert room.error(ticket) is None
         room.join("a", instance="i-a")
@@ -142,7 +142,7 @@ class TestBeingAway:
         room.sync("b")
         room.leave(Leaver("b", "i-b"))
         room.wait(10)
-        assert room.is_in(State.PREPARING)
+        assert room.is_in(ClassicGroupState.PREPARING)
         ticket = room.join("a", instance="i-a")
         assert room.joined[ticket].generation == 2
 
@@ -161,7 +161,7 @@ class TestLeaving:
         room = stable_static("a", "b")
         assert room.leave(Leaver("a", "i-b")) == (ErrorCode.fenced_instance_id,)
         assert room.leave(Leaver("nobody", "i-b")) == (ErrorCode.fenced_instance_id,)
-        assert room.is_in(State.STABLE)
+        assert room.is_in(ClassicGroupState.STABLE)
 
 
 @pytest.mark.parametrize("member_id", ["a", "nobody"])
@@ -176,9 +176,9 @@ def test_the_next_coordinator_knows_the_instances_and_begins_anew_when_one_comes
     room = Room(stable_static("a", "b").written[-1])
     assert room.heartbeat("b", instance="i-a") is ErrorCode.fenced_instance_id
     waiting = room.join(new="b2", instance="i-b", version=5)
-    assert room.is_in(State.PREPARING)
+    assert room.is_in(ClassicGroupState.PREPARING)
     room.join("a", instance="i-a")
     assert (room.joined[waiting].generation, room.joined[waiting].member_id) == (2, "b2")
     room.sync("a", ("a", b"a"), ("b2", b"b"), generation=2, instance="i-a")
     room.join(new="b3", instance="i-b", version=5)
-    assert room.is_in(State.STABLE)
+    assert room.is_in(ClassicGroupState.STABLE)

@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from coordinator.groups.classic_messages import Ticket
-from coordinator.groups.classic_states import State
+from coordinator.groups.classic_states import ClassicGroupState
 from protocol.errors import ErrorCode
 from tests.support.groups.classic_group import REBALANCE_MS, Room, completing, stable
 
 OTHER = (("range", b"other topics"),)
 WAITS = None
-EMPTY, PREPARING, COMPLETING, STABLE = State
+EMPTY, PREPARING, COMPLETING, STABLE = ClassicGroupState
 OK = ErrorCode.none
 UNKNOWN = ErrorCode.unknown_member_id
 REJOIN = ErrorCode.rebalance_in_progress
@@ -44,7 +44,7 @@ def completing_room() -> Room:
     return room
 
 
-ROOMS: Mapping[State, Callable[[], Room]] = {
+ROOMS: Mapping[ClassicGroupState, Callable[[], Room]] = {
     EMPTY: empty_room,
     PREPARING: preparing_room,
     COMPLETING: completing_room,
@@ -98,7 +98,7 @@ EVENTS: Mapping[str, Event] = {
     "the rebalance time-out goes by with heartbeats": lambda room: wait_for_all(room),
 }
 
-EXPECTED: Mapping[str, Mapping[State, tuple[Told, State]]] = {
+EXPECTED: Mapping[str, Mapping[ClassicGroupState, tuple[Told, ClassicGroupState]]] = {
     "a member comes": {
         EMPTY: (WAITS, PREPARING),
         PREPARING: (WAITS, PREPARING),
@@ -252,13 +252,13 @@ EXPECTED: Mapping[str, Mapping[State, tuple[Told, State]]] = {
 
 def test_the_table_is_complete() -> None:
     assert {(event, state) for event, row in EXPECTED.items() for state in row} == {
-        (event, state) for event in EVENTS for state in State
+        (event, state) for event in EVENTS for state in ClassicGroupState
     }
 
 
-@pytest.mark.parametrize("state", list(State), ids=lambda state: state.value)
+@pytest.mark.parametrize("state", list(ClassicGroupState), ids=lambda state: state.value)
 @pytest.mark.parametrize("event", list(EVENTS))
-def test_each_event_in_each_state(state: State, event: str) -> None:
+def test_each_event_in_each_state(state: ClassicGroupState, event: str) -> None:
     room = ROOMS[state]()
     assert room.is_in(state)
     generation = room.group.generation

@@ -2,13 +2,13 @@
 
 import pytest
 
-from coordinator.groups.classic_states import NEXT_STATES, FirstJoinDelay, State
+from coordinator.groups.classic_states import NEXT_STATES, ClassicGroupState, FirstJoinDelay
 
 KAFKA_PREVIOUS_STATES = {
-    State.EMPTY: {State.PREPARING},
-    State.PREPARING: {State.STABLE, State.COMPLETING, State.EMPTY},
-    State.COMPLETING: {State.PREPARING},
-    State.STABLE: {State.COMPLETING},
+    ClassicGroupState.EMPTY: {ClassicGroupState.PREPARING},
+    ClassicGroupState.PREPARING: {ClassicGroupState.STABLE, ClassicGroupState.COMPLETING, ClassicGroupState.EMPTY},
+    ClassicGroupState.COMPLETING: {ClassicGroupState.PREPARING},
+    ClassicGroupState.STABLE: {ClassicGroupState.COMPLETING},
 }
 """ClassicGroupState's static initialiser (Kafka 4.3), without Dead."""
 
@@ -19,7 +19,7 @@ def test_states_follow_each_other_as_in_kafka() -> None:
 
 
 def test_every_state_has_its_row() -> None:
-    assert set(NEXT_STATES) == set(State)
+    assert set(NEXT_STATES) == set(ClassicGroupState)
 
 
 def test_a_wait_without_newcomers_is_the_last() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.commands.consumer_group_values import ConsumerGroupChange, replay
 from coordinator.groups.consumer_group import LiveConsumerGroup
-from coordinator.groups.consumer_group_regexes import Room, room_for
+from coordinator.groups.consumer_group_regexes import RegexCapacity, room_for
 from protocol.errors import ErrorCode
 from protocol.limits import (
     CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX,
@@ -48,14 +48,14 @@ def due(group: Coordinated) -> list[str]:
     return group.live.regexes.due(group.live.copy, group.config, group.now_s, are_topics_new=False)
 
 
-def room(found: Found, before: Found | None = None) -> Room:
+def room(found: Found, before: Found | None = None) -> RegexCapacity:
     return room_for(found, found.__getitem__, before or {})
 
 
 class TestRoom:
     def test_all_is_taken_where_there_is_room(self) -> None:
         found: Found = {"x": ("t",), "y": ()}
-        assert room(found) == Room(taken=dict(found))
+        assert room(found) == RegexCapacity(taken=dict(found))
 
     def test_small_ones_go_before_large_ones(self) -> None:
         found = room({"a": HALF, "b": HALF, "c": ("t",)})

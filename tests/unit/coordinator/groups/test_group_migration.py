@@ -13,7 +13,7 @@ from coordinator.commands.consumer_group_values import ClassicProtocols, Consume
 from coordinator.commands.group_values import ClassicGroup, ClassicMember
 from coordinator.groups.classic_group import LiveClassicGroup
 from coordinator.groups.classic_messages import GroupLimits
-from coordinator.groups.classic_states import State
+from coordinator.groups.classic_states import ClassicGroupState
 from coordinator.groups.group_migration import (
     NotMigratable,
     by_id,
@@ -144,9 +144,9 @@ class TestDowngrading:
         assert due.is_rebalance_due
         limits = GroupLimits(initial_rebalance_delay_ms=0, members_max=2)
         restored = LiveClassicGroup(due, limits, 1.0)
-        assert (restored.state, restored.deadline_s) == (State.PREPARING, 11.0)
+        assert (restored.state, restored.deadline_s) == (ClassicGroupState.PREPARING, 11.0)
         assert not restored.value().is_rebalance_due
-        assert LiveClassicGroup(replace(due, is_rebalance_due=False), limits, 1.0).state is State.STABLE
+        assert LiveClassicGroup(replace(due, is_rebalance_due=False), limits, 1.0).state is ClassicGroupState.STABLE
 
     @pytest.mark.parametrize(
         "other",

@@ -6,11 +6,11 @@ from contextlib import aclosing
 
 import pytest
 
-from coordinator.ledger.memory import Fate, MemoryLedger, MemoryLedgerCore
+from coordinator.ledger.memory import AppendFate, MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import (
-    Entry,
     Fenced,
     LedgerCorrupt,
+    LedgerEntry,
     LedgerIdentity,
     LedgerUnavailable,
     SessionHeld,
@@ -19,13 +19,13 @@ from coordinator.ledger.port import (
 )
 from protocol.types import Position, SessionId
 
-GROUP = [Entry(number=0, payload=b"x")]
-NEXT = [Entry(number=1, payload=b"y")]
+GROUP = [LedgerEntry(number=0, payload=b"x")]
+NEXT = [LedgerEntry(number=1, payload=b"y")]
 
 
-def delaying(core: MemoryLedgerCore, fates: list[Fate]) -> MemoryLedger:
-    async def next_fate(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
-        return fates.pop(0) if fates else Fate.APPLIED
+def delaying(core: MemoryLedgerCore, fates: list[AppendFate]) -> MemoryLedger:
+    async def next_fate(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
+        return fates.pop(0) if fates else AppendFate.APPLIED
 
     return MemoryLedger(core, fate_of_append=next_fate)
 
@@ -58,7 +58,7 @@ async def test_an_expired_session_is_fenced_and_its_name_is_free() -> None:
 
 async def test_a_delayed_append_arrives_when_it_is_delivered() -> None:
     core = MemoryLedgerCore()
-    ledger = delaying(core, [Fate.DELAYED])
+    ledger = delaying(core, [AppendFate.DELAYED])
     session = await ledger.open_session("a")
     with pytest.raises(LedgerUnavailable):
         await ledger.append(session, GROUP)
@@ -71,7 +71,7 @@ async def test_a_delayed_append_arrives_when_it_is_delivered() -> None:
 
 async def test_a_delayed_append_that_was_repeated_meanwhile_changes_nothing() -> None:
     core = MemoryLedgerCore()
-    ledger = delaying(core, [Fate.DELAYED])
+    ledger = delaying(core, [AppendFate.DELAYED])
     session = await ledger.open_session("a")
     with pytest.raises(LedgerUnavailable):
         await ledger.append(session, GROUP)
@@ -83,7 +83,7 @@ async def test_a_delayed_append_that_was_repeated_meanwhile_changes_nothing() ->
 
 async def test_a_delayed_append_whose_repeat_was_trimmed_meanwhile_comes_in_again() -> None:
     core = MemoryLedgerCore()
-    ledger = delaying(core, [Fate.DELAYED])
+    ledger = delaying(core, [AppendFate.DELAYED])
     session = await ledger.open_session("a")
     with pytest.raises(LedgerUnavailable):
         await ledger.append(session, GROUP)
@@ -96,12 +96,12 @@ async def test_a_delayed_append_whose_repeat_was_trimmed_meanwhile_comes_in_agai
     start = await ledger.load()
     assert [(row.position, row.number) for row in start.records] == [(second, 1), (start.head.position, 0)]
     assert start.head.appends_count == 3
-    await ledger.append(session, [Entry(number=2, payload=b"z")])
+    await ledger.append(session, [LedgerEntry(number=2, payload=b"z")])
 
 
 async def test_a_delayed_append_of_a_dead_session_changes_nothing() -> None:
     core = MemoryLedgerCore()
-    ledger = delaying(core, [Fate.DELAYED])
+    ledger = delaying(core, [AppendFate.DELAYED])
     session = await ledger.open_session("a")
     with pytest.raises(LedgerUnavailable):
         await ledger.append(session, GROUP)
@@ -114,9 +114,9 @@ async def test_a_slow_append_is_applied_when_its_hook_returns() -> None:
     core = MemoryLedgerCore()
     may_go_on = asyncio.Event()
 
-    async def wait(_session: SessionId, _entries: Sequence[Entry]) -> Fate:
+    async def wait(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
         await may_go_on.wait()
-        return Fate.APPLIED
+        return AppendFate.APPLIED
 
     ledger = MemoryLedger(core, fate_of_append=wait)
     session = await ledger.open_session("a")

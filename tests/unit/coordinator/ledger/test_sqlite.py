@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from coordinator.ledger.port import (
-    Entry,
     Fenced,
     LedgerCorrupt,
+    LedgerEntry,
     LedgerError,
     LedgerIdentity,
     LedgerMissing,
@@ -41,8 +41,8 @@ async def open_ledger(
     return await SqliteLedger.open(folder / FILE, new_cluster_id=cluster, connection_type=connection_type)
 
 
-def entry(number: int, payload: bytes = b"x") -> list[Entry]:
-    return [Entry(number=number, payload=payload)]
+def entry(number: int, payload: bytes = b"x") -> list[LedgerEntry]:
+    return [LedgerEntry(number=number, payload=payload)]
 
 
 def names(folder: Path) -> set[str]:

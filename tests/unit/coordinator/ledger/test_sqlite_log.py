@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator.ledger.port import Entry, LedgerCorrupt, SessionHeld
+from coordinator.ledger.port import LedgerCorrupt, LedgerEntry, SessionHeld
 from coordinator.ledger.sqlite import SqliteLedger
 from coordinator.ledger.sqlite_log import find_damage, log_of
 from protocol.limits import LEDGER_WAL_PAGES_MAX
@@ -39,7 +39,7 @@ class Life:
 
     async def append(self, payloads: Sequence[bytes]) -> None:
         for payload in payloads:
-            await self._ledger.append(self._session, [Entry(number=self._number, payload=payload)])
+            await self._ledger.append(self._session, [LedgerEntry(number=self._number, payload=payload)])
             self._number += 1
             self.count += 1
 

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_export.jobs.agents import AgentAddress, NoAnswer, read_token
+from iceberg_export.jobs.agents import AgentAddress, AgentUnavailable, read_token
 from iceberg_export.spark.options import OptionError
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "localhost:x", "[::1", "a" * 70 + ":9644", "a..b:9644"])
 def test_an_address_where_nobody_answers_is_told(address: str) -> None:
-    with pytest.raises(NoAnswer, match="no agent answers at http://"):
+    with pytest.raises(AgentUnavailable, match="no agent answers at http://"):
         AgentAddress(address).get("/api/status")
 
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from iceberg_export.jobs.coverage import LogBounds, beyond, gaps, not_in_table, overlaps
-from iceberg_export.jobs.examine import IndexRow, Span
-from iceberg_export.jobs.findings import Finding
+from iceberg_export.jobs.examine import IndexRow, OffsetSpan
+from iceberg_export.jobs.findings import TableFinding
 
-HULLS = {"a": (Span(0, 0, 10), Span(1, 5, 6)), "b": (Span(0, 10, 19),)}
+HULLS = {"a": (OffsetSpan(0, 0, 10), OffsetSpan(1, 5, 6)), "b": (OffsetSpan(0, 10, 19),)}
 LOG = {0: LogBounds(0, 20), 1: LogBounds(5, 6)}
 INDEX = {
     "a": [IndexRow(0, 0, 4, 0, 0, 4), IndexRow(0, 4, 10, 0, 4, 5), IndexRow(1, 5, 6, 1, 0, 1)],
@@ -14,7 +14,7 @@ INDEX = {
 }
 
 
-def lines(findings: Iterable[Finding]) -> list[str]:
+def lines(findings: Iterable[TableFinding]) -> list[str]:
     return [finding.line().partition("; see ")[0] for finding in findings]
 
 
@@ -26,12 +26,12 @@ def test_nothing_is_found_where_files_follow_each_other() -> None:
 
 
 def test_records_in_two_files() -> None:
-    found = lines(overlaps({**HULLS, "c": (Span(0, 18, 30),)}))
+    found = lines(overlaps({**HULLS, "c": (OffsetSpan(0, 18, 30),)}))
     assert found == ["c, partition 0, offset 18: offsets 18 to 18 are in another file, too: b"]
 
 
 def test_a_file_within_another_one_that_is_not_its_neighbour() -> None:
-    found = lines(overlaps({"a": (Span(0, 0, 100),), "b": (Span(0, 1, 2),), "c": (Span(0, 50, 60),)}))
+    found = lines(overlaps({"a": (OffsetSpan(0, 0, 100),), "b": (OffsetSpan(0, 1, 2),), "c": (OffsetSpan(0, 50, 60),)}))
     assert found == [
         "b, partition 0, offset 1: offsets 1 to 1 are in another file, too: a",
         "c, partition 0, offset 50: offsets 50 to 59 are in another file, too: a",
@@ -68,7 +68,7 @@ def test_more_than_is_archived() -> None:
     assert lines(beyond(HULLS, log)) == [
         "b, partition 0, offset 15: its rows reach offset 18, and the log is archived up to 15"
     ]
-    assert lines(beyond({"a": (Span(7, 3, 5),)}, log)) == [
+    assert lines(beyond({"a": (OffsetSpan(7, 3, 5),)}, log)) == [
         "a, partition 7, offset 3: its rows reach offset 4, and the log is archived up to 0"
     ]
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_export.jobs.examine import PLACES, FileReport, FileTask, IndexRow, Span, Told, examine
+from iceberg_export.jobs.examine import PLACES, FileReport, FileTask, IndexRow, OffsetSpan, TableFacts, examine
 from iceberg_export.tables.column_counts import ColumnCounts
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from protocol.limits import VERIFY_FINDINGS_MAX
@@ -16,14 +16,14 @@ from protocol.limits import VERIFY_FINDINGS_MAX
 Places = list[tuple[int, int]]
 GROUPS: list[Places] = [[(0, 0), (0, 1), (0, 3)], [(1, 7), (1, 8)]]
 """Of each row group, partition and offset of each row; offset 2 was aborted."""
-SPANS = (Span(0, 0, 4), Span(1, 7, 9))
+SPANS = (OffsetSpan(0, 0, 4), OffsetSpan(1, 7, 9))
 INDEX = (IndexRow(0, 0, 2, 0, 0, 2), IndexRow(0, 2, 4, 0, 2, 1), IndexRow(1, 7, 9, 1, 0, 2))
 
 
-TOLD = Told(log_starts=(0, 0))
+TOLD = TableFacts(log_starts=(0, 0))
 
 
-def parquet(groups: list[Places], spans: tuple[Span, ...] | None = SPANS) -> bytes:
+def parquet(groups: list[Places], spans: tuple[OffsetSpan, ...] | None = SPANS) -> bytes:
     sink = io.BytesIO()
     footer = None if spans is None else {"penstock.archive": json.dumps({"version": 1, "partitions": spans})}
     schema = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("timestamp", pa.timestamp("us", "UTC"))])
@@ -56,7 +56,7 @@ def data_file(data: bytes, groups: list[Places]) -> DataFile:
     )
 
 
-def examined(groups: list[Places], said: list[Places] = GROUPS, told: Told = TOLD) -> FileReport:
+def examined(groups: list[Places], said: list[Places] = GROUPS, told: TableFacts = TOLD) -> FileReport:
     """A file with `groups`, where manifest, footer and index go by `said`."""
     data = parquet(groups)
     report = examine(data, FileTask(file=data_file(data, said), index=INDEX), told)
@@ -74,10 +74,13 @@ def lines(report: FileReport) -> str:
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
-    report = examined(GROUPS, told=Told(log_starts=(0, 0), counted=(Span(0, 0, 3), Span(1, 8, 9), Span(2, 0, 9))))
+    report = examined(
+        GROUPS,
+        told=TableFacts(log_starts=(0, 0), counted=(OffsetSpan(0, 0, 3), OffsetSpan(1, 8, 9), OffsetSpan(2, 0, 9))),
+    )
     assert report.findings == ()
     assert report.dropped_count == 0
-    assert report.hulls == (Span(0, 0, 4), Span(1, 7, 9))
+    assert report.hulls == (OffsetSpan(0, 0, 4), OffsetSpan(1, 7, 9))
     assert report.counts == {0: 2, 1: 1}
 
 
@@ -114,10 +117,10 @@ def test_a_record_of_another_partition() -> None:
 def test_what_the_log_has_dropped_is_counted_and_no_finding() -> None:
     data = parquet(GROUPS)
     task = FileTask(file=data_file(data, GROUPS), index=INDEX[1:])
-    report = examine(data, task, Told(log_starts=(2, 0)))
+    report = examine(data, task, TableFacts(log_starts=(2, 0)))
     assert (report.findings, report.dropped_count, report.row_count) == ((), 2, 5)
     assert "partition 0, offset 1: the log's index has no such record" in lines(examine(data, task, TOLD))
-    assert examine(data, replace(task, index=()), Told(log_starts=(4, 9))).dropped_count == 5
+    assert examine(data, replace(task, index=()), TableFacts(log_starts=(4, 9))).dropped_count == 5
     assert examine(data, replace(task, index=None), TOLD).findings == (), "nobody was asked"
 
 

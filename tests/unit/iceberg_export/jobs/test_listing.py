@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from fastavro import reader, writer
 
-from iceberg_export.jobs.listing import Listing, list_table
+from iceberg_export.jobs.listing import TableListing, list_table
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.tables.metadata import decode, encode
 from storage.refs import MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX
@@ -27,7 +27,7 @@ class Made:
         await self.table.commit(data_file(0), data_file(1), offsets={0: (0, 10), 1: (10, 20)})
         await self.table.commit(data_file(2))
 
-    def listing(self) -> Listing:
+    def listing(self) -> TableListing:
         return list_table(self.bucket, self.table.metadata_key)
 
     def key(self, suffix: str) -> str:
@@ -54,7 +54,7 @@ def test_the_files_of_a_table_that_is_whole(made: Made) -> None:
     assert {file.key for file in listing.files} == {data_file(number).key for number in range(3)}
     assert listing.named >= {made.table.metadata_key, made.key(MANIFEST_LIST_SUFFIX), made.key(MANIFEST_SUFFIX)}
     assert len(listing.snapshots) == 2
-    assert list_table(made.bucket, "") == Listing(), "a table without a commit"
+    assert list_table(made.bucket, "") == TableListing(), "a table without a commit"
 
 
 def test_a_table_under_another_name_of_its_bucket(made: Made) -> None:

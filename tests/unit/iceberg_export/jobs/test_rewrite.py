@@ -10,8 +10,8 @@ from coordinator.commands.commands import ReplaceChunks
 from iceberg_export.compaction.merge import Merge
 from iceberg_export.compaction.rewrites import Purpose, RewritePlan, RewriteTask, Rewritten, encode_plan
 from iceberg_export.jobs import rewrite as job
-from iceberg_export.jobs.agents import AgentAddress, Refused
-from iceberg_export.jobs.rewrite import Done, Summary
+from iceberg_export.jobs.agents import AgentAddress, AgentRejected
+from iceberg_export.jobs.rewrite import Summary, TaskResult
 from protocol.limits import REWRITE_PLAN_ATTEMPTS_MAX
 from protocol.types import ObjectNumber, SessionId, TopicId
 
@@ -32,7 +32,7 @@ class OneByOne:
         return SimpleNamespace(map=lambda do: SimpleNamespace(collect=lambda: [do(item) for item in items]))
 
 
-class Agent(AgentAddress):
+class PlanningAgent(AgentAddress):
     """Plans `size` files at a time, but those that it took; `takes` says of which."""
 
     def __init__(self, names: str, takes: Callable[[str], bool], size: int = 9) -> None:
@@ -52,7 +52,7 @@ class Agent(AgentAddress):
     def post(self, path: str, body: bytes) -> bytes:
         name = next(each for each in self._names if f"key-{each}".encode() in body)
         if not self._takes(name):
-            raise Refused(409, "overtaken")
+            raise AgentRejected(409, "overtaken")
         self._names.remove(name)
         return b""
 
@@ -62,26 +62,26 @@ def task(name: str) -> RewriteTask:
     return RewriteTask(merge=merge, session=SessionId(1), number=ObjectNumber(1))
 
 
-def ran(monkeypatch: pytest.MonkeyPatch, agent: Agent, *, damaged: str = "") -> tuple[Summary, list[str]]:
+def ran(monkeypatch: pytest.MonkeyPatch, agent: PlanningAgent, *, damaged: str = "") -> tuple[Summary, list[str]]:
     """What a job comes to, and of which files it wrote another one; `damaged` are those that it cannot read."""
     written: list[str] = []
 
-    def rewrite_one(_store: str, _columns: object, each: RewriteTask) -> Done:
+    def rewrite_one(_store: str, _columns: object, each: RewriteTask) -> TaskResult:
         (name,) = each.merge.keys
         if name in damaged:
-            return Done(keys=(name,), byte_count=1, problem="damaged", is_final=True)
+            return TaskResult(keys=(name,), byte_count=1, problem="damaged", is_final=True)
         written.append(name)
         command = ReplaceChunks(
             topic_id=TOPIC, object_session=SessionId(1), object_key=f"key-{name}", object_bytes=1, partitions=()
         )
-        return Done(keys=(name,), byte_count=1, rewritten=Rewritten(command=command))
+        return TaskResult(keys=(name,), byte_count=1, rewritten=Rewritten(command=command))
 
     monkeypatch.setattr(job, "_rewrite_one", rewrite_one)
     return job.rewrite(lambda: cast("Any", OneByOne()), "file:///nowhere", agent, "orders", Purpose.REWRITE), written
 
 
 def test_all_is_rewritten_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    summary, written = ran(monkeypatch, Agent("abc", lambda _: True))
+    summary, written = ran(monkeypatch, PlanningAgent("abc", lambda _: True))
     assert written == ["a", "b", "c"]
     assert summary == Summary(files_before=3, files_after=3, byte_count=3)
 
@@ -89,7 +89,7 @@ def test_all_is_rewritten_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_is_overtaken_time_and_again_ends_the_job_though_other_files_are_left(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    agent = Agent("ab", lambda _: False)
+    agent = PlanningAgent("ab", lambda _: False)
     summary, written = ran(monkeypatch, agent, damaged="a")
     assert written == ["b"] * len(written)
     assert agent.plans <= REWRITE_PLAN_ATTEMPTS_MAX + 1
@@ -98,14 +98,14 @@ def test_what_is_overtaken_time_and_again_ends_the_job_though_other_files_are_le
 
 def test_a_plan_that_was_overtaken_is_not_written_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     refusals = iter([True, False])
-    agent = Agent("abcd", lambda name: name != "b" or not next(refusals))
+    agent = PlanningAgent("abcd", lambda name: name != "b" or not next(refusals))
     summary, written = ran(monkeypatch, agent)
     assert written == ["a", "b", "b", "c", "d"]
     assert summary == Summary(files_before=4, files_after=4, byte_count=4)
 
 
 def test_what_lies_behind_a_whole_plan_of_damaged_files_is_rewritten(monkeypatch: pytest.MonkeyPatch) -> None:
-    summary, written = ran(monkeypatch, Agent("abcde", lambda _: True, size=2), damaged="abcd")
+    summary, written = ran(monkeypatch, PlanningAgent("abcde", lambda _: True, size=2), damaged="abcd")
     assert written == ["e"]
     assert summary == Summary(files_before=1, files_after=1, byte_count=1, problems=4)
 
@@ -114,11 +114,13 @@ def test_spark_is_not_started_where_there_is_nothing_to_rewrite_or_the_agent_ref
     def start() -> Any:  # noqa: ANN401
         raise AssertionError("nothing is to be done")
 
-    assert job.rewrite(start, "file:///nowhere", Agent("", lambda _: True), "orders", Purpose.REWRITE) == Summary()
+    assert (
+        job.rewrite(start, "file:///nowhere", PlanningAgent("", lambda _: True), "orders", Purpose.REWRITE) == Summary()
+    )
 
-    class Refusing(Agent):
+    class Refusing(PlanningAgent):
         def get(self, path: str) -> bytes:
-            raise Refused(400, "set penstock.table.columns")
+            raise AgentRejected(400, "set penstock.table.columns")
 
-    with pytest.raises(Refused, match=r"set penstock\.table\.columns"):
+    with pytest.raises(AgentRejected, match=r"set penstock\.table\.columns"):
         job.rewrite(start, "file:///nowhere", Refusing("", lambda _: True), "orders", Purpose.BACKFILL)

@@ -3,7 +3,7 @@
 import json
 
 from iceberg_export.jobs.coverage import LogBounds
-from iceberg_export.jobs.examine import Span
+from iceberg_export.jobs.examine import OffsetSpan
 from iceberg_export.jobs.summaries import brought, wrong_counts
 from iceberg_export.tables.metadata import Snapshot
 
@@ -28,7 +28,7 @@ SECOND = snapshot(2, 14, penstock_offsets=offsets(p0=[10, 20], p1=[0, 5]))
 def test_all_is_counted_where_every_snapshot_is_kept() -> None:
     commits, not_counted = brought([FIRST, SECOND, snapshot(3, 9)], LOG)
     assert not_counted == []
-    assert [one.spans for one in commits] == [(Span(0, 0, 10),), (Span(0, 10, 20), Span(1, 0, 5))]
+    assert [one.spans for one in commits] == [(OffsetSpan(0, 0, 10),), (OffsetSpan(0, 10, 20), OffsetSpan(1, 0, 5))]
     assert list(wrong_counts(commits, [9, 10, 4])) == []
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_export.jobs.examine import FileTask, Told, examine
+from iceberg_export.jobs.examine import FileTask, TableFacts, examine
 from iceberg_export.rows.schema import PLANS_METADATA_KEY
 from tests.support.lake.typed_records import avro_bytes, framed, record
 from tests.support.lake.value_elision import LeftOutFile, made_file
@@ -26,7 +26,7 @@ def left_out() -> LeftOutFile:
 
 def found_in(made: LeftOutFile, data: bytes) -> list[str]:
     task = FileTask(file=replace(made.file.data_file("k"), object_bytes=len(data)), index=None)
-    return [finding.what for finding in examine(data, task, Told(log_starts=(0,))).findings]
+    return [finding.what for finding in examine(data, task, TableFacts(log_starts=(0,))).findings]
 
 
 def test_values_that_are_left_out_as_they_should_be_are_no_finding() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from iceberg_export.parquet.arrow_files import FileWriter, read_footer, read_rows
 from iceberg_export.rows.columns import BinaryColumn, RecordRows
-from iceberg_export.rows.footer import FileUnreadable, RowGroupPlace, footer_bytes
+from iceberg_export.rows.footer import FileUnreadable, RowGroupLocation, footer_bytes
 from iceberg_export.rows.schema import FILE_FORMAT_VERSION_HEADER_KEYS, FILE_METADATA_KEY, FieldId
 from storage.object_store import StoreError
 
@@ -45,7 +45,7 @@ ROWS = RecordRows(
 
 def file_of(
     *row_groups: RecordRows, metadata: Mapping[str, str] = MappingProxyType({"who": "penstock"})
-) -> tuple[bytes, tuple[RowGroupPlace, ...]]:
+) -> tuple[bytes, tuple[RowGroupLocation, ...]]:
     sink = io.BytesIO()
     writer = FileWriter(sink)
     for rows in row_groups:
@@ -55,7 +55,7 @@ def file_of(
     return sink.getvalue(), places
 
 
-def piece(data: bytes, place: RowGroupPlace) -> bytes:
+def piece(data: bytes, place: RowGroupLocation) -> bytes:
     return data[place.byte_first : place.byte_first + place.byte_count]
 
 

@@ -9,8 +9,8 @@ from iceberg_export.spark.options import (
     Offsets,
     OptionError,
     ReadOptions,
-    Subscription,
     Timestamps,
+    TopicSubscription,
     parse_options,
 )
 
@@ -26,7 +26,7 @@ def test_a_batch_reads_everything_unless_it_is_told_otherwise() -> None:
     assert options == ReadOptions(
         store_url=URL,
         variables={},
-        subscription=Subscription(topics=("a", "b")),
+        subscription=TopicSubscription(topics=("a", "b")),
         starting=Edge.EARLIEST,
         ending=Edge.LATEST,
     )
@@ -41,7 +41,7 @@ def test_a_stream_begins_at_the_end_unless_it_is_told_otherwise() -> None:
 
 def test_names_are_in_any_case_and_those_of_kafkas_client_mean_nothing() -> None:
     options = parse({"kafka.bootstrap.servers": "b:9092", "kafkaConsumer.pollTimeoutMs": "1"}, SUBSCRIBE="a")
-    assert options.subscription == Subscription(topics=("a",))
+    assert options.subscription == TopicSubscription(topics=("a",))
     assert parse({"kafka.isolation.level": "read_committed"}, subscribe="a").columns == COLUMNS
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from iceberg_export.rows.kernels import KERNELS
-from iceberg_export.spark.bounds import DataLoss, Losses, TailIncomplete, plan_ranges, resolve_batch
+from iceberg_export.spark.bounds import DataLoss, LossReporter, TailIncomplete, plan_ranges, resolve_batch
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.columns import TIME_US_FIRST
-from iceberg_export.spark.lake import Lake, TableMissing
+from iceberg_export.spark.lake import SparkLake, TableMissing
 from iceberg_export.spark.options import OptionError, parse_options
 from iceberg_export.spark.planning import FilePiece, OffsetRange, Piece, divide
 from iceberg_export.spark.rows import Wanted, read_split
@@ -51,8 +51,8 @@ def read(
     options = parse_options(
         {"path": "file:///made", "includeHeaders": "true", **(offsets or {}), **given}, {}, is_stream=False
     )
-    lake = Lake(bucket, is_archive_only=options.is_archive_only)
-    losses = Losses(is_fatal=options.is_loss_fatal)
+    lake = SparkLake(bucket, is_archive_only=options.is_archive_only)
+    losses = LossReporter(is_fatal=options.is_loss_fatal)
     ranges = resolve_batch(lake, options, losses)
     splits = divide(plan_ranges(lake, ranges, losses, manifest=lake.newest), tasks, is_count_wanted=True)
     before_reading()
@@ -200,9 +200,9 @@ def test_only_the_columns_that_are_named_come_in_their_order(bucket: Bucket, mad
 def test_of_rows_that_are_late_enough_none_is_missing_and_no_other_comes(bucket: Bucket, made: MadeLake) -> None:
     """As a search for the first record at a time reads them, of files and of the tail."""
     made_records(bucket, made)
-    lake = Lake(bucket)
+    lake = SparkLake(bucket)
     options = parse_options({"path": "file:///made", "subscribe": "orders"}, {}, is_stream=False)
-    losses = Losses(is_fatal=True)
+    losses = LossReporter(is_fatal=True)
     ranges = resolve_batch(lake, options, losses)
     for late in (0, 380, 500, 720, 10_000):
         since_us = (NOON + 1000 * late) * 1000
@@ -383,13 +383,13 @@ def test_row_groups_that_cannot_hold_wanted_rows_are_not_fetched(bucket: Bucket,
     from iceberg_export.spark.row_groups import begin_end, read_footer_of, wanted_groups
 
     made_records(bucket, made)
-    lake = Lake(bucket)
+    lake = SparkLake(bucket)
     options = parse_options(
         {"path": "file:///made", "assign": '{"orders": [0]}', "endingOffsets": '{"orders": {"0": 10}}'},
         {},
         is_stream=False,
     )
-    losses = Losses(is_fatal=True)
+    losses = LossReporter(is_fatal=True)
     (split,) = divide(plan_ranges(lake, resolve_batch(lake, options, losses), losses), 1)
     piece = split.pieces[0]
     assert isinstance(piece, FilePiece)

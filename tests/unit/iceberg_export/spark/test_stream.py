@@ -8,9 +8,9 @@ import pytest
 from iceberg_export.spark import lake
 from iceberg_export.spark.bounds import DataLoss
 from iceberg_export.spark.bucket import Bucket
-from iceberg_export.spark.lake import ForeignBucket, Lake
+from iceberg_export.spark.lake import ForeignBucket, SparkLake
 from iceberg_export.spark.options import OptionError, parse_options
-from iceberg_export.spark.stream import Stream
+from iceberg_export.spark.stream import SourceStream
 from protocol.limits import SPARK_LOOKS_APART_SECONDS
 from storage.memory_store import MemoryStore
 from tests.support.lake.bucket_fixtures import MadeLake
@@ -38,14 +38,14 @@ def produce(bucket: Bucket, made: MadeLake, *counts: int, topic: str = "orders")
     bucket.run(made.publish())
 
 
-def stream(bucket: Bucket, **given: str) -> Stream:
+def stream(bucket: Bucket, **given: str) -> SourceStream:
     defaults = {"path": "file:///made", "startingOffsets": "earliest"}
     if "subscribePattern" not in given:
         defaults["subscribe"] = "orders"
-    return Stream(Lake(bucket), parse_options({**defaults, **given}, {}, is_stream=True), task_count=2)
+    return SourceStream(SparkLake(bucket), parse_options({**defaults, **given}, {}, is_stream=True), task_count=2)
 
 
-def first_batch(query: Stream) -> tuple[Json, Json]:
+def first_batch(query: SourceStream) -> tuple[Json, Json]:
     end = query.latest_offset()
     start = query.initial_offset()
     query.plan(start, end)
@@ -56,7 +56,7 @@ def offsets(position: Json) -> Json:
     return {name: value for name, value in position.items() if name != "@"}
 
 
-def ranges(query: Stream, start: Json, end: Json) -> set[tuple[str, int, int, int]]:
+def ranges(query: SourceStream, start: Json, end: Json) -> set[tuple[str, int, int, int]]:
     return {
         (each.topic, each.partition, each.first, each.end)
         for split in query.plan(start, end)

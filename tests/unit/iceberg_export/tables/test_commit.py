@@ -7,7 +7,7 @@ from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.tables.metadata import TableUnreadable, decode
 from iceberg_export.tables.table_reader import TableCache
 from protocol.limits import TABLE_MANIFESTS_PER_LEVEL_MAX, TABLE_SNAPSHOTS_MAX
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreUnavailable
 from tests.support.lake.table_fixtures import ROWS, MadeTable, data_file, setting
@@ -161,7 +161,7 @@ async def test_a_commit_whose_put_fails_leaves_the_table_as_it_was(suffix: str) 
     await table.commit(data_file(1))
     before = table.metadata_key
     next_prefix = table.next_key("")[:-1]
-    store.script(Fault(kind=FaultKind.AFTER, operation=Operation.PUT, key_prefix=f"{next_prefix}{suffix}"))
+    store.script(InjectedFault(kind=FaultKind.AFTER, operation=StoreOperation.PUT, key_prefix=f"{next_prefix}{suffix}"))
     with pytest.raises(StoreUnavailable):
         await table.commit(data_file(2))
     assert table.metadata_key == before

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from iceberg_export.tables.column_counts import NOT_COUNTED, ColumnCount, ColumnCounts
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from iceberg_export.tables.manifests import (
-    Entry,
+    ManifestEntry,
     ManifestFile,
     Status,
     decode_manifest,
@@ -57,19 +57,19 @@ FILES = st.builds(
     counts=st.dictionaries(st.integers(1, 1 << 30), COUNTED, max_size=4).map(counts_of),
     split_offsets=st.lists(COUNT, max_size=3).map(tuple),
 )
-ENTRIES = st.builds(Entry, status=st.sampled_from(Status), snapshot_id=COUNT, sequence_number=COUNT, file=FILES)
+ENTRIES = st.builds(ManifestEntry, status=st.sampled_from(Status), snapshot_id=COUNT, sequence_number=COUNT, file=FILES)
 
 
-def entry(number: int, status: Status = Status.ADDED) -> Entry:
-    return Entry(status=status, snapshot_id=77, sequence_number=5, file=data_file(number))
+def entry(number: int, status: Status = Status.ADDED) -> ManifestEntry:
+    return ManifestEntry(status=status, snapshot_id=77, sequence_number=5, file=data_file(number))
 
 
-def listed(data: bytes, entries: list[Entry]) -> ManifestFile:
+def listed(data: bytes, entries: list[ManifestEntry]) -> ManifestFile:
     return describe_manifest("m", len(data), entries, snapshot_id=77, sequence_number=5)
 
 
 @given(st.lists(ENTRIES, max_size=4))
-def test_entries_come_back(drawn: list[Entry]) -> None:
+def test_entries_come_back(drawn: list[ManifestEntry]) -> None:
     # What a manifest adds or deletes is its own snapshot's.
     entries = [e if e.status is Status.EXISTING else replace(e, snapshot_id=77) for e in drawn]
     data = encode_manifest(entries, key="m", root=ROOT)

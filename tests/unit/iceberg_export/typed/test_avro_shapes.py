@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from iceberg_export.typed.avro_shapes import AvroReader
-from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.shapes import SchemaUnusable, Untyped
 from iceberg_export.typed.union import iceberg_fields
 from tests.support.lake.typed_records import avro_bytes, avro_reader, decoded_rows, framed, merged, record
@@ -22,7 +22,7 @@ def types_of(schema: object) -> dict[str, object]:
 def values_of(schema: Untyped, *values: object) -> list[dict[str, Any]]:
     reader = avro_reader(schema)
     written = [framed(7, avro_bytes(schema, each)) for each in values]
-    return decoded_rows(merged(reader.shape).value, {Writer(schema_id=7): reader}, written)
+    return decoded_rows(merged(reader.shape).value, {WriterSchema(schema_id=7): reader}, written)
 
 
 def logical(kind: str, logical_type: str, **more: object) -> dict[str, object]:
@@ -119,7 +119,7 @@ def test_names_of_other_schemas_are_found_among_the_references() -> None:
         ['{"type":"record","name":"P","namespace":"n","fields":[{"name":"x","type":"int"}]}'],
     )
     columns = merged(reader.shape).value
-    assert decoded_rows(columns, {Writer(schema_id=1): reader}, [framed(1, b"\x06")]) == [{"value_p": {"x": 3}}]
+    assert decoded_rows(columns, {WriterSchema(schema_id=1): reader}, [framed(1, b"\x06")]) == [{"value_p": {"x": 3}}]
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_types_that_hold_each_other_over_and_over_end_somewhere() -> None:
 
 def test_bytes_behind_a_record_are_an_error() -> None:
     reader = avro_reader("int")
-    (row,) = decoded_rows(merged(reader.shape).value, {Writer(schema_id=1): reader}, [framed(1, b"\x02\x02")])
+    (row,) = decoded_rows(merged(reader.shape).value, {WriterSchema(schema_id=1): reader}, [framed(1, b"\x02\x02")])
     assert row == {"error": "schema 1: ValueError: 1 bytes follow the record"}
 
 
@@ -156,7 +156,7 @@ def test_bytes_behind_a_record_are_an_error() -> None:
 def test_a_record_that_holds_itself_too_often_is_an_error_and_not_the_end_of_the_process(levels: int) -> None:
     reader = avro_reader(record("T", ("n", "int"), ("next", ["null", "T"])))
     value = framed(1, b"\x02\x02" * levels + b"\x02\x00")
-    (row,) = decoded_rows(merged(reader.shape).value, {Writer(schema_id=1): reader}, [value])
+    (row,) = decoded_rows(merged(reader.shape).value, {WriterSchema(schema_id=1): reader}, [value])
     assert list(row) == (["value_n", "value_next"] if levels == 100 else ["error"])
 
 

@@ -5,8 +5,8 @@ from decimal import Decimal
 import pytest
 
 from iceberg_export.typed.avro_shapes import AvroReader
-from iceberg_export.typed.decode import Reader
-from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.decode import ValueReader
+from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.json_shapes import JsonReader
 from iceberg_export.typed.union import StructType, merge_value
 from protocol.limits import TYPED_ERROR_CHARS_MAX
@@ -21,7 +21,7 @@ from tests.support.lake.typed_records import (
     record,
 )
 
-Readers = dict[Writer, Reader | str]
+Readers = dict[WriterSchema, ValueReader | str]
 
 FLAT = record("R", ("a", "int"), ("b", ["null", "string"]))
 
@@ -33,7 +33,7 @@ def flat(a: int, b: str | None = None) -> bytes:
 def test_what_cannot_be_decoded_is_null_and_says_why_and_the_others_stay_in_their_places() -> None:
     reader = avro_reader(FLAT)
     values = [flat(1, "x"), None, b"plain", flat(2), framed(9, b"abc"), flat(3)[:-1], framed(8, b""), flat(4, "y"), b""]
-    readers: Readers = {Writer(schema_id=7): reader, Writer(schema_id=8): "schema 8 is too large"}
+    readers: Readers = {WriterSchema(schema_id=7): reader, WriterSchema(schema_id=8): "schema 8 is too large"}
     no_frame = {"error": "it does not begin with a byte 0 and the id of a schema"}
     assert decoded_rows(merged(reader.shape).value, readers, values) == [
         {"value_a": 1, "value_b": "x"},
@@ -50,7 +50,7 @@ def test_what_cannot_be_decoded_is_null_and_says_why_and_the_others_stay_in_thei
 
 def test_no_values_are_columns_without_rows() -> None:
     reader = avro_reader(FLAT)
-    made = decoded(merged(reader.shape).value, {Writer(schema_id=7): reader}, [])
+    made = decoded(merged(reader.shape).value, {WriterSchema(schema_id=7): reader}, [])
     assert [len(each) for each in made.arrays] == [0, 0]
     assert made.errors == []
 
@@ -61,10 +61,10 @@ def test_records_of_several_schemas_and_formats_share_the_columns() -> None:
     message = protobuf_files('syntax = "proto3"; message M { string b = 1; }').reader((0,))
     columns = merged(old.shape, new.shape, text.shape, message.shape).value
     readers: Readers = {
-        Writer(schema_id=7): old,
-        Writer(schema_id=8): new,
-        Writer(schema_id=9): text,
-        Writer(schema_id=10, indexes=(0,)): message,
+        WriterSchema(schema_id=7): old,
+        WriterSchema(schema_id=8): new,
+        WriterSchema(schema_id=9): text,
+        WriterSchema(schema_id=10, indexes=(0,)): message,
     }
     values = [
         framed(9, b'{"a":5,"b":true}'),
@@ -90,7 +90,7 @@ def test_values_of_narrower_types_stand_in_wider_columns() -> None:
     narrow, wide = reader(4, "int", "float"), reader(30, "long", "double")
     columns = merged(narrow.shape, wide.shape).value
     value = framed(1, b"\x04\x04\xd2" + b"\x02" + b"\0\0\x80\x3f")
-    assert decoded_rows(columns, {Writer(schema_id=1): narrow}, [value]) == [
+    assert decoded_rows(columns, {WriterSchema(schema_id=1): narrow}, [value]) == [
         {"value_p": Decimal("12.34"), "value_n": 1, "value_r": 1.0}
     ]
 
@@ -101,7 +101,9 @@ def test_columns_inside_structs_that_a_schema_lacks_are_null() -> None:
     columns = merged(old.shape, new.shape).value
     assert isinstance(columns[0].type, StructType)
     assert decoded_rows(
-        columns, {Writer(schema_id=1): old, Writer(schema_id=2): new}, [framed(1, b"\x02"), framed(2, b"\x02a\x04")]
+        columns,
+        {WriterSchema(schema_id=1): old, WriterSchema(schema_id=2): new},
+        [framed(1, b"\x02"), framed(2, b"\x02a\x04")],
     ) == [{"value_s": {"x": 1, "x_2": None, "y": None}}, {"value_s": {"x": None, "x_2": "a", "y": 2}}]
 
 
@@ -129,7 +131,7 @@ def test_one_bad_value_does_no_harm_to_the_others(schema: object, good: bytes, b
     reader = avro_reader(record("R", ("n", "int"), ("v", schema)))
     columns = merged(reader.shape).value
     values = [framed(1, b"\x08" + (bad if row in (3, 8) else good)) for row in range(11)]
-    rows = decoded_rows(columns, {Writer(schema_id=1): reader}, values)
+    rows = decoded_rows(columns, {WriterSchema(schema_id=1): reader}, values)
     assert [row for row, each in enumerate(rows) if "error" in each] == [3, 8]
     assert why.lower() in rows[3]["error"].lower()
     assert list(rows[3]) == ["error"]
@@ -138,9 +140,11 @@ def test_one_bad_value_does_no_harm_to_the_others(schema: object, good: bytes, b
 
 def test_an_error_is_not_longer_than_it_may_be() -> None:
     reader = JsonReader('{"type":"object","properties":{"a":{"type":"integer"}}}')
-    (row,) = decoded_rows(merged(reader.shape).value, {Writer(schema_id=1): reader}, [framed(1, b'"' + b"x" * 5000)])
+    (row,) = decoded_rows(
+        merged(reader.shape).value, {WriterSchema(schema_id=1): reader}, [framed(1, b'"' + b"x" * 5000)]
+    )
     assert len(row["error"]) <= TYPED_ERROR_CHARS_MAX
-    long = decoded(merged(reader.shape).value, {Writer(schema_id=1): "y" * 5000}, [framed(1, b"")])
+    long = decoded(merged(reader.shape).value, {WriterSchema(schema_id=1): "y" * 5000}, [framed(1, b"")])
     assert long.errors == ["y" * TYPED_ERROR_CHARS_MAX]
 
 
@@ -155,7 +159,7 @@ class _Quoting:
 
 
 def test_an_error_is_text_that_a_column_can_hold() -> None:
-    made = decoded(merged(_Quoting.shape).value, {Writer(schema_id=7): _Quoting()}, [framed(7, b"ab")])
+    made = decoded(merged(_Quoting.shape).value, {WriterSchema(schema_id=7): _Quoting()}, [framed(7, b"ab")])
     assert made.errors == ["schema 7: ValueError: ? in 2 bytes"]
 
 
@@ -163,7 +167,7 @@ def test_arrays_have_the_columns_types_whatever_was_read() -> None:
     reader = avro_reader(FLAT)
     columns = merge_value(merged(reader.shape), avro_reader(record("R", ("a", "long"), ("z", "int"))).shape).value
     for values in ([], [None], [b"x"], [flat(1)], [flat(1), b"x", None]):
-        made = decoded(columns, {Writer(schema_id=7): reader}, values)
+        made = decoded(columns, {WriterSchema(schema_id=7): reader}, values)
         assert [str(each.type) for each in made.arrays] == ["int64", "string", "int32"]
         for each in made.arrays:
             each.validate(full=True)

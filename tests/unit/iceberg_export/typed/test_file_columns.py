@@ -7,10 +7,10 @@ from iceberg_export.parquet.arrow_files import arrow_schema
 from iceberg_export.parquet.source_chunks import SourceChunk, decode_chunk
 from iceberg_export.rows.columns import RecordRows
 from iceberg_export.rows.kafka_rows import gather_rows
-from iceberg_export.typed.decode import Reader
+from iceberg_export.typed.decode import ValueReader
 from iceberg_export.typed.file_columns import FileColumns, plan_columns
-from iceberg_export.typed.framing import Writer
-from iceberg_export.typed.scan import Seen, Sides
+from iceberg_export.typed.framing import WriterSchema
+from iceberg_export.typed.scan import Sides, WriterSchemas
 from iceberg_export.typed.shapes import SchemaUnusable
 from iceberg_export.typed.union import NO_COLUMNS, TypedColumns, decode
 from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex
@@ -18,10 +18,10 @@ from tests.support.lake.typed_records import avro_bytes, avro_reader, framed, re
 from tests.support.records.plain_records import Record, make_batch
 
 ORDER, LATER = record("R", ("a", "int")), record("R", ("a", "string"))
-READERS: dict[int, Reader] = {1: avro_reader(ORDER), 2: avro_reader(LATER), 3: avro_reader("string")}
+READERS: dict[int, ValueReader] = {1: avro_reader(ORDER), 2: avro_reader(LATER), 3: avro_reader("string")}
 
 
-def reader_of(writer: Writer) -> Reader:
+def reader_of(writer: WriterSchema) -> ValueReader:
     if writer.schema_id not in READERS:
         raise SchemaUnusable("it is not registered")
     return READERS[writer.schema_id]
@@ -30,8 +30,8 @@ def reader_of(writer: Writer) -> Reader:
 def planned(
     *ids: int, key: int | None = None, before: TypedColumns | None = None, sides: Sides = Sides.BOTH
 ) -> FileColumns:
-    keys = frozenset[Writer]() if key is None else frozenset({Writer(schema_id=key)})
-    seen = Seen(key=keys, value=frozenset(Writer(schema_id=each) for each in ids))
+    keys = frozenset[WriterSchema]() if key is None else frozenset({WriterSchema(schema_id=key)})
+    seen = WriterSchemas(key=keys, value=frozenset(WriterSchema(schema_id=each) for each in ids))
     return plan_columns(before, seen, sides, reader_of, frozenset())
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.json_shapes import JsonReader
 from iceberg_export.typed.shapes import SchemaUnusable
 from iceberg_export.typed.union import iceberg_fields
@@ -20,7 +20,7 @@ def types_of(schema: object) -> dict[str, object]:
 def values_of(schema: object, *texts: str) -> list[dict[str, Any]]:
     reader = JsonReader(json.dumps(schema))
     columns = merged(reader.shape).value
-    return decoded_rows(columns, {Writer(schema_id=7): reader}, [framed(7, each.encode()) for each in texts])
+    return decoded_rows(columns, {WriterSchema(schema_id=7): reader}, [framed(7, each.encode()) for each in texts])
 
 
 def an_object(**properties: object) -> dict[str, object]:
@@ -76,7 +76,7 @@ def test_references_lead_into_the_schema_and_to_others() -> None:
     other = {**an_object(x={"$ref": "#/$defs/C"}), "$defs": {"C": {"type": "string"}}}
     reader = JsonReader(json.dumps(schema), {"b.json": json.dumps(other)})
     text = b'{"a":1,"b":{"x":"u"},"c":"v","d":true}'
-    (row,) = decoded_rows(merged(reader.shape).value, {Writer(schema_id=1): reader}, [framed(1, text)])
+    (row,) = decoded_rows(merged(reader.shape).value, {WriterSchema(schema_id=1): reader}, [framed(1, text)])
     assert row == {"value_a": 1, "value_b": {"x": "u"}, "value_c": "v", "value_d": True}
 
 

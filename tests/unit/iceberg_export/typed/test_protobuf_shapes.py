@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from iceberg_export.typed.framing import Writer
+from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.protobuf_shapes import ProtobufFiles
 from iceberg_export.typed.shapes import SchemaUnusable
 from iceberg_export.typed.union import iceberg_fields
@@ -40,7 +40,7 @@ message Other { float f = 1; }
 def decode(data: bytes, indexes: bytes, path: tuple[int, ...]) -> dict[str, Any]:
     reader = protobuf_files(TEXT).reader(path)
     columns = merged(reader.shape).value
-    (row,) = decoded_rows(columns, {Writer(schema_id=7, indexes=path): reader}, [framed(7, indexes + data)])
+    (row,) = decoded_rows(columns, {WriterSchema(schema_id=7, indexes=path): reader}, [framed(7, indexes + data)])
     return row
 
 
@@ -125,5 +125,5 @@ def test_imports_are_found_among_the_references() -> None:
     text = 'syntax = "proto3"; import "a.proto"; message M { A a = 1; }'
     reader = protobuf_files(text, a='syntax = "proto3"; message A { sint32 n = 1; }').reader((0,))
     columns = merged(reader.shape).value
-    readers = {Writer(schema_id=1, indexes=(0,)): reader}
+    readers = {WriterSchema(schema_id=1, indexes=(0,)): reader}
     assert decoded_rows(columns, readers, [framed(1, b"\0\x0a\x02\x08\x03")]) == [{"value_a": {"n": -2}}]

@@ -7,8 +7,8 @@ import pytest
 
 from iceberg_export.parquet.source_chunks import SourceChunk, decode_chunk
 from iceberg_export.rows.kafka_rows import BatchRows
-from iceberg_export.typed.framing import Writer
-from iceberg_export.typed.scan import Seen, Sides, writers_of
+from iceberg_export.typed.framing import WriterSchema
+from iceberg_export.typed.scan import Sides, WriterSchemas, writers_of
 from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex
 from tests.support.lake.typed_records import framed
 from tests.support.records.plain_records import Record, make_batch
@@ -36,13 +36,13 @@ def batches(first: int = 0, end: int = len(PAIRS)) -> Iterator[BatchRows]:
     return decode_chunk(chunk, Offset(first), Offset(end))
 
 
-KEYS = frozenset({Writer(schema_id=1), Writer(schema_id=3), Writer(schema_id=7, indexes=(1,))})
+KEYS = frozenset({WriterSchema(schema_id=1), WriterSchema(schema_id=3), WriterSchema(schema_id=7, indexes=(1,))})
 VALUES = frozenset(
     {
-        Writer(schema_id=2),
-        Writer(schema_id=2**32 - 1),
-        Writer(schema_id=7, indexes=(0,)),
-        Writer(schema_id=7, indexes=(1, 2)),
+        WriterSchema(schema_id=2),
+        WriterSchema(schema_id=2**32 - 1),
+        WriterSchema(schema_id=7, indexes=(0,)),
+        WriterSchema(schema_id=7, indexes=(1, 2)),
     }
 )
 
@@ -50,22 +50,22 @@ VALUES = frozenset(
 @pytest.mark.parametrize(
     ("sides", "seen"),
     [
-        (Sides.RAW, Seen(key=frozenset(), value=frozenset())),
-        (Sides.KEY, Seen(key=KEYS, value=frozenset())),
-        (Sides.VALUE, Seen(key=frozenset(), value=VALUES)),
-        (Sides.BOTH, Seen(key=KEYS, value=VALUES)),
+        (Sides.RAW, WriterSchemas(key=frozenset(), value=frozenset())),
+        (Sides.KEY, WriterSchemas(key=KEYS, value=frozenset())),
+        (Sides.VALUE, WriterSchemas(key=frozenset(), value=VALUES)),
+        (Sides.BOTH, WriterSchemas(key=KEYS, value=VALUES)),
     ],
 )
-def test_writers_are_those_of_the_sides_that_are_wanted(sides: Sides, seen: Seen) -> None:
+def test_writers_are_those_of_the_sides_that_are_wanted(sides: Sides, seen: WriterSchemas) -> None:
     assert writers_of(batches(), sides, frozenset({7})) == seen
 
 
 def test_rows_that_are_cut_off_do_not_count() -> None:
     seen = writers_of(batches(1, 4), Sides.BOTH, frozenset({7}))
-    assert seen.key == {Writer(schema_id=3)}
-    assert seen.value == {Writer(schema_id=7, indexes=(0,)), Writer(schema_id=7, indexes=(1, 2))}
+    assert seen.key == {WriterSchema(schema_id=3)}
+    assert seen.value == {WriterSchema(schema_id=7, indexes=(0,)), WriterSchema(schema_id=7, indexes=(1, 2))}
 
 
 def test_no_indexes_are_looked_for_where_the_schema_has_no_messages() -> None:
     seen = writers_of(batches(), Sides.VALUE, frozenset())
-    assert seen.value == {Writer(schema_id=2), Writer(schema_id=7), Writer(schema_id=2**32 - 1)}
+    assert seen.value == {WriterSchema(schema_id=2), WriterSchema(schema_id=7), WriterSchema(schema_id=2**32 - 1)}

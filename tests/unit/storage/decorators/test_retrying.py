@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
 from storage.memory_store import MemoryStore
 from storage.object_store import (
@@ -53,13 +53,13 @@ class World:
         self.pauses.append(seconds)
         self.now_s += seconds
 
-    def fail(self, operation: Operation, *kinds: FaultKind) -> None:
-        self.failing.script(*(Fault(kind=kind, operation=operation) for kind in kinds))
+    def fail(self, operation: StoreOperation, *kinds: FaultKind) -> None:
+        self.failing.script(*(InjectedFault(kind=kind, operation=operation) for kind in kinds))
 
 
 async def test_pauses_double_up_to_their_bound() -> None:
     world = World()
-    world.fail(Operation.PUT, *[FaultKind.BEFORE] * 3)
+    world.fail(StoreOperation.PUT, *[FaultKind.BEFORE] * 3)
     await world.store.put("a", [b"x"])
     assert world.pauses == [0.125, 0.25, 0.25]
     assert await world.store.get("a") == b"x"
@@ -67,7 +67,7 @@ async def test_pauses_double_up_to_their_bound() -> None:
 
 async def test_after_the_deadline_the_last_error_is_raised() -> None:
     world = World(deadline_s=0.4)
-    world.fail(Operation.GET, *[FaultKind.BEFORE] * 5)
+    world.fail(StoreOperation.GET, *[FaultKind.BEFORE] * 5)
     with pytest.raises(StoreUnavailable):
         await world.store.get("a")
     assert world.pauses == [0.125, 0.25]
@@ -82,7 +82,7 @@ async def test_an_answer_is_not_asked_again() -> None:
 
 async def test_a_conditional_put_of_unknown_outcome_knows_its_own_bytes() -> None:
     world = World()
-    world.fail(Operation.PUT, FaultKind.AFTER)
+    world.fail(StoreOperation.PUT, FaultKind.AFTER)
     await world.store.put("a", [b"mi", b"ne"], if_absent=True)
     assert await world.store.get("a") == b"mine"
 
@@ -91,7 +91,7 @@ async def test_a_conditional_put_of_unknown_outcome_knows_its_own_bytes() -> Non
 async def test_a_conditional_put_of_unknown_outcome_yields_to_another(other: bytes) -> None:
     world = World()
     await world.failing.put("a", [other])
-    world.fail(Operation.PUT, FaultKind.BEFORE)
+    world.fail(StoreOperation.PUT, FaultKind.BEFORE)
     with pytest.raises(ObjectExists):
         await world.store.put("a", [b"mine"], if_absent=True)
 
@@ -100,13 +100,13 @@ async def test_a_list_that_breaks_off_gives_nothing_twice() -> None:
     world = World()
     for key in ("a/1", "a/2", "a/3"):
         await world.store.put(key, [b"x"])
-    world.fail(Operation.LIST, FaultKind.CUT, FaultKind.BEFORE)
+    world.fail(StoreOperation.LIST, FaultKind.CUT, FaultKind.BEFORE)
     assert [meta.key async for meta in world.store.list("a/")] == ["a/1", "a/2", "a/3"]
 
 
 async def test_a_late_put_and_its_repeat_are_one_object() -> None:
     world = World()
-    world.fail(Operation.PUT, FaultKind.LATE)
+    world.fail(StoreOperation.PUT, FaultKind.LATE)
     await world.store.put("a", [b"x"])
     await world.failing.land_late_puts()
     assert await world.store.get("a") == b"x"
@@ -114,7 +114,7 @@ async def test_a_late_put_and_its_repeat_are_one_object() -> None:
 
 async def test_each_try_is_told() -> None:
     world = World()
-    for operation in (Operation.PUT, Operation.LIST, Operation.DELETE, Operation.TIME):
+    for operation in (StoreOperation.PUT, StoreOperation.LIST, StoreOperation.DELETE, StoreOperation.TIME):
         world.fail(operation, FaultKind.BEFORE)
     await world.store.put("a", [b"x"])
     assert [meta.key async for meta in world.store.list("")] == ["a"]
@@ -153,7 +153,7 @@ async def test_a_refusal_for_good_is_told_and_not_asked_again() -> None:
 
 async def test_nobody_need_be_told() -> None:
     failing = FailingStore(MemoryStore())
-    failing.script(Fault(kind=FaultKind.BEFORE, operation=Operation.PUT))
+    failing.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT))
     world = World()
     ports = RetryPorts(monotonic_s=lambda: 0.0, sleep=world.sleep, chance=lambda: 0.5)
     store = RetryingStore(failing, policy=RetryPolicy(), ports=ports)
@@ -235,7 +235,7 @@ async def test_a_key_that_stays_away_until_the_deadline_keeps_its_reason(last: S
 
 async def test_where_nothing_is_known_of_any_key_the_store_s_own_error_is_raised() -> None:
     world = World(deadline_s=0.0)
-    world.fail(Operation.DELETE, FaultKind.BEFORE)
+    world.fail(StoreOperation.DELETE, FaultKind.BEFORE)
     with pytest.raises(StoreUnavailable):
         await world.store.delete(["a", "b"])
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.decorators.failing import FailingStore, Fault, FaultKind, Operation
+from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.decorators.routed import RoutedStore
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectExists, ObjectMissing, ObjectsNotDeleted
@@ -63,7 +63,7 @@ async def test_a_store_that_is_away_holds_up_no_delete_of_the_other() -> None:
     store = RoutedStore(PREFIX, below, others)
     for key in (*AROUND, *BELOW):
         await store.put(key, [key.encode()])
-    below.script(Fault(kind=FaultKind.BEFORE, operation=Operation.DELETE))
+    below.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.DELETE))
     with pytest.raises(ObjectsNotDeleted) as raised:
         await store.delete([*AROUND, *BELOW])
     assert list(raised.value.reasons) == list(BELOW)

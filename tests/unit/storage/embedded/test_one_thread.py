@@ -11,7 +11,7 @@ import pytest
 from storage.embedded.one_thread import OneThread
 
 
-class Refused(Exception):
+class CallFailed(Exception):
     """What a call of these tests raises."""
 
 
@@ -20,7 +20,7 @@ class Large:
 
 
 def refuse() -> None:
-    raise Refused
+    raise CallFailed
 
 
 async def test_calls_run_in_the_order_of_their_submission_in_one_thread() -> None:
@@ -39,7 +39,7 @@ async def test_calls_run_in_the_order_of_their_submission_in_one_thread() -> Non
 async def test_a_future_gets_what_its_call_returns_or_raises() -> None:
     thread = OneThread("test")
     assert await thread.submit(lambda: 7) == 7
-    with pytest.raises(Refused):
+    with pytest.raises(CallFailed):
         await thread.submit(refuse)
     assert await thread.submit(lambda: "after") == "after"
     thread.join()

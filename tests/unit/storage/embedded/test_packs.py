@@ -14,7 +14,7 @@ from crc32c import crc32c
 
 from protocol.limits import PACKS_SPARE_MAX
 from storage.embedded.pack_format import encode_record_header, padding
-from storage.embedded.packs import Pack, PackFolder, PackObject, Place
+from storage.embedded.packs import Pack, PackFolder, PackLocation, PackObject
 from storage.store_damage import StoreDamage
 from tests.support.packs.simulated_disk import PackDisk
 
@@ -41,10 +41,10 @@ class Packs:
         )
         self.found = self.folder.open()
 
-    def append(self, *keys: str, payload: bytes = b"payload") -> list[Place]:
+    def append(self, *keys: str, payload: bytes = b"payload") -> list[PackLocation]:
         return self.folder.append([PackObject(key=key, parts=[payload], modified_ms=1) for key in keys])
 
-    def read(self, key: str, place: Place) -> bytes:
+    def read(self, key: str, place: PackLocation) -> bytes:
         return self.folder.read(key, place, 0, place.payload_bytes)
 
     def contents(self) -> dict[str, bytes]:

@@ -12,7 +12,7 @@ from storage.embedded.local_store import LocalStore
 from storage.embedded.pack_opening import PackFiles
 from storage.embedded.pack_reader import PackReader
 from storage.embedded.pack_store import PackStore
-from storage.embedded.packs import PackObject, Place
+from storage.embedded.packs import PackLocation, PackObject
 from storage.embedded.readable_bytes import SECTOR_BYTES
 from storage.object_store import ObjectDamaged
 from storage.store_damage import StoreDamage
@@ -27,7 +27,7 @@ GROUPS = ("abc", "d", "ef")
 class Made:
     """Three packs, the newest with and without its end: of a broker that was stopped or killed."""
 
-    def __init__(self, folder: Path, places: dict[str, Place]) -> None:
+    def __init__(self, folder: Path, places: dict[str, PackLocation]) -> None:
         self.folder = folder
         self.places = places
 
@@ -46,7 +46,7 @@ class Made:
 
 @pytest.fixture(params=["stopped", "killed"])
 def made(tmp_path: Path, request: pytest.FixtureRequest) -> Made:
-    places: dict[str, Place] = {}
+    places: dict[str, PackLocation] = {}
     with opened(tmp_path / "packs") as packs:
         for group in GROUPS:
             found = packs.folder.append([_object(key) for key in group])

@@ -12,9 +12,9 @@ from storage.object_store import (
     StoreMisconfigured,
     StoreUnavailable,
 )
-from storage.s3.errors import Operation, Place, is_refused_key, store_error
+from storage.s3.errors import ErrorContext, S3Operation, is_refused_key, store_error
 
-PLACE = Place(bucket="lake", endpoint="https://s3.example.net", region="us-east-1")
+PLACE = ErrorContext(bucket="lake", endpoint="https://s3.example.net", region="us-east-1")
 
 
 def answered(status: int, body: str = "") -> str:
@@ -33,7 +33,7 @@ def unanswered(debug: str) -> str:
     return f"{doing} - HTTP error: error sending request\n\nDebug source:\n{debug}"
 
 
-def error_of(text: str, operation: Operation = Operation.PUT, place: Place = PLACE) -> StoreError:
+def error_of(text: str, operation: S3Operation = S3Operation.PUT, place: ErrorContext = PLACE) -> StoreError:
     return store_error(operation, "a/key", text, place)
 
 
@@ -76,18 +76,18 @@ def test_code_and_message_are_shown_as_text() -> None:
 @pytest.mark.parametrize(
     ("operation", "permission"),
     [
-        (Operation.PUT, "s3:PutObject"),
-        (Operation.GET, "s3:GetObject, and s3:ListBucket"),
-        (Operation.LIST, "s3:ListBucket"),
-        (Operation.DELETE, "s3:DeleteObject"),
+        (S3Operation.PUT, "s3:PutObject"),
+        (S3Operation.GET, "s3:GetObject, and s3:ListBucket"),
+        (S3Operation.LIST, "s3:ListBucket"),
+        (S3Operation.DELETE, "s3:DeleteObject"),
     ],
 )
-def test_a_denied_request_names_its_permission(operation: Operation, permission: str) -> None:
+def test_a_denied_request_names_its_permission(operation: S3Operation, permission: str) -> None:
     assert permission in str(error_of(refusal(403, "AccessDenied"), operation))
 
 
 def test_a_session_token_that_nobody_renews_is_a_matter_of_configuration() -> None:
-    place = Place(bucket="lake", endpoint="https://s3.example.net", region="us-east-1", is_session_fixed=True)
+    place = ErrorContext(bucket="lake", endpoint="https://s3.example.net", region="us-east-1", is_session_fixed=True)
     error = error_of(refusal(400, "ExpiredToken"), place=place)
     assert isinstance(error, StoreMisconfigured)
     assert "AWS_SESSION_TOKEN" in str(error)
@@ -108,25 +108,25 @@ def test_a_redirect_to_nowhere_is_a_wrong_region() -> None:
 
 def test_a_key_that_could_not_be_deleted_is_told_by_its_code() -> None:
     text = "Generic S3 error: DeleteObjects request failed for key b: Access Denied. (code: AccessDenied)\n\nx"
-    error = error_of(text, Operation.DELETE)
+    error = error_of(text, S3Operation.DELETE)
     assert type(error) is StoreDenied
     assert "s3:DeleteObject" in str(error)
     assert is_refused_key(text)
     assert not is_refused_key(answered(503))
     busy = "Generic S3 error: DeleteObjects request failed for key b: Busy (code: SlowDown)\n\nx"
-    assert isinstance(error_of(busy, Operation.DELETE), StoreUnavailable)
+    assert isinstance(error_of(busy, S3Operation.DELETE), StoreUnavailable)
 
 
 def test_a_head_has_no_body_to_explain_itself() -> None:
-    assert isinstance(error_of(answered(404), Operation.HEAD), ObjectMissing)
-    denied = error_of(answered(403), Operation.HEAD)
+    assert isinstance(error_of(answered(404), S3Operation.HEAD), ObjectMissing)
+    denied = error_of(answered(403), S3Operation.HEAD)
     assert type(denied) is StoreDenied
     assert "s3:GetObject" in str(denied)
-    assert "AWS_REGION" in str(error_of(answered(400), Operation.HEAD))
+    assert "AWS_REGION" in str(error_of(answered(400), S3Operation.HEAD))
 
 
 def test_a_range_behind_the_end_of_an_object_is_damage_and_no_outage() -> None:
-    error = error_of(refusal(416, "InvalidRange"), Operation.GET)
+    error = error_of(refusal(416, "InvalidRange"), S3Operation.GET)
     assert type(error) is ObjectDamaged
     assert str(error).startswith("a/key ends before")
 
@@ -143,7 +143,7 @@ def test_a_range_behind_the_end_of_an_object_is_damage_and_no_outage() -> None:
 )
 def test_what_is_not_s3_is_never_taken_for_it(status: int, body: str, kind: type[StoreError], words: str) -> None:
     """Above all a 404: "the object is missing" would be a lie."""
-    error = error_of(answered(status, body), Operation.GET)
+    error = error_of(answered(status, body), S3Operation.GET)
     assert type(error) is kind
     assert words in str(error)
     assert "<" not in str(error)

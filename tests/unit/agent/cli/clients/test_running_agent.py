@@ -4,7 +4,7 @@ import pytest
 
 from agent.cli.clients.running_agent import RunningAgent, agent_at
 from agent.config.addresses import HostPort
-from agent.config.settings import Command, Settings, load_settings
+from agent.config.settings import CliCommand, Settings, load_settings
 from tests.support.processes import free_port
 
 STORE = "file:///srv/store"
@@ -14,7 +14,7 @@ HTTP = HostPort(host="127.0.0.1", port=9644)
 
 def settings(**options: str) -> Settings:
     given = {"name": "a", "store": STORE, "ledger": LEDGER, **options}
-    return load_settings(Command.AGENT, given, environment={})
+    return load_settings(CliCommand.AGENT, given, environment={})
 
 
 def running(name: str = "a") -> RunningAgent:

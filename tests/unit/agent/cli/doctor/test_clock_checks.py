@@ -7,10 +7,10 @@ import pytest
 from agent.cli.clients.running_agent import RunningAgent
 from agent.cli.doctor import clock_checks
 from agent.cli.doctor.clock_checks import check_clock
-from agent.cli.doctor.machine_checks import Finding, Verdict
+from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.offline import LEDGER_FILE
 from agent.config.addresses import HostPort
-from agent.config.settings import Command, Settings, load_settings
+from agent.config.settings import CliCommand, Settings, load_settings
 from coordinator.commands.commands import ReportTime
 from coordinator.ledger.sqlite import SqliteLedger
 from tests.support.agent.ledger_parts import DAY_MS, ManualClock, running_parts
@@ -21,7 +21,7 @@ PAGE = 'docs/RUNBOOK.md, "The clock is wrong, or was set"'
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return load_settings(Command.RUN, {"data-dir": str(tmp_path)}, config_path=None)
+    return load_settings(CliCommand.RUN, {"data-dir": str(tmp_path)}, config_path=None)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def no_agent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clock_checks, "agent_at", lambda _: None)
 
 
-async def checked(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, days_off: float) -> list[Finding]:
+async def checked(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, days_off: float) -> list[DoctorFinding]:
     """What doctor finds where the ledger's last time is `days_off` days before what the clock says."""
     ledger = await SqliteLedger.open(Path(settings.data_dir) / LEDGER_FILE, new_cluster_id="c")
     async with running_parts(ledger) as parts:
@@ -44,7 +44,7 @@ async def checked(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, days_o
 
 async def test_a_clock_that_is_right_is_fine(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     (finding,) = await checked(settings, monkeypatch, days_off=0)
-    assert (finding.verdict, finding.text) == (Verdict.FINE, "a broker that is started now believes it")
+    assert (finding.verdict, finding.text) == (CheckStatus.FINE, "a broker that is started now believes it")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ async def test_one_that_is_off_is_doubtful_and_the_remedy_says_from_when_on_it_i
     days_off: float, text: str, remedy: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (finding,) = await checked(settings, monkeypatch, days_off=days_off)
-    assert finding.verdict is Verdict.DOUBTFUL
+    assert finding.verdict is CheckStatus.DOUBTFUL
     assert text in finding.text
     assert remedy in finding.remedy
     assert finding.remedy.endswith(f"({PAGE})")
@@ -72,15 +72,15 @@ async def test_a_broker_that_runs_is_asked(settings: Settings, monkeypatch: pyte
 
     monkeypatch.setattr(clock_checks, "agent_at", lambda _: running("believed"))
     (finding,) = await checked(settings, monkeypatch, days_off=30)
-    assert (finding.verdict, finding.text) == (Verdict.FINE, "the broker that runs believes it")
+    assert (finding.verdict, finding.text) == (CheckStatus.FINE, "the broker that runs believes it")
     monkeypatch.setattr(clock_checks, "agent_at", lambda _: running("this clock is ahead: nothing expires"))
     (finding,) = await checked(settings, monkeypatch, days_off=0)
-    assert (finding.verdict, finding.text) == (Verdict.DOUBTFUL, "this clock is ahead")
+    assert (finding.verdict, finding.text) == (CheckStatus.DOUBTFUL, "this clock is ahead")
     assert finding.remedy == f"nothing expires ({PAGE})"
 
 
 async def test_nothing_is_said_where_there_is_no_ledger_yet_or_the_store_has_a_clock(tmp_path: Path) -> None:
-    new = load_settings(Command.RUN, {"data-dir": str(tmp_path / "new")}, config_path=None)
-    bucket = load_settings(Command.RUN, {"data-dir": str(tmp_path), "store": "s3://bucket"}, config_path=None)
+    new = load_settings(CliCommand.RUN, {"data-dir": str(tmp_path / "new")}, config_path=None)
+    bucket = load_settings(CliCommand.RUN, {"data-dir": str(tmp_path), "store": "s3://bucket"}, config_path=None)
     for settings in (new, bucket):
         assert [finding async for finding in check_clock(settings)] == []

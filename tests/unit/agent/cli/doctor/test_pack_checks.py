@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.cli.doctor.machine_checks import Verdict
+from agent.cli.doctor.machine_checks import CheckStatus
 from agent.cli.doctor.pack_checks import DAMAGES_SHOWN, check_packs
-from agent.config.settings import Command, Settings, load_settings
+from agent.config.settings import CliCommand, Settings, load_settings
 from tests.support.packs.pack_files import plant_object
 from tests.support.packs.simulated_disk import PackDisk
 from tests.unit.storage.embedded.test_packs import opened
@@ -19,7 +19,7 @@ def data_dir(tmp_path: Path) -> Path:
 
 
 def settings_of(data_dir: Path) -> Settings:
-    return load_settings(Command.RUN, {"data-dir": str(data_dir)}, config_path=None)
+    return load_settings(CliCommand.RUN, {"data-dir": str(data_dir)}, config_path=None)
 
 
 def test_a_new_folder_has_nothing_to_say(tmp_path: Path) -> None:
@@ -30,14 +30,14 @@ def test_sound_packs_are_fine_while_somebody_has_them_open(data_dir: Path) -> No
     with opened(data_dir / "store" / ".packs") as packs:
         packs.append("a", "b")
         (finding,) = check_packs(settings_of(data_dir))
-    assert (finding.verdict, finding.text) == (Verdict.FINE, "1 pack, every header is readable")
+    assert (finding.verdict, finding.text) == (CheckStatus.FINE, "1 pack, every header is readable")
 
 
 def test_a_file_in_the_place_of_the_folder_is_named_as_by_a_start(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     (tmp_path / "store" / ".packs").touch()
     (finding,) = check_packs(settings_of(tmp_path))
-    assert finding.verdict is Verdict.FAILED
+    assert finding.verdict is CheckStatus.FAILED
     assert f"{tmp_path}/store/.packs is no folder: the records" in finding.text
 
 
@@ -50,7 +50,7 @@ def test_each_damaged_part_is_named_with_the_page_that_helps(data_dir: Path) -> 
     before = {file: file.read_bytes() for file in files}
     findings = list(check_packs(settings_of(data_dir)))
     assert {file: file.read_bytes() for file in files} == before
-    assert {finding.verdict for finding in findings} == {Verdict.FAILED}
+    assert {finding.verdict for finding in findings} == {CheckStatus.FAILED}
     assert findings[0].text == f"{files[0]}: its header is unreadable"
     assert "A pack of the embedded store is damaged" in findings[0].remedy
     assert findings[-1].text == "1 damaged part more"
@@ -78,4 +78,4 @@ def test_what_is_being_written_at_this_moment_is_no_damage(data_dir: Path, monke
         disk.before["read_at"] = appear
         monkeypatch.setattr("agent.cli.doctor.pack_checks.Files", lambda: disk)
         (finding,) = check_packs(settings_of(data_dir))
-    assert finding.verdict is Verdict.FINE
+    assert finding.verdict is CheckStatus.FINE

@@ -1,6 +1,6 @@
 """Where engines find the bucket, and whether keys are made for them."""
 
-from agent.config.settings import Command, load_settings
+from agent.config.settings import CliCommand, load_settings
 from agent.http.iceberg.catalog_config import CatalogParts, catalog_parts
 from tests.support.agent.ledger_parts import ManualClock
 
@@ -12,7 +12,7 @@ ROLE = "arn:aws:iam::123456789012:role/readers"
 def parts(store: str, environment: dict[str, str] | None = None, **given: str) -> CatalogParts:
     options = {"ledger": "memory:", "store": store, **{name.replace("_", "-"): text for name, text in given.items()}}
     environment = environment or {}
-    return catalog_parts(load_settings(Command.AGENT, options, environment=environment), ManualClock(), environment)
+    return catalog_parts(load_settings(CliCommand.AGENT, options, environment=environment), ManualClock(), environment)
 
 
 def test_the_root_is_that_which_tables_name() -> None:

@@ -9,7 +9,7 @@ from coordinator.codec.codec import decode, encode
 from coordinator.commands.commands import Proposal, ReportTime
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES
 from coordinator.ledger.etcd.keys import EtcdKeys, write_head, write_meta
-from coordinator.ledger.etcd.lineage import Lineage, Seen
+from coordinator.ledger.etcd.lineage import KnownLedger, Lineage
 from coordinator.ledger.etcd.requests import has_value
 from coordinator.ledger.port import Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, SnapshotPointer, position_first
 from protocol.types import Milliseconds, Position, SessionId
@@ -43,8 +43,8 @@ def entry(revision: int) -> kv_pb2.KeyValue:
 
 
 LAST = LedgerRecord(position=Position(SECOND + 9), session=SessionId(SECOND + 5), number=3, payload=b"x")
-NOTHING = Seen(head=SECOND, read=None)
-SEEN = Seen(head=LAST.position, read=LAST)
+NOTHING = KnownLedger(head=SECOND, read=None)
+SEEN = KnownLedger(head=LAST.position, read=LAST)
 
 
 def test_a_position_is_the_revision_above_the_incarnations_first() -> None:
@@ -61,7 +61,7 @@ def test_a_ledger_without_appends_is_at_its_first_position() -> None:
 def test_the_newest_is_remembered() -> None:
     opened = lineage()
     opened.judge(found(meta(), head(8)), NOTHING)
-    assert opened.seen == Seen(head=Position(SECOND + 8), read=None)
+    assert opened.seen == KnownLedger(head=Position(SECOND + 8), read=None)
     opened.read([LAST])
     assert opened.seen == SEEN
     opened.read([])
@@ -74,7 +74,7 @@ def test_a_head_that_goes_on_says_nothing_of_what_was_read() -> None:
     opened = lineage()
     opened.read([LAST])
     opened.judge_head([head(20)], SEEN)
-    assert opened.seen == Seen(head=Position(SECOND + 20), read=LAST)
+    assert opened.seen == KnownLedger(head=Position(SECOND + 20), read=LAST)
 
 
 def test_the_head_may_have_gone_on() -> None:
