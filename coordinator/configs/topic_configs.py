@@ -195,8 +195,8 @@ TOPIC_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         TABLE_RAW_VALUES,
         _STRING,
         ALWAYS,
-        "Which values the table's files store as bytes beside their typed columns: always all of them, or only the "
-        "irreproducible ones, whose bytes the columns do not give back.",
+        "Which values the table's files also store as bytes beside their typed columns. irreproducible stores only "
+        "those whose bytes the columns do not give back.",
         effect=_HONOURED,
         choices=(ALWAYS, IRREPRODUCIBLE),
         former_choices=tuple(FORMER_RAW_VALUES),
