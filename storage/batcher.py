@@ -83,7 +83,7 @@ class BatchGroup(NamedTuple):
     """`txn.transaction.TransactionVersion`: which protocol its transactional batches follow. Others have none."""
 
 
-class TicketPlace(NamedTuple):
+class TicketRows(NamedTuple):
     """Where a group went: rows `[batch_first, batch_first + batch_count)` of the batches, in chunk `chunk`."""
 
     ticket: object
@@ -119,7 +119,7 @@ class SealedIntake:
     batch_base_sequences: list[int]
     batch_is_transactional: list[int]
     batch_crcs: bytes
-    tickets: list[TicketPlace]
+    tickets: list[TicketRows]
 
 
 class Batcher:
@@ -233,11 +233,11 @@ def _lay_out(
     headers: list[BatchRow] = []
     overrides: list[tuple[int, Sequence[int]]] = []
     transactional: list[int] = []
-    tickets: list[TicketPlace] = []
+    tickets: list[TicketRows] = []
     for (topic_id, partition), groups in chunks.items():
         chunk_first = len(headers)
         for group in groups:
-            tickets.append(TicketPlace(group.ticket, len(chunk_parts), len(headers), len(group.headers)))
+            tickets.append(TicketRows(group.ticket, len(chunk_parts), len(headers), len(group.headers)))
             if group.max_timestamps is not None:
                 assert len(group.max_timestamps) == len(group.headers), "one maximum timestamp per batch"
                 overrides.append((len(headers), group.max_timestamps))

@@ -39,7 +39,7 @@ from protocol.limits import (
 )
 from protocol.records.batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP, ObjectNumber, PartitionIndex, SessionId
-from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake, TicketPlace
+from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake, TicketRows
 from storage.gc_plan import EntryFate
 from storage.object_store import ObjectStore, StoreError, StoreFull
 
@@ -92,7 +92,7 @@ class _Answering:
     """An intake whose groups are being told what became of them."""
 
     intake: SealedIntake
-    answer_of: Callable[[TicketPlace], Acknowledgement]
+    answer_of: Callable[[TicketRows], Acknowledgement]
     places_told: int = 0
 
 
@@ -298,7 +298,7 @@ class ProducePath:
         finally:
             self._answer(intake, lambda place: self._acknowledgement(intake, outcome, place))
 
-    def _acknowledgement(self, intake: SealedIntake, outcome: ChunksCommitted, place: TicketPlace) -> Acknowledgement:
+    def _acknowledgement(self, intake: SealedIntake, outcome: ChunksCommitted, place: TicketRows) -> Acknowledgement:
         """The answer for one group: its first error, else its first offset."""
         batches = slice(place.batch_first, place.batch_first + place.batch_count)
         failed = next(filter(None, outcome.error_codes[batches]), None)
@@ -344,7 +344,7 @@ class ProducePath:
     def _answer_all(self, intake: SealedIntake, acknowledgement: Acknowledgement) -> None:
         self._answer(intake, lambda _place: acknowledgement)
 
-    def _answer(self, intake: SealedIntake, answer_of: Callable[[TicketPlace], Acknowledgement]) -> None:
+    def _answer(self, intake: SealedIntake, answer_of: Callable[[TicketRows], Acknowledgement]) -> None:
         """Tell an intake's groups, in their order and after those of the intakes before it; many take several turns."""
         self._answering.append(_Answering(intake=intake, answer_of=answer_of))
         if len(self._answering) == 1:

@@ -16,7 +16,7 @@ from storage.batcher import (
     BatchLimits,
     SealedIntake,
     SealReason,
-    TicketPlace,
+    TicketRows,
 )
 from storage.chunk_format import read_footer
 
@@ -185,9 +185,9 @@ class TestSealing:
         intake.add(group(TOPIC_B, 0, b"3", "second"), 0)
         intake.add(group(TOPIC_A, 0, b"45", "third", rows=two), 0)
         assert sealed(intake).tickets == [
-            TicketPlace("first", 0, 0, 2),
-            TicketPlace("third", 0, 2, 2),
-            TicketPlace("second", 1, 4, 1),
+            TicketRows("first", 0, 0, 2),
+            TicketRows("third", 0, 2, 2),
+            TicketRows("second", 1, 4, 1),
         ]
 
     def test_columns_hold_what_the_headers_say(self) -> None:

@@ -1,0 +1,100 @@
+"""Counts words that the project does not use: in identifiers that a package defines, and as first words of docstrings.
+
+`python -m tests.architecture.words` records the counts of each package in `words.txt`. `test_words.py` compares them:
+a count may fall and never rises.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.architecture.source import PACKAGES, modules, place, tree
+
+RECORD = Path(__file__).with_name("words.txt")
+BANNED = {
+    "anew",
+    "beat",
+    "figures",
+    "housekeep",
+    "housekeeper",
+    "housekeepers",
+    "housekeeping",
+    "leveller",
+    "levelling",
+    "news",
+    "nobody",
+    "patience",
+    "tell",
+    "tells",
+    "told",
+    "wants",
+    "whoever",
+}
+"""Words of a private dialect. Kafka, Iceberg, etcd and Prometheus have a noun for each thing that they stood for."""
+BANNED_IN_CLASSES = {"place"}
+FIRST_WORDS = {"And", "As", "Of", "Those", "What"}
+"""A docstring that begins with one of them has no subject."""
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def words_of(identifier: str) -> set[str]:
+    """The words of a name in snake or camel case, in lower case."""
+    return {word.lower() for word in _WORD.findall(identifier)}
+
+
+def banned_identifiers(package: str) -> Iterator[str]:
+    """`path:line name` for each definition in the package of a name that has a banned word."""
+    for module in modules(package):
+        for node in ast.walk(tree(module)):
+            for name in _defined(node):
+                banned = BANNED | BANNED_IN_CLASSES if isinstance(node, ast.ClassDef) else BANNED
+                if words_of(name) & banned:
+                    yield f"{place(module)}:{getattr(node, 'lineno', 0)} {name}"
+
+
+def docstrings_without_subject(package: str) -> Iterator[str]:
+    """`path:line first line` for each docstring of the package that begins with one of `FIRST_WORDS`."""
+    for module in modules(package):
+        for node in ast.walk(tree(module)):
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                words = node.value.value.split(maxsplit=1)
+                if words and words[0] in FIRST_WORDS:
+                    yield f"{place(module, node)} {node.value.value.strip().splitlines()[0]}"
+
+
+def counts() -> dict[str, int]:
+    """The number of findings of each kind in each package."""
+    return {
+        f"{package} {what}": sum(1 for _ in found(package))
+        for package in PACKAGES
+        for what, found in (("identifiers", banned_identifiers), ("docstrings", docstrings_without_subject))
+    }
+
+
+def recorded() -> dict[str, int]:
+    """The numbers in the file."""
+    lines = RECORD.read_text(encoding="utf-8").splitlines()
+    return {what: int(count) for what, _, count in (line.rpartition(" ") for line in lines if not line.startswith("#"))}
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.arg(arg=name):
+            yield name
+        case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+            yield name
+        case ast.alias(asname=str(name)) | ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)):
+            yield name
+        case _:
+            return
+
+
+if __name__ == "__main__":
+    head = "# Names with a banned word, and docstrings without a subject (test_words.py): no number may rise.\n"
+    RECORD.write_text(head + "".join(f"{what} {count}\n" for what, count in counts().items()), encoding="utf-8")
