@@ -223,6 +223,18 @@ class ChunkIndex:
         ).tolist()
         return found
 
+    def archived_without_rows(self) -> list[tuple[int, int]]:
+        """Archived offsets [first, end) of which no file has a row, ascending; neighbours are one."""
+        count = self.intake_row
+        rows = np.frombuffer(self._rows, _ROW_TYPE)[:count]
+        is_empty = np.flatnonzero(rows["row_count"] == 0)
+        found: list[tuple[int, int]] = []
+        for row in is_empty.tolist():
+            first = self.offset_first(row)
+            begun = found.pop()[0] if found and found[-1][1] == first else first
+            found.append((begun, self._offset_end[row]))
+        return found
+
     def archived(self) -> "ChunkIndex":
         """A copy of the archived rows, which are the first ones."""
         count = self.intake_row

@@ -11,15 +11,16 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 from iceberg_export.rows.footer import FileUnreadable
 from iceberg_export.rows.footer_text import read_footer_text
 from iceberg_export.rows.schema import FILE_METADATA_KEY
 from iceberg_export.spark.bucket import Bucket
+from iceberg_export.spark.coverage import FileSpan, span_of_rows
 from iceberg_export.spark.options import OptionError
 from iceberg_export.spark.row_groups import footer_of
 from iceberg_export.tables.data_file import DataFile
+from iceberg_export.tables.metadata import TableMetadata, TableUnreadable
 from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
 from iceberg_export.tail.manifest import (
     NO_KEY,
@@ -57,14 +58,6 @@ class ReadableRange:
     first: Offset
     end: Offset
     committed_end: Offset
-
-
-class FileSpan(NamedTuple):
-    """Offsets `[first, end)` of a partition for which a data file answers."""
-
-    partition: int
-    first: int
-    end: int
 
 
 class SparkLake:
@@ -155,6 +148,35 @@ class SparkLake:
         Bounds tell it of a file of one partition; of several they are the hull of all, so the footer is asked.
         Raises `StoreError`: `ObjectMissing` where the table moved on meanwhile.
         """
+        of_rows = [span_of_rows(file) for file in files]
+        asked = iter(self._asked([file for file, span in zip(files, of_rows, strict=True) if span is None]))
+        return [next(asked) if span is None else (span,) for span in of_rows]
+
+    def footer_spans(self, topic: TailTopic, files: Sequence[DataFile]) -> list[tuple[FileSpan, ...]]:
+        """The same as footers say it, which may reach beyond a file's rows.
+
+        Raises `StoreError`, `TableUnreadable` where they contradict what the table says of a file.
+        """
+        asked = self._asked(files)
+        for file, spans in zip(files, asked, strict=True):
+            if (span := span_of_rows(file)) is not None and not any(
+                each.partition == span.partition and each.first <= span.first and span.end <= each.end for each in spans
+            ):
+                raise TableUnreadable(
+                    f"the table of {topic.name} is damaged: {self.manifests_of(topic, [file])} says that {file.key} "
+                    f"has rows of offsets {span.first} to {span.end - 1} of partition {span.partition}, the file "
+                    f"itself that it answers for {[tuple(each) for each in spans]}"
+                )
+        return asked
+
+    def manifests_of(self, topic: TailTopic, files: Sequence[DataFile]) -> str:
+        """Which manifests of the topic's table name the files, else its metadata; for people. Raises `StoreError`."""
+        found = () if topic.metadata_key in {NO_KEY, NO_ROWS} else self.bucket.run(self._read_manifests(topic))
+        keys = {file.key for file in files}
+        named = sorted(key for key, files_of in found if keys & files_of)
+        return ", ".join([topic.metadata_key, *named])
+
+    def _asked(self, files: Sequence[DataFile]) -> list[tuple[FileSpan, ...]]:
         unknown = [file for file in files if file.key not in self._spans]
         if len(self._spans) + len(unknown) > SPARK_SPANS_CACHED_MAX:
             self._spans.clear()
@@ -166,11 +188,6 @@ class SparkLake:
     def _learn_spans(self, files: Sequence[DataFile]) -> None:
         under_way: list[tuple[DataFile, Future[bytes]]] = []
         for file in files:
-            bounds = file.bounds
-            assert bounds is not None, "a file with rows has bounds"
-            if bounds.partition_min == bounds.partition_max:
-                self._spans[file.key] = (FileSpan(bounds.partition_min, bounds.offset_min, bounds.offset_max + 1),)
-                continue
             count = min(FOOTER_READ_BYTES, file.object_bytes)
             under_way.append((file, self.bucket.begin_range(file.key, file.object_bytes - count, count)))
         for file, future in under_way:
@@ -207,13 +224,26 @@ class SparkLake:
             self.bucket.pause(0.1)
 
     async def _read_files(self, topic: TailTopic) -> tuple[DataFile, ...]:
-        anywhere = self._reader("")
-        metadata = await anywhere.metadata(topic.metadata_key)
+        reader, metadata = await self._read_metadata(topic)
+        files = await reader.live_files(metadata)
+        return tuple(live.file for live in files if live.file.record_count)
+
+    async def _read_manifests(self, topic: TailTopic) -> list[tuple[str, set[str]]]:
+        """Of each manifest of the table its key, and the files that it names."""
+        reader, metadata = await self._read_metadata(topic)
+        current = metadata.current()
+        manifests = () if current is None else await reader.manifests(current)
+        read = await gather_bounded([partial(reader.entries, manifest) for manifest in manifests])
+        return [
+            (manifest.key, {entry.file.key for entry in entries})
+            for manifest, entries in zip(manifests, read, strict=True)
+        ]
+
+    async def _read_metadata(self, topic: TailTopic) -> tuple[TableReader, TableMetadata]:
+        metadata = await self._reader("").metadata(topic.metadata_key)
         # The agents may know the bucket by another URL than the one that was given here.
         folder = topic_folder(name_in_folder(topic.metadata_key), topic.topic_id)
-        root = metadata.location.removesuffix(f"/{folder[:-1]}")
-        files = await self._reader(root).live_files(metadata)
-        return tuple(live.file for live in files if live.file.record_count)
+        return self._reader(metadata.location.removesuffix(f"/{folder[:-1]}")), metadata
 
     def _reader(self, root: str) -> TableReader:
         return TableReader(root=root, store=self.bucket.store, cache=self._tables, run_in_thread=asyncio.to_thread)

@@ -7,36 +7,36 @@ Rule: pure, given a manifest and the files of tables. A row is in exactly one pi
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Protocol, TypeAlias
 
+from iceberg_export.spark.coverage import AnsweredSpan, FileSpan, beside, doubled, uncovered
 from iceberg_export.tables.data_file import DataFile
+from iceberg_export.tables.metadata import TableUnreadable
 from iceberg_export.tail.manifest import TailChunk, TailPartition, TailTopic
 from protocol.limits import SPARK_SPLIT_BYTES_MAX, SPARK_SPLIT_BYTES_MIN
 from protocol.types import Offset, PartitionIndex, TopicId
 from txn.isolation import AbortedExtent
 
 
-class AnsweredSpan(Protocol):
-    """Offsets `[first, end)` of a partition for which a file answers."""
-
-    @property
-    def partition(self) -> int: ...
-    @property
-    def first(self) -> int: ...
-    @property
-    def end(self) -> int: ...
-
-
 class Tables(Protocol):
-    """What is known of topics' tables: `iceberg_export.spark.lake.Lake`."""
+    """What is known of topics' tables: `iceberg_export.spark.lake.SparkLake`."""
 
     def files(self, topics: Sequence[TailTopic]) -> Sequence[Sequence[DataFile]]:
         """Of each topic the data files that have rows."""
         ...
 
     def spans(self, files: Sequence[DataFile]) -> Sequence[Sequence[AnsweredSpan]]:
-        """For which offsets each of them answers, and no other does."""
+        """For which offsets each of them answers, and no other does: of files of one partition, from their first row
+        to the last."""
+        ...
+
+    def footer_spans(self, topic: TailTopic, files: Sequence[DataFile]) -> Sequence[Sequence[AnsweredSpan]]:
+        """The same as their footers say it. Raises `TableUnreadable` where that is not what the table says."""
+        ...
+
+    def manifests_of(self, topic: TailTopic, files: Sequence[DataFile]) -> str:
+        """Which objects of the topic's table name the files, for people."""
         ...
 
 
@@ -91,6 +91,7 @@ class TailPiece:
 
 
 Piece: TypeAlias = FilePiece | TailPiece
+_REMEDY = 'docs/RUNBOOK.md, "A table\'s metadata is damaged"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +107,8 @@ def plan_pieces(
     """Where the rows of topics' ranges lie: files, and one piece for all that waits, whose topics share objects.
 
     `tables` are asked at once for all topics of which something is archived. No range may reach beyond what its topic's
-    manifest names. Files in which every record is earlier than `since_us` are left out.
+    manifest names. Files in which every record is earlier than `since_us` are left out. Raises `StoreError`,
+    `TableUnreadable` where the files do not answer for all that is archived.
     """
     archived: list[tuple[TailTopic, list[OffsetRange]]] = []
     parts: list[TailPart] = []
@@ -176,22 +178,88 @@ def _file_pieces(
 ) -> Iterator[FilePiece]:
     """The files that may hold wanted rows, topic by topic in order of offsets. No offset is in two of them: what a task
     does not find any more is planned again by its offsets alone."""
-    found: list[tuple[DataFile, Mapping[int, Sequence[OffsetRange]]]] = []
+    all_files = tables.files([topic for topic, _ in archived])
+    found: list[DataFile] = []
+    earlier: list[list[DataFile]] = []
     ends: list[int] = []
-    for (_, wanted), files in zip(archived, tables.files([topic for topic, _ in archived]), strict=True):
-        by_partition = _by_partition(wanted)
-        found.extend((file, by_partition) for file in files if _may_hold(file, wanted, since_us))
+    for (_, wanted), files in zip(archived, all_files, strict=True):
+        held = [file for file in files if _may_hold(file, wanted)]
+        found.extend(file for file in held if not _is_earlier(file, since_us))
+        earlier.append([file for file in held if _is_earlier(file, since_us)])
         ends.append(len(found))
-    spans = tables.spans([file for file, _ in found])
+    spans = tables.spans(found)
     first = 0
-    for end in ends:
-        pieces = [
-            piece
-            for (file, by_partition), of_file in zip(found[first:end], spans[first:end], strict=True)
-            if (piece := _file_piece(file, of_file, by_partition)) is not None
-        ]
+    for (topic, wanted), files, left_out, end in zip(archived, all_files, earlier, ends, strict=True):
+        held_spans = list(zip(found[first:end], spans[first:end], strict=True))
         first = end
+        answers = _all_answers(topic, wanted, files, held_spans, left_out, tables)
+        by_partition = _by_partition(wanted)
+        pieces = [piece for file, of_file in answers if (piece := _file_piece(file, of_file, by_partition)) is not None]
         yield from sorted(pieces, key=lambda piece: (piece.ranges[0].partition, piece.ranges[0].first))
+
+
+def _all_answers(
+    topic: TailTopic,
+    wanted: Sequence[OffsetRange],
+    files: Sequence[DataFile],
+    answers: Sequence[tuple[DataFile, Sequence[AnsweredSpan]]],
+    left_out: Sequence[DataFile],
+    tables: Tables,
+) -> Sequence[tuple[DataFile, Sequence[AnsweredSpan]]]:
+    """The files with what they answer for, which is all that is archived of `wanted`: a damaged bound leaves no row out
+    (safety rule S20).
+
+    Where there are gaps, the files beside them answer for what their footers say: rows may be in it, or not.
+    `files`: all of the topic's; of those in `left_out` no row is late enough. Raises `StoreError`.
+    """
+    twice = doubled((file.key, span) for file, spans in answers for span in spans)
+    if twice is not None:
+        both, *keys = twice
+        named = tables.manifests_of(topic, [file for file, _ in answers if file.key in keys])
+        raise TableUnreadable(
+            f"the table of {topic.name} is damaged: {keys[0]} and {keys[1]} both answer for offsets {both.first} to "
+            f"{both.end - 1} of partition {both.partition}, say {named}; {_REMEDY}"
+        )
+    for file, spans in answers:
+        for span in spans:
+            held = topic.partition(PartitionIndex(span.partition))
+            archived_end = 0 if held is None else held.archived_end
+            if span.end > archived_end:
+                raise TableUnreadable(
+                    f"the table of {topic.name} is damaged: {file.key} answers for offsets up to {span.end - 1} of "
+                    f"partition {span.partition}, which is archived up to {archived_end}, says "
+                    f"{tables.manifests_of(topic, [file])}; {_REMEDY}"
+                )
+    numbers = {each.partition for each in wanted}
+    without_rows = [
+        FileSpan(number, *extent) for number in numbers for extent in topic.partitions[number].without_rows or ()
+    ]
+    gaps = uncovered(
+        wanted, chain((span for _, spans in answers for span in spans), _hulls(left_out, numbers), without_rows)
+    )
+    if not gaps:
+        return answers
+    neighbours = beside(files, gaps)
+    by_footers = dict(zip([file.key for file in neighbours], tables.footer_spans(topic, neighbours), strict=True))
+    gaps = uncovered(gaps, chain.from_iterable(by_footers.values()))
+    for gap in gaps:
+        if topic.partitions[gap.partition].without_rows is not None:  # else offsets without rows cannot be told
+            raise TableUnreadable(
+                f"the table of {topic.name} is damaged: no file answers for offsets {gap.first} to {gap.end - 1} of "
+                f"partition {gap.partition}, which are archived, say {tables.manifests_of(topic, neighbours)}; "
+                f"{_REMEDY}"
+            )
+    passed_over = {file.key for file in left_out}
+    all_spans = {file.key: spans for file, spans in answers} | by_footers
+    return [(file, all_spans[file.key]) for file in files if file.key in all_spans and file.key not in passed_over]
+
+
+def _hulls(files: Iterable[DataFile], partitions: Iterable[int]) -> Iterator[FileSpan]:
+    """What files may answer for of partitions at most, by their bounds."""
+    for file in files:
+        for partition in partitions:
+            if file.bounds is not None and file.bounds.partition_min <= partition <= file.bounds.partition_max:
+                yield FileSpan(partition, file.bounds.offset_min, file.bounds.offset_max + 1)
 
 
 def _file_piece(
@@ -219,12 +287,14 @@ def _by_partition(ranges: Iterable[OffsetRange]) -> dict[int, list[OffsetRange]]
     return by_partition
 
 
-def _may_hold(file: DataFile, wanted: Sequence[OffsetRange], since_us: int) -> bool:
-    """Whether its bounds leave room for wanted rows."""
+def _is_earlier(file: DataFile, since_us: int) -> bool:
+    return file.bounds is not None and file.bounds.timestamp_us_max < since_us
+
+
+def _may_hold(file: DataFile, wanted: Sequence[OffsetRange]) -> bool:
+    """Whether its bounds leave room for wanted offsets."""
     bounds = file.bounds
-    if bounds is None or bounds.timestamp_us_max < since_us:
-        return False
-    return any(
+    return bounds is not None and any(
         bounds.partition_min <= each.partition <= bounds.partition_max
         and max(each.first, bounds.offset_min) < min(each.end, bounds.offset_max + 1)
         for each in wanted

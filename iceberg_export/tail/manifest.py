@@ -196,6 +196,9 @@ class TailPartition:
     """From `archived_end` on, up to `last_stable` or as far as the manifest goes: `readable_end`."""
     aborted: tuple[AbortedExtent, ...] = ()
     """What of `chunks` is void, in the order of the markers, as `txn.isolation.AbortedBatches` takes it."""
+    without_rows: tuple[tuple[int, int], ...] | None = None
+    """Offsets [first, end) that are archived and have no rows, as all of them were aborted, or are markers: no file of
+    the table need answer for them. Ascending; None in a manifest of before."""
 
     @property
     def readable_end(self) -> Offset:
@@ -258,6 +261,8 @@ class _Partition(Struct, array_like=True):
     """Producer ids, first offsets, markers; none where nothing is aborted."""
     checksums: memoryview = memoryview(b"")
     """Of `chunks`, as u32; none where none is known. Readers that do not know the field ignore it."""
+    without_rows: list[memoryview] | None = None
+    """First offsets, ends. Readers that do not know the field ignore it."""
 
 
 class _ManifestTopic(Struct, array_like=True):
@@ -352,8 +357,9 @@ def _from_partition(partition: TailPartition, keys: dict[str, int]) -> _Partitio
         archived_end=partition.archived_end,
         last_stable=partition.last_stable,
         chunks=[memoryview(column.tobytes()) for column in columns] if partition.chunks else [],
-        aborted=[memoryview(array("q", column).tobytes()) for column in zip(*partition.aborted, strict=True)],
+        aborted=_columns(partition.aborted) or [],
         checksums=memoryview(array("I", checksums).tobytes() if any(checksums) else b""),
+        without_rows=_columns(partition.without_rows),
     )
 
 
@@ -383,7 +389,16 @@ def _to_partition(wire: _Partition, keys: Sequence[str]) -> TailPartition:
             AbortedExtent(ProducerId(producer_id), Offset(first), Offset(marker))
             for producer_id, first, marker in zip(*aborted, strict=True)
         ),
+        without_rows=None if wire.without_rows is None else _pairs(wire.without_rows),
     )
+
+
+def _columns(rows: Sequence[tuple[int, ...]] | None) -> list[memoryview] | None:
+    return None if rows is None else [memoryview(array("q", column).tobytes()) for column in zip(*rows, strict=True)]
+
+
+def _pairs(columns: Sequence[memoryview]) -> tuple[tuple[int, int], ...]:
+    return tuple((first, end) for first, end in zip(*map(_integers, columns), strict=True))
 
 
 def _integers(column: memoryview) -> "array[int]":

@@ -132,6 +132,8 @@ def _tell(
         last_stable=held.last_stable,
         chunks=chunks,
         aborted=tuple(aborted),
+        # A merge may change the rows behind these, and never what is true of them.
+        without_rows=tuple(index.archived_without_rows()),
     )
     return _PlannedPartition(held, log_start, decided_end, archived_end, chunks_end, partition)
 

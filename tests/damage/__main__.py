@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.damage.cluster_lives import sweep_etcd, sweep_intake
 from tests.damage.damages import Kind
 from tests.damage.lives import Plan, Tally, sweep
+from tests.damage.table_reads import sweep_tables
 from tests.damage.watched_lives import WATCHED, sweep_watched
 
 FLIPS_AT_ONCE = 20
@@ -41,6 +42,7 @@ def main() -> int:
         plan = Plan(flips=flips, others=others, is_running=number % 2 == 1)
         seed = arguments.seed * 1_000 + number
         sweep(folder / str(number), plan, seed, tally, kinds)
+        sweep_tables(folder / str(number), plan, random.Random(seed), tally, kinds)
         if Kind.OBJECT in kinds:
             sweep_intake(folder / str(number) / "bucket", plan, random.Random(seed), tally)
         if plan.is_running and any(kind in kinds for kind in WATCHED):

@@ -33,6 +33,7 @@ from tests.damage.damages import (
     targets_of_cluster,
     targets_of_topic,
 )
+from tests.damage.table_rows import fault_of_table
 from tests.damage.world import LiveAgent, Read
 from tests.support.clients.raw_client import connected
 
@@ -44,14 +45,14 @@ MAY_REFUSE = frozenset({Kind.LEDGER, Kind.LOG, Kind.SNAPSHOT, Kind.IDENTITY, Kin
 """An agent may refuse to start over these, with a text that says what to do."""
 AUDITED = {
     **dict.fromkeys((Kind.PARQUET, Kind.FOOTER), frozenset(Mode)),
-    **dict.fromkeys((Kind.METADATA, Kind.MANIFEST_LIST, Kind.MANIFEST), frozenset({Mode.CUT, Mode.REMOVAL})),
+    **dict.fromkeys((Kind.METADATA, Kind.MANIFEST_LIST, Kind.MANIFEST), frozenset(Mode)),
     Kind.INTAKE: frozenset({Mode.FLIP, Mode.SWAP}),
     Kind.PACK_HEADER: frozenset({Mode.SWAP}),
     Kind.SNAPSHOT: frozenset({Mode.FLIP, Mode.CUT, Mode.SWAP}),
     Kind.PACK: frozenset({Mode.RENAME}),
 }
-"""What an audit has to name. No checksum covers the metadata of tables; copies and hints are written again by the
-agent, and so are many of a cluster's objects."""
+"""What an audit has to name. Copies and hints are written again by the agent, and so are many of a cluster's objects; a
+flip in the name of a checksum in a table's metadata changes nothing that is read."""
 LIVES_AT_ONCE = 2
 BACKGROUND_POLLS = 30
 _OTHERS = (Mode.CUT, Mode.REMOVAL, Mode.SWAP)
@@ -165,6 +166,7 @@ def one_life(
                 asyncio.run(_read(agent, topics, tally))
                 damages = damage_topics(data, plan, kinds, random_)
             victims = {topic: damage for damage in damages for topic in damage.victims}
+            _read_tables(data, topics, victims, tally)
             asyncio.run(_consume(agent, topics, victims, tally))
             _work(agent, topics, victims, tally)
             asyncio.run(_consume_again(agent, topics, victims, tally))
@@ -174,6 +176,7 @@ def one_life(
             world.get(agent, "/metrics")
         if not agent.process.is_running:
             tally.fail(damages[:1], f"the process ended: {agent.process.stderr[-1500:]}")
+    _read_tables(data, topics, {topic: damage for damage in damages for topic in damage.victims}, tally)
     for damage in damages:
         tally.tried[damage.target.kind, damage.mode] += 1
     unnamed = judge_audit(world.audit(data), in_order(damages), tally)
@@ -197,7 +200,22 @@ def _repaired(data: Path, folder: Path, damages: Sequence[Damage], tally: Tally)
         if isinstance(agent, str):
             tally.fail(damages, f"the agent does not start again: {agent[-500:]}")
             return []
-        return [damage for damage in damages if asyncio.run(_is_whole(agent, damage.victims, tally))]
+        return [
+            damage
+            for damage in damages
+            if asyncio.run(_is_whole(agent, damage.victims, tally))
+            and all(fault_of_table(data, topic) == (False, "") for topic in damage.victims)
+        ]
+
+
+def _read_tables(data: Path, topics: Sequence[str], victims: dict[str, Damage], tally: Tally) -> None:
+    """As Spark does: the right rows of every topic, or an error of one that is damaged."""
+    for topic in topics:
+        is_refused, fault = fault_of_table(data, topic)
+        if is_refused and topic not in victims:
+            fault = f"the table of {topic} cannot be read"
+        if fault:
+            _fail(topic, fault, victims, tally)
 
 
 async def _is_whole(agent: LiveAgent, topics: Iterable[str], tally: Tally) -> bool:

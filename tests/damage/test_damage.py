@@ -8,6 +8,7 @@ import pytest
 from tests.damage.cluster_lives import sweep_etcd, sweep_intake
 from tests.damage.damages import OF_CLUSTERS, OF_TOPICS, Kind, Mode
 from tests.damage.lives import Plan, Tally, sweep
+from tests.damage.table_reads import OF_TABLES, sweep_tables
 from tests.damage.watched_lives import WATCHED, sweep_watched
 
 SEED = 7
@@ -21,6 +22,16 @@ def test_damaged_objects_of_topics_end_nothing_and_are_never_served(tmp_path: Pa
     assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
     assert len(tally.tried) > len(OF_TOPICS)
     assert {kind for kind, mode in tally.tried if mode is Mode.SWAP} == set(OF_TOPICS)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.xdist_group("damage")
+def test_readers_of_a_damaged_table_get_the_right_rows_or_an_error(tmp_path: Path) -> None:
+    """Where what tables consist of has no checksum, 2 of 100 flips in a manifest leave rows out in silence."""
+    tally = Tally()
+    sweep_tables(tmp_path, Plan(flips=10, others=0), random.Random(SEED), tally, OF_TABLES)
+    assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
+    assert {kind for kind, _ in tally.tried} == set(OF_TABLES)
 
 
 @pytest.mark.timeout(600)

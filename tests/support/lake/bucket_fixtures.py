@@ -52,6 +52,8 @@ class MadePartition:
     """The end where None."""
     chunks: list[TailChunk] = field(default_factory=list[TailChunk])
     aborted: list[AbortedExtent] = field(default_factory=list[AbortedExtent])
+    without_rows: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Offsets that are archived, and no row with them."""
     rows: dict[int, Record] = field(default_factory=dict[int, Record])
     """What readers should see, by offset, but for what lies below the start or beyond the last stable offset."""
 
@@ -172,6 +174,10 @@ class MadeLake:
                     partition.archived_end = partition.end
                     partition.chunks, partition.aborted = [], []
             file = writer.finish()
+        for number, chunks in file.partitions:
+            topic.partitions[number].without_rows += [
+                (chunk.offset_first, chunk.offset_end) for chunk in chunks if not chunk.row_count
+            ]
         if file.data_file(key).record_count:
             await self._commit(topic, key, file, dropped=frozenset(), offsets=offsets)
         if deletes_intake:
@@ -186,6 +192,8 @@ class MadeLake:
             for index, partition in enumerate(topic.partitions):
                 records = [row for offset, row in sorted(partition.rows.items()) if offset < partition.archived_end]
                 if records:
+                    if records[0].offset:
+                        writer.leave_out(PartitionIndex(index), Offset(0), Offset(records[0].offset))
                     writer.add(
                         SourceChunk(
                             partition=PartitionIndex(index),
@@ -284,4 +292,5 @@ def _tail_partitions(partitions: Iterable[MadePartition]) -> Iterable[TailPartit
             last_stable=Offset(made.end if made.last_stable is None else made.last_stable),
             chunks=TailChunks.of(made.chunks) if made.chunks else TailChunks(offset_first=Offset(made.archived_end)),
             aborted=tuple(made.aborted),
+            without_rows=tuple(made.without_rows),
         )

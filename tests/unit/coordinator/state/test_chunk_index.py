@@ -101,6 +101,18 @@ class TestReading:
         assert (len(index), index.end, index.locate(5), index.stored_bytes) == (0, 5, None, 0)
         assert list(index.rows_from(0)) == []
 
+    def test_archived_offsets_without_rows_are_told_together(self) -> None:
+        index = index_of(10, 20, 30, 40, 50)
+        assert index.archived_without_rows() == []
+        for first in (0, 10, 20, 30):
+            index.replace(first // 10, first // 10 + 1, [archived(first, first + 10)])
+        assert index.archived_without_rows() == []
+        for first in (0, 20, 30):
+            index.replace(first // 10, first // 10 + 1, [archived(first, first + 10)._replace(row_count=0)])
+        assert index.archived_without_rows() == [(0, 10), (20, 40)]
+        index.truncate_before(Offset(30))
+        assert index.archived_without_rows() == [(30, 40)]
+
     def test_what_is_not_archived_begins_behind_what_is(self) -> None:
         index = index_of(10, 15, 20)
         assert (index.intake_row, index.intake_bytes) == (0, 30)

@@ -98,6 +98,16 @@ def test_a_manifest_of_any_age_is_read() -> None:
     assert decode_manifest(golden_bytes("tail/1", encode_manifest(MANIFEST))) == MANIFEST
 
 
+@pytest.mark.parametrize("extents", [(), ((0, 5),), ((0, 5), (9, 1 << 40))])
+def test_offsets_without_rows_are_kept_and_may_be_unknown(extents: tuple[tuple[int, int], ...]) -> None:
+    first, *others = MANIFEST.topics[0].partitions
+    topic = replace(MANIFEST.topics[0], partitions=(replace(first, without_rows=extents), *others))
+    manifest = replace(MANIFEST, topics=(topic, *MANIFEST.topics[1:]))
+    read = decode_manifest(golden_bytes(f"tail/without_rows_{len(extents)}", encode_manifest(manifest)))
+    assert read == manifest
+    assert [each.without_rows for each in read.topics[0].partitions] == [extents, *(None for _ in others)]
+
+
 def test_checksums_are_kept_where_some_are_known_and_may_be_missing() -> None:
     (partition, archived), other = MANIFEST.topics[0].partitions, MANIFEST.topics[1]
     checksums = (0xFFFFFFFE, 0, 0xFFFFFFFF)  # the second is a marker

@@ -70,6 +70,7 @@ def test_a_topic_whose_archived_records_were_all_aborted_lacks_no_table() -> Non
         topic = TailTopics().topic(state_of(aborted, *others), TOPIC, each_max=9)
         assert topic is not None
         assert topic.metadata_key == metadata_key
+        assert [each.without_rows for each in topic.partitions] == [((0, 8),), *(() for _ in others)]
 
 
 def test_an_open_transaction_ends_what_can_be_read_within_a_chunk_and_aborted_ones_are_told() -> None:
