@@ -1,9 +1,10 @@
 """Reads every byte of everything that is stored, and names what is damaged and which records lie in it.
 
 Rule: nothing is changed, and damage is a finding, never an exception. One object is read after another, in pieces, so
-memory is bounded by an intake object, or a row group. An object that is gone is no damage here: `agent.recovery.audit`
-names what is missing. Of an archive file of before, which has no checksums, it is checked that its rows can be read and
-are those that the index says; of a table's metadata, which has none either, that it can be decoded.
+memory is bounded by an intake object, a row group, or what one table names. An object that is gone is no damage here:
+`agent.recovery.audit` names what is missing. Of an archive file of before, which has no checksums, it is checked that
+its rows can be read and are those that the index says; of table metadata of before, that it can be decoded. What a
+table's manifests say of its files is compared with their footers, and with the log's index.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -12,6 +13,7 @@ from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
+from agent.recovery.table_entries import Contradiction, TableEntries
 from agent.runtime.threads import run_in_thread
 from coordinator.ledger.port import LedgerCorrupt
 from coordinator.snapshot import decode_snapshot
@@ -21,8 +23,9 @@ from coordinator.state.table_folders import folder_name
 from coordinator.state.unplaced_batches import UnplacedBatch
 from iceberg_export.parquet.reader import check_place, check_rows, decode_row_group, parse_footer
 from iceberg_export.rows.checksums import FileChecksums, check_key, checked_footer, tail_bytes
-from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained
+from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, Footer, damage_contained
 from iceberg_export.tables.avro_files import decode_rows
+from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.metadata import TableUnreadable, decode
 from iceberg_export.tail.manifest import TailUnreadable, decode_manifest
 from protocol.decoding import Undecodable, decode_json_object, decode_number
@@ -97,13 +100,17 @@ class DeepAudit:
     objects: int = 0
     byte_count: int = 0
     found: list[DamageFound] = field(default_factory=list[DamageFound])
+    _tables: TableEntries = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tables = TableEntries(self.state, self.store)
 
     async def run(self) -> None:
         """Read everything. Raises `StoreUnavailable`: try again."""
         snapshots, marks = await self._positions(SNAPSHOT_PREFIX), await self._positions(REACHED_PREFIX)
         copies = [(topic, key) for topic in list(self.state.topics.values()) for key in await self._copies_of(topic)]
         total = len(self.state.objects) + len(snapshots) + len(marks) + len(copies) + 1
-        for object_id, stored in list(self.state.objects.items()):
+        for object_id, stored in sorted(self.state.objects.items(), key=_topic_by_topic):
             await self._look(stored.key, partial(self._read, object_id, stored), total, object_id)
         for key in snapshots:
             await self._look(key, partial(self._decoded, key, decode_snapshot), total)
@@ -213,17 +220,28 @@ class DeepAudit:
             tail = await self._get(stored.key, size - needed, needed)
         with damage_contained("the footer"):
             _, checksums = checked_footer(tail, size)
+        footer = await run_in_thread(parse_footer, tail, key=stored.key, file_bytes=size)
+        for contradiction in await self._tables.enter(topic_of_parquet_key(stored.key)):
+            self._contradicts(contradiction)
         if checksums is None:
-            await self._read_rows(object_id, stored, tail)
-            return
-        check_key(checksums, stored.key)
-        for byte_first, byte_end in _steps(checksums):
-            data = await self._get(stored.key, byte_first, byte_end - byte_first)
-            await run_in_thread(checksums.check, byte_first, data)
+            await self._read_rows(object_id, stored, footer)
+        else:
+            check_key(checksums, stored.key)
+            for byte_first, byte_end in _steps(checksums):
+                data = await self._get(stored.key, byte_first, byte_end - byte_first)
+                await run_in_thread(checksums.check, byte_first, data)
+        # Where the two differ, the file is right: it is whole.
+        described = await run_in_thread(_described, stored.key, size, footer)
+        if (differs := self._tables.compared(stored.key, described)) is not None:
+            self._contradicts(differs)
 
-    async def _read_rows(self, object_id: ObjectId, stored: ObjectState, tail: bytes) -> None:
+    def _contradicts(self, contradiction: Contradiction) -> None:
+        """An object that was found to be damaged by itself is named once."""
+        if contradiction.key not in {found.key for found in self.found}:
+            self.found.append(DamageFound(*contradiction))
+
+    async def _read_rows(self, object_id: ObjectId, stored: ObjectState, footer: Footer) -> None:
         """A file of before."""
-        footer = await run_in_thread(parse_footer, tail, key=stored.key, file_bytes=stored.object_bytes)
         by_group: dict[int, list[_Row]] = {}
         topic_id = topic_of_parquet_key(stored.key)
         topic = None if topic_id is None else self.state.topics.get(topic_id)
@@ -275,6 +293,19 @@ class DeepAudit:
         listed += uncommitted
         more = len(listed) - AUDIT_AFFECTED_LISTED_MAX
         return ", ".join(listed[:AUDIT_AFFECTED_LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _described(key: str, object_bytes: int, footer: Footer) -> DataFile:
+    from iceberg_export.parquet.arrow_files import describe_file  # brings pyarrow
+
+    return describe_file(key, object_bytes, footer)
+
+
+def _topic_by_topic(item: tuple[ObjectId, ObjectState]) -> tuple[bool, str, ObjectId]:
+    """Data files last, once what names them was read, and those of a topic together."""
+    object_id, stored = item
+    is_file = stored.kind is ObjectKind.PARQUET
+    return is_file, stored.key.rpartition("/")[0] if is_file else "", object_id
 
 
 def _check_mark(key: str, data: bytes) -> None:

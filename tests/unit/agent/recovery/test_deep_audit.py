@@ -1,8 +1,11 @@
 """A deep audit reads every byte of everything that is stored: each object with a changed bit is named, and no other."""
 
 import threading
+from dataclasses import replace
+from typing import Any
 
 import pytest
+from msgspec import UNSET, structs
 
 from agent.bucket.cluster_identity import check_bucket
 from agent.maintenance.progress_marks import leave_mark
@@ -11,6 +14,9 @@ from agent.recovery.deep_audit import DeepAudit
 from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationKind, ResourceType
 from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT
 from coordinator.state.chunk_index import ChunkIndex
+from iceberg_export.tables.manifests import encode_manifest
+from iceberg_export.tables.metadata import encode
+from iceberg_export.tables.table_reader import TableCache, TableReader
 from protocol.records.batch import read_header, set_max_timestamp
 from protocol.types import ObjectNumber
 from storage.chunk_format import HEADER_BYTES, ChunkParts, encode_object, read_footer
@@ -18,6 +24,7 @@ from storage.object_store import ObjectMeta
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, REACHED_PREFIX, VERSION_HINT
 from tests.support.agent.data_paths import DataPaths, data_paths
 from tests.support.agent.transactional_paths import Producer, partition_of
+from tests.support.lake.table_fixtures import run_here
 from tests.unit.agent.fetch.test_damaged_files import archived_file
 from tests.unit.agent.fetch.test_fetch_path import batch
 from tests.unit.agent.lake.test_hadoop_metadata import copies_of
@@ -69,6 +76,49 @@ async def test_a_changed_byte_of_any_object_of_a_table_is_named(suffix: str) -> 
 
 def _is_of(key: str, suffix: str) -> bool:
     return key.endswith(suffix) and not key.rpartition("/")[2].startswith("v")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"record_count": 4}, {"object_bytes": 1}, {"split_offsets": (5,)}, {"offset_max": 1}, {"partition_max": 1}],
+)
+async def test_a_manifest_that_says_other_things_of_a_file_is_named(change: dict[str, Any]) -> None:
+    """As a program of before wrote it, or carried it on: nothing in it is damaged by itself."""
+    async with data_paths(cache_bytes=0) as paths:
+        key = await archived_file(paths, 0)
+        state = paths.parts.metadata.state
+        table = next(iter(state.topics.values())).table
+        assert table is not None
+        anywhere = TableReader(root="", store=paths.memory, cache=TableCache(), run_in_thread=run_here)
+        metadata = await anywhere.metadata(table.metadata_key)
+        root = metadata.location.partition("/lake/")[0]
+        reader = TableReader(root=root, store=paths.memory, cache=TableCache(), run_in_thread=run_here)
+        (row,) = await reader.manifests(metadata.snapshots[-1])
+        (entry,) = await reader.entries(row)
+        assert entry.file.bounds is not None
+        of_bounds = {name: value for name, value in change.items() if hasattr(entry.file.bounds, name)}
+        of_file = {name: value for name, value in change.items() if name not in of_bounds}
+        file = replace(entry.file, bounds=replace(entry.file.bounds, **of_bounds), **of_file)
+        await paths.memory.put(row.key, [encode_manifest([replace(entry, file=file)], key=row.key, root=root)])
+        report = await audited(paths)
+    assert [found[1] for found in damaged(report)] == [row.key]
+    detail = next(found.detail for found in report.disagreements if found.what == "damaged")
+    assert (f"says of {key}: " in detail) or "record_count" in change
+
+
+async def test_a_table_that_lacks_a_file_of_the_log_is_named() -> None:
+    async with data_paths(cache_bytes=0) as paths:
+        await archived_file(paths, 0)
+        state = paths.parts.metadata.state
+        topic = next(iter(state.topics.values()))
+        assert topic.table is not None
+        empty = await TableReader(root="", store=paths.memory, cache=TableCache(), run_in_thread=run_here).metadata(
+            topic.table.metadata_key
+        )
+        empty = structs.replace(empty, snapshots=(), refs={}, snapshot_log=(), current_snapshot_id=UNSET)
+        await paths.memory.put(topic.table.metadata_key, [encode(empty, topic.table.metadata_key)])
+        report = await audited(paths)
+    assert damaged(report) == [("damaged", topic.table.metadata_key)]
 
 
 async def test_a_changed_copy_hint_or_mark_is_named() -> None:
