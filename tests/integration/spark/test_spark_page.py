@@ -1,0 +1,97 @@
+"""The Python examples of docs/SPARK.md, run as they stand there, in their order, over one broker's folder.
+
+Left out are the shell examples: `test_lake_jobs` runs the jobs that they start.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from iceberg_export.spark.bucket import open_bucket
+from iceberg_export.spark.lake import Lake
+from tests.support.documents import blocks
+from tests.support.lake.archiving import AT_ONCE, archive_by_http
+from tests.support.lake.flight_events import create_topic
+from tests.support.lake.tail_manifest import topic_in_manifest
+from tests.support.services.local_services import Penstock, PenstockFactory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "SPARK.md"
+RECORDS = {"orders": (2_500, 600), "orders-eu": (100,), "customers": (10,)}
+"""Records of each partition of the topics that the examples name."""
+MORNING_MS, NOON_MS = 1_700_006_400_000, 1_700_049_600_000
+"""The times that the examples give. The first half of a partition is from the morning, the rest from noon."""
+SECONDS_MAX = 120
+
+
+@pytest.fixture
+def broker(penstock: PenstockFactory) -> Penstock:
+    """With the topics of the examples, all archived, and the table in the tail manifest."""
+    broker = penstock(options=AT_ONCE)
+    create_topic(broker.bootstrap, "results", 1)
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for topic, counts in RECORDS.items():
+        create_topic(broker.bootstrap, topic, len(counts))
+        for partition, count in enumerate(counts):
+            for number in range(count):
+                time_ms = MORNING_MS if number < count // 2 else NOON_MS
+                producer.produce(topic, b"%d" % number, b"%d" % (number % 10), partition, timestamp=time_ms)
+    assert producer.flush(SECONDS_MAX) == 0
+    for topic in RECORDS:
+        archive_by_http(broker, topic)
+    lake = Lake(open_bucket(f"file://{broker.data}/store", {}))
+
+    def is_archived(name: str) -> bool:
+        topic = topic_in_manifest(lake, name)
+        return topic is not None and tuple(part.archived_end for part in topic.partitions) == RECORDS[name]
+
+    broker.process.wait_until(lambda: all(map(is_archived, RECORDS)), "the tail manifest", seconds_max=SECONDS_MAX)
+    return broker
+
+
+def examples(broker: Penstock, folder: Path) -> Iterator[str]:
+    """The Python blocks with this broker's addresses and folders."""
+    store = broker.data / "store"
+    (table,) = (store / "lake").glob("orders-" + "[0-9a-f]" * 32)
+    for block in blocks(PAGE.read_text(encoding="utf-8")):
+        if block.language == "python":
+            yield (
+                block.text.replace("s3://bucket/prefix", f"file://{store}")
+                .replace("file:///DATA-DIR/store", f"file://{store}")
+                .replace("orders-<id>", table.name)
+                .replace("s3a://elsewhere", str(folder))
+                .replace("127.0.0.1:9092", broker.bootstrap)
+            )
+
+
+@pytest.mark.slow
+def test_every_python_example_of_the_page_runs(spark: "SparkSession", broker: Penstock, tmp_path: Path) -> None:
+    catalog = {"": "org.apache.iceberg.spark.SparkCatalog", ".type": "rest", ".uri": f"http://{broker.http}/iceberg"}
+    for key, value in catalog.items():
+        spark.conf.set(f"spark.sql.catalog.penstock{key}", value)
+    names: dict[str, Any] = {"spark": spark, "frame": spark.range(10)}
+    for code in examples(broker, tmp_path):
+        if "counts." in code:
+            names["counts"] = names["enriched"].selectExpr("id as city", "customer")
+        exec(compile(code, str(PAGE), "exec"), names)
+        if "readStream" in code and "query" in code:
+            names["query"].processAllAvailable()
+            names["query"].stop()
+            assert spark.table("seen").count() == 100
+            spark.sql("DROP TABLE seen")
+    try:
+        names["query"].processAllAvailable()
+    finally:
+        names["query"].stop()
+        names["sink"].close()
+    assert names["orders"].count() == 3_100
+    assert (names["keys"].count(), names["keys"].columns) == (3_100, ["key", "timestamp"])
+    assert names["then"].count() == 1_000 + 500
+    assert names["noon"].count() == 1_250 + 300
+    written = spark.read.format("penstock").option("subscribe", "results").load(f"file://{broker.data}/store")
+    assert written.count() == 10 + 3_100
