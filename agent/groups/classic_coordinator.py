@@ -13,8 +13,9 @@ import asyncio
 import heapq
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TypeVar
+
+from msgspec.structs import replace
 
 from agent.groups.classic_group import HostedClassicGroup
 from agent.groups.consumer_coordinator import ConsumerGroupCoordinator

@@ -15,7 +15,7 @@ from coordinator.codec.command_columns import (
     read_chunks,
     read_log_starts,
 )
-from coordinator.codec.group_wire import WireGroupCommand, group_command_to_wire
+from coordinator.codec.group_wire import WireCommitOffsets, commit_offsets_to_wire
 from coordinator.codec.transaction_wire import WireTransactionCommand, transaction_command_to_wire
 from coordinator.commands.admin import AdminCommand, Replicas
 from coordinator.commands.commands import (
@@ -48,7 +48,7 @@ from coordinator.commands.commands import (
 )
 from coordinator.commands.field_types import Digest, Index, Natural, Positive, Shape, Signed32, Timestamp, Uuid
 from coordinator.commands.forms import WireStruct, since
-from coordinator.commands.group import GroupCommand
+from coordinator.commands.group import CommitOffsets, GroupStructs
 from coordinator.commands.registry import RegistryCommand
 from coordinator.commands.rules import RULES_CHECKED_STORAGE
 from coordinator.commands.transaction import TransactionCommand
@@ -358,7 +358,8 @@ WireCommand = (
     | WireClaimHousekeeper
     | WireCompareDigest
     | WireReportDigest
-    | WireGroupCommand
+    | GroupStructs
+    | WireCommitOffsets
     | AdminCommand
     | WireTransactionCommand
     | RegistryCommand
@@ -372,13 +373,13 @@ class WireProposal(WireStruct, frozen=True):
 
 def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per command
     """The command in its ledger shape. Ranges are not checked here: `command_codec.encode` reads what it wrote."""
-    if isinstance(command, GroupCommand):
-        return group_command_to_wire(command)
     if isinstance(command, WireStruct):
         return command
     if isinstance(command, TransactionCommand):
         return transaction_command_to_wire(command)
     match command:
+        case CommitOffsets():
+            return commit_offsets_to_wire(command)
         case CommitChunks():
             chunks, batches = commit_columns(command)
             return WireCommitChunks(
@@ -441,7 +442,7 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
 
 def from_wire(wire: WireCommand) -> Command:
     """The command. Raises `LedgerCorrupt` for columns that contradict each other."""
-    return wire if isinstance(wire, AdminCommand | RegistryCommand) else wire.command()
+    return wire if isinstance(wire, AdminCommand | RegistryCommand | GroupStructs) else wire.command()
 
 
 def _replace_to_wire(command: ReplaceChunks) -> WireReplaceChunks:

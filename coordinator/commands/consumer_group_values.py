@@ -11,13 +11,19 @@ Source: KIP-848; the records of org.apache.kafka.coordinator.group (ConsumerGrou
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Annotated, Self
 
+from msgspec import Meta
+
+from coordinator.commands.field_types import Index, PartitionField, Signed32, TopicIdField
+from coordinator.commands.forms import WireStruct
 from protocol.types import PartitionIndex, TopicId
 
-Partitions = tuple[tuple[TopicId, tuple[PartitionIndex, ...]], ...]
+Partitions = tuple[tuple[TopicIdField, tuple[PartitionField, ...]], ...]
 """Topics in order of their ids, each with its partitions in order; no topic without partitions."""
-OwnedPartitions = tuple[tuple[TopicId, tuple[tuple[PartitionIndex, int], ...]], ...]
+OwnedPartitions = tuple[tuple[TopicIdField, tuple[tuple[PartitionField, Index], ...]], ...]
 """The same, each partition with the member epoch at which it was assigned (KIP-1251)."""
+TopicsHash = Annotated[bytes, Meta(max_length=32)]
 
 NO_TOPICS_HASH = b""
 """What the subscribed topics look like where there are none."""
@@ -50,17 +56,15 @@ class GroupPhase(IntEnum):
     STABLE = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicProtocols:
+class ClassicProtocols(WireStruct, frozen=True, kw_only=True):
     """What a member says that still speaks JoinGroup while its group has moved on."""
 
-    session_timeout_ms: int
+    session_timeout_ms: Signed32
     protocols: tuple[tuple[str, bytes], ...]
     """Name and metadata, in the member's order of preference."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerMember:
+class ConsumerMember(WireStruct, frozen=True, kw_only=True):
     """Who a member is and what it subscribes to."""
 
     member_id: str
@@ -68,7 +72,7 @@ class ConsumerMember:
     rack_id: str | None
     client_id: str
     client_host: str
-    rebalance_timeout_ms: int
+    rebalance_timeout_ms: Signed32
     subscribed_names: tuple[str, ...]
     """In order, each once."""
     subscribed_regex: str
@@ -88,6 +92,38 @@ class MemberAssignment:
     assigned: OwnedPartitions
     revoking: OwnedPartitions
     """To be revoked: still the member's until it says that it let go."""
+
+
+class AssignmentRow(WireStruct, frozen=True, kw_only=True):
+    """Where one member stands, as entries and snapshots say it."""
+
+    member_id: str
+    epoch: Signed32
+    previous_epoch: Signed32
+    state: MemberState
+    assigned: OwnedPartitions
+    revoking: OwnedPartitions
+
+    @classmethod
+    def of(cls, member_id: str, assignment: MemberAssignment) -> Self:
+        return cls(
+            member_id=member_id,
+            epoch=assignment.epoch,
+            previous_epoch=assignment.previous_epoch,
+            state=assignment.state,
+            assigned=assignment.assigned,
+            revoking=assignment.revoking,
+        )
+
+    @property
+    def assignment(self) -> MemberAssignment:
+        return MemberAssignment(
+            epoch=self.epoch,
+            previous_epoch=self.previous_epoch,
+            state=self.state,
+            assigned=self.assigned,
+            revoking=self.revoking,
+        )
 
 
 NEW_MEMBER = MemberAssignment(epoch=0, previous_epoch=0, state=MemberState.STABLE, assigned=(), revoking=())
@@ -135,21 +171,20 @@ class ConsumerGroup:
         return GroupPhase.RECONCILING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerGroupChange:
+class ConsumerGroupChange(WireStruct, frozen=True, kw_only=True):
     """The rows of one entry: what they do not name stays as it is, but for the three numbers in front.
 
     Members are removed first, with all that belongs to them; a row for somebody who then is no member refuses all.
     """
 
-    epoch: int
-    target_epoch: int
-    topics_hash: bytes
+    epoch: Index
+    target_epoch: Index
+    topics_hash: TopicsHash
     is_new: bool = False
     """The group begins anew: there was none, or one of another kind, which this replaces."""
     removed: tuple[str, ...] = ()
     members: tuple[ConsumerMember, ...] = ()
-    assignments: tuple[tuple[str, MemberAssignment], ...] = ()
+    assignments: tuple[AssignmentRow, ...] = ()
     targets: tuple[tuple[str, Partitions], ...] = ()
     regexes: tuple[tuple[str, tuple[str, ...]], ...] = ()
     regexes_removed: tuple[str, ...] = ()
@@ -170,7 +205,7 @@ def refusal(group: ConsumerGroup | None, change: ConsumerGroupChange) -> str | N
         )
     removed = set(change.removed)
     joined = {member.member_id for member in change.members}
-    named = [member_id for member_id, _ in change.assignments] + [member_id for member_id, _ in change.targets]
+    named = [row.member_id for row in change.assignments] + [member_id for member_id, _ in change.targets]
     for member_id in named:
         if member_id not in joined and (member_id in removed or member_id not in before.members):
             return f"a row for {member_id!r}, which is no member"
@@ -193,7 +228,7 @@ def replay(group: ConsumerGroup | None, change: ConsumerGroupChange) -> Consumer
         group.targets.pop(member_id, None)
     for member in change.members:
         group.members[member.member_id] = member
-    group.assignments.update(change.assignments)
+    group.assignments.update((row.member_id, row.assignment) for row in change.assignments)
     for member_id, target in change.targets:
         if target:
             group.targets[member_id] = target

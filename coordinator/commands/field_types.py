@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from protocol.types import PartitionIndex, TopicId
+from protocol.types import Milliseconds, PartitionIndex, TopicId
 
 INT64_MAX = (1 << 63) - 1
 
@@ -24,3 +24,5 @@ Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
 # The same for the kinds of number that must never be mixed (`protocol.types`).
 TopicIdField = Annotated[TopicId, Meta(min_length=16, max_length=16)]
 PartitionField = Annotated[PartitionIndex, Meta(ge=0, le=(1 << 31) - 1)]
+NaturalMilliseconds = Annotated[Milliseconds, Meta(ge=0, le=INT64_MAX)]
+"""A time that is not before 1970."""

@@ -10,35 +10,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.commands.consumer_group_values import ConsumerGroupChange
-from coordinator.commands.group_values import ClassicGroup
-from protocol.types import Milliseconds, PartitionIndex, TopicId
+from coordinator.commands.field_types import Natural, NaturalMilliseconds, PartitionField, TopicIdField
+from coordinator.commands.forms import WireStruct
+from coordinator.commands.group_values import ClassicGroup, check_generation
+from protocol.types import TopicId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimGroups:
+class ClaimGroups(WireStruct, frozen=True, kw_only=True, tag=19):
     """The session's agent wants to coordinate these groups, whether they exist or not."""
 
     group_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteClassicGroup:
-    """Put a generation of a classic group in the place of what there was."""
+class WriteClassicGroup(WireStruct, frozen=True, kw_only=True, tag=20):
+    """Put a generation of a classic group in the place of what there was.
+
+    Raises `ValueError` for what is none, as `check_generation` does.
+    """
 
     group_id: str
-    claim_epoch: int
-    version: int
+    claim_epoch: Natural
+    version: Natural
     """Of the group that it was made of: another one refuses it."""
     group: ClassicGroup
 
+    def __post_init__(self) -> None:
+        check_generation(self.group)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WriteConsumerGroup:
+
+class WriteConsumerGroup(WireStruct, frozen=True, kw_only=True, tag=25):
     """Change members and assignments of a consumer group (KIP-848)."""
 
     group_id: str
-    claim_epoch: int
-    version: int
+    claim_epoch: Natural
+    version: Natural
     """As in `WriteClassicGroup`."""
     change: ConsumerGroupChange
 
@@ -63,25 +68,22 @@ class CommitOffsets:
     metadata: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteOffsets:
+class DeleteOffsets(WireStruct, frozen=True, kw_only=True, tag=22):
     """Drop committed offsets of a group. What is not there is no error."""
 
     group_id: str
-    claim_epoch: int
-    partitions: tuple[tuple[TopicId, PartitionIndex], ...]
+    claim_epoch: Natural
+    partitions: tuple[tuple[TopicIdField, PartitionField], ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteGroup:
+class DeleteGroup(WireStruct, frozen=True, kw_only=True, tag=23):
     """Drop a group that has no members, with its offsets."""
 
     group_id: str
-    claim_epoch: int
+    claim_epoch: Natural
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireOffsets:
+class ExpireOffsets(WireStruct, frozen=True, kw_only=True, tag=24):
     """Drop what the named groups need not keep (`coordinator.groups.offset_expiry`), and those of which nothing is
     left.
 
@@ -89,14 +91,14 @@ class ExpireOffsets:
     then no offset is old, and groups alone go of which nothing is left.
     """
 
-    now_ms: Milliseconds
-    retention_ms: int
+    now_ms: NaturalMilliseconds
+    retention_ms: Natural
     group_ids: tuple[str, ...]
 
 
-GroupCommand = (
-    ClaimGroups | WriteClassicGroup | WriteConsumerGroup | CommitOffsets | DeleteOffsets | DeleteGroup | ExpireOffsets
-)
+GroupStructs = ClaimGroups | WriteClassicGroup | WriteConsumerGroup | DeleteOffsets | DeleteGroup | ExpireOffsets
+"""Commands that stand in entries as they are."""
+GroupCommand = GroupStructs | CommitOffsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,35 +8,36 @@ Source of the ideas: org.apache.kafka.coordinator.group.modern and .classic (Kaf
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from coordinator.commands.consumer_group_values import ConsumerGroup
+from coordinator.commands.field_types import Index, Signed32
+from coordinator.commands.forms import WireStruct
 from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import Milliseconds, Offset, PartitionIndex, ProducerId, SessionId, TopicId
 
 NO_COMMITTED_EPOCH = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicMember:
+class ClassicMember(WireStruct, frozen=True, kw_only=True):
     """A member of a classic group, as its newest JoinGroup and its leader's SyncGroup say."""
 
     member_id: str
     group_instance_id: str | None
     client_id: str
     client_host: str
-    rebalance_timeout_ms: int
-    session_timeout_ms: int
+    rebalance_timeout_ms: Signed32
+    session_timeout_ms: Signed32
     protocols: tuple[tuple[str, bytes], ...]
     """Names with the member's metadata, in its order of preference."""
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassicGroup:
-    """One generation of a classic group."""
+class ClassicGroup(WireStruct, frozen=True, kw_only=True):
+    """One generation of a classic group, or what there is of one while its members join."""
 
-    generation: int
+    generation: Index
     protocol_type: str
     """"" while no member has named one."""
     protocol: str | None
@@ -53,6 +54,16 @@ class ClassicGroup:
 
 NO_GROUP: Final = ClassicGroup(generation=0, protocol_type="", protocol=None, leader=None, members=(), is_synced=True)
 """What a group is before anybody joined."""
+
+
+def check_generation(group: ClassicGroup) -> None:
+    """Raises `ValueError` for what no entry may say of a generation: members out of order, another leader."""
+    member_ids = [member.member_id for member in group.members]
+    if any(first >= second for first, second in pairwise(member_ids)):
+        raise ValueError(f"members of a group out of order: {member_ids}")
+    is_led = group.leader in member_ids if member_ids else group.leader is None
+    if not is_led or (group.protocol is None) != (not member_ids):
+        raise ValueError(f"{group.leader!r} leads {group.protocol!r} of the members {member_ids}")
 
 
 class CommittedOffset(NamedTuple):

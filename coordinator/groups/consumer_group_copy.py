@@ -8,11 +8,13 @@ and is thrown away where one of them is refused. Pure.
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from itertools import chain
+
+from msgspec.structs import replace
 
 from coordinator.commands.consumer_group_values import (
     NO_TOPICS_HASH,
+    AssignmentRow,
     ConsumerGroup,
     ConsumerGroupChange,
     ConsumerMember,
@@ -264,7 +266,7 @@ class GroupCopy:
             is_new=self.is_new,
             removed=tuple(sorted(self._removed)),
             members=tuple(group.members[member_id] for member_id in sorted(self._members)),
-            assignments=tuple((member_id, group.assignments[member_id]) for member_id in sorted(self._assignments)),
+            assignments=tuple(AssignmentRow.of(each, group.assignments[each]) for each in sorted(self._assignments)),
             targets=tuple((member_id, group.targets.get(member_id, ())) for member_id in sorted(self._targets)),
             regexes=tuple((regex, group.regexes[regex]) for regex in sorted(self._regexes) if regex in group.regexes),
             regexes_removed=tuple(sorted(regex for regex in self._regexes if regex not in group.regexes)),

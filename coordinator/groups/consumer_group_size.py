@@ -6,7 +6,7 @@ fits in any case is not encoded to see that.
 
 from coordinator.codec.codec import Unwritable, encode
 from coordinator.commands.commands import Proposal
-from coordinator.commands.consumer_group_values import ConsumerGroupChange, ConsumerMember, MemberAssignment, Partitions
+from coordinator.commands.consumer_group_values import AssignmentRow, ConsumerGroupChange, ConsumerMember, Partitions
 from coordinator.commands.group import WriteClassicGroup, WriteConsumerGroup
 from coordinator.commands.group_values import ClassicGroup, ClassicMember
 from coordinator.commands.rules import RULES_NEWEST
@@ -58,14 +58,14 @@ def _classic_member_bytes(member: ClassicMember) -> int:
 def _bytes_at_most(change: ConsumerGroupChange) -> int:
     texts = [*change.removed, *change.regexes_removed]
     texts += [member_id for member_id, _ in change.targets]
-    texts += [member_id for member_id, _ in change.assignments]
+    texts += [row.member_id for row in change.assignments]
     for regex, names in change.regexes:
         texts += [regex, *names]
     return (
         MEMBER_BYTES
         + sum(map(_text_bytes, texts))
         + sum(map(_member_bytes, change.members))
-        + sum(_assignment_bytes(assignment) for _, assignment in change.assignments)
+        + sum(map(_assignment_bytes, change.assignments))
         + sum(_partitions_bytes(target) for _, target in change.targets)
         + TEXT_HEAD_BYTES * (len(change.regexes) + len(change.targets))
     )
@@ -87,7 +87,7 @@ def _member_bytes(member: ConsumerMember) -> int:
     )
 
 
-def _assignment_bytes(assignment: MemberAssignment) -> int:
+def _assignment_bytes(assignment: AssignmentRow) -> int:
     rows = [rows for _, rows in (*assignment.assigned, *assignment.revoking)]
     return MEMBER_BYTES + sum(TOPIC_BYTES + (2 * TEXT_HEAD_BYTES + 1) * len(found) for found in rows)
 

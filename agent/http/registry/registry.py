@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from agent.http.port import RegistryAgent
 from agent.runtime.threads import run_in_thread
@@ -222,12 +222,12 @@ class SchemaRegistry:
         given = SchemaContent(schema_type=request.schema_type, text=request.text, references=references)
         parsed = await self._parse(given)
         text = parsed.normalized if request.is_normalized else parsed.text
-        return structs.replace(given, text=text), parsed
+        return replace(given, text=text), parsed
 
     def _resolved(self, reference: SchemaReference) -> SchemaReference:
         held = self.registry.subjects.get(reference.subject)
         live = [] if held is None else held.live()
-        return structs.replace(reference, version=live[-1]) if reference.version == LATEST and live else reference
+        return replace(reference, version=live[-1]) if reference.version == LATEST and live else reference
 
     async def _parse(self, content: SchemaContent) -> Parsed:
         try:

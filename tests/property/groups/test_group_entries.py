@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from coordinator.apply.apply import apply
 from coordinator.commands.commands import Command, DeleteTopic, EndSession, StartDrain
@@ -55,8 +56,8 @@ def fitting(state: ClusterState, command: Command) -> Command:
     if isinstance(command, HELD) and command.group_id in state.groups:
         found = state.groups[command.group_id]
         if isinstance(command, WriteClassicGroup | WriteConsumerGroup):
-            return replace(command, claim_epoch=found.claim_epoch, version=found.version)
-        return replace(command, claim_epoch=found.claim_epoch)
+            return structs.replace(command, claim_epoch=found.claim_epoch, version=found.version)
+        return structs.replace(command, claim_epoch=found.claim_epoch)
     return command
 
 

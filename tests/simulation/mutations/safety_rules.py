@@ -18,7 +18,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from agent.admin.topics import TopicLookup
 from agent.fetch import chunk_reader, fetch_path
@@ -165,7 +165,7 @@ def s3_what_one_agent_alone_computed_is_published() -> Iterator[None]:
     def freeze(self: Frozen, state: ClusterState) -> None:
         freeze_right(self, state)
         if str(NODE.get()).startswith("agent-1"):
-            self._wire = structs.replace(self._wire, object_id_next=self._wire.object_id_next + 1)
+            self._wire = replace(self._wire, object_id_next=self._wire.object_id_next + 1)
 
     def agreed(comparison: DigestComparison, own: bytes) -> Comparison:
         return Comparison.AGREED

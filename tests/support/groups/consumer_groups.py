@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from coordinator.codec.consumer_group_wire import change_to_wire
+from coordinator.commands.commands import Proposal
 from coordinator.commands.consumer_group_values import (
     ConsumerGroup,
     ConsumerGroupChange,
@@ -15,6 +15,7 @@ from coordinator.commands.consumer_group_values import (
     replay,
     without_epochs,
 )
+from coordinator.commands.group import WriteConsumerGroup
 from coordinator.groups.consumer_group import LiveConsumerGroup
 from coordinator.groups.consumer_group_messages import (
     NOT_SAID,
@@ -26,6 +27,7 @@ from coordinator.groups.consumer_group_messages import (
 from coordinator.groups.consumer_group_regexes import room_for
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
+from tests.support.commands.entries import decode, encode
 
 CONFIG = ConsumerGroupConfig(session_timeout_ms=45_000, heartbeat_interval_ms=5_000, max_size=1_000)
 REBALANCE_TIMEOUT_MS = 60_000
@@ -127,7 +129,8 @@ class Coordinated:
     def take(self, *changes: ConsumerGroupChange | None) -> None:
         """What apply does with the rows, by way of the ledger's bytes."""
         for change in filter(None, changes):
-            assert change_to_wire(change).change() == change
+            command = WriteConsumerGroup(group_id="g", claim_epoch=1, version=1, change=change)
+            assert decode(encode(Proposal(time_ms=None, command=command))).command == command
             assert refusal(self.written, change) is None
             self.written = replay(self.written, change)
             self.changes_count += 1

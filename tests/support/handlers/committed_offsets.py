@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from agent.groups.classic_group import next_ticket
 from agent.request.services import Services

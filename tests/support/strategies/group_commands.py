@@ -3,9 +3,9 @@
 from hypothesis import strategies as st
 
 from coordinator.commands.consumer_group_values import (
+    AssignmentRow,
     ConsumerGroupChange,
     ConsumerMember,
-    MemberAssignment,
     MemberState,
 )
 from coordinator.commands.group import (
@@ -50,16 +50,14 @@ targets = st.lists(
     st.tuples(member_ids, topic_ids.map(lambda topic_id: ((topic_id, (PartitionIndex(0),)),))), max_size=2
 )
 assignments = st.lists(
-    st.tuples(
-        member_ids,
-        st.builds(
-            MemberAssignment,
-            epoch=epochs,
-            previous_epoch=epochs,
-            state=st.sampled_from(MemberState),
-            assigned=topic_ids.map(lambda topic_id: ((topic_id, ((PartitionIndex(1), 2),)),)),
-            revoking=st.just(()),
-        ),
+    st.builds(
+        AssignmentRow,
+        member_id=member_ids,
+        epoch=epochs,
+        previous_epoch=epochs,
+        state=st.sampled_from(MemberState),
+        assigned=topic_ids.map(lambda topic_id: ((topic_id, ((PartitionIndex(1), 2),)),)),
+        revoking=st.just(()),
     ),
     max_size=2,
 )

@@ -1,9 +1,9 @@
 """Each invariant is missed when it is broken by hand."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator.apply.objects import add_object
 from coordinator.commands.group import ClaimGroups, WriteClassicGroup

@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from agent.groups.group_ledger import GroupLedger, NotCoordinator, OffsetRow
 from agent.ledger.ledger_writer import LedgerWriter

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from agent.groups import group_ledger
 from agent.groups.classic_coordinator import ClassicGroupCoordinator
@@ -229,7 +230,7 @@ class TestConsumerGroups:
             await parts.writer.propose(create(partitions=2))
             agent = GroupAgent(parts, **{"group.consumer.max.size": "1"})
             await agent.ledger.claim("g")
-            kept = replace(member(), protocols=(("range", subscription("t")),), assignment=b"")
+            kept = structs.replace(member(), protocols=(("range", subscription("t")),), assignment=b"")
             await agent.ledger.write("g", generation(1, kept))
             assert await agent.refused(beat("a")) is ErrorCode.group_max_size_reached
             ledger.is_reachable = False

@@ -5,6 +5,7 @@ from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec import structs
 
 from coordinator.commands.commands import Done
 from coordinator.commands.consumer_group_values import LEAVE_EPOCH
@@ -153,7 +154,7 @@ async def test_where_groups_may_not_change_a_consumer_is_turned_away_by_who_wait
         (generation(5, classic("m", [0])), {"group.consumer.migration.policy": "disabled"}),
         (generation(5, classic("m", [0])), {"group.consumer.migration.policy": "downgrade"}),
         (generation(5, classic("m", [0]), protocol_type="connect"), {}),
-        (generation(5, replace(classic("m", [0]), assignment=b"part")), {}),
+        (generation(5, structs.replace(classic("m", [0]), assignment=b"part")), {}),
         (generation(5, classic("m", [0]), classic("n", [1])), {"group.consumer.max.size": "1"}),
     ],
 )
@@ -173,7 +174,7 @@ def incompressible(size: int) -> bytes:
 async def test_a_group_that_no_entry_takes_as_a_consumer_group_stays_a_classic_one() -> None:
     async with one_agent(**SETTINGS) as agent:
         subscribed = incompressible(LEDGER_ENTRY_BYTES_MAX - 3_000)
-        group = generation(5, replace(classic("m", [0]), protocols=(("range", subscribed),)))
+        group = generation(5, structs.replace(classic("m", [0]), protocols=(("range", subscribed),)))
         await write(agent, group)
         claim_epoch = agent.parts.metadata.state.groups["g"].claim_epoch
         names = [Random(number).randbytes(100).hex() for number in range(100)]

@@ -1,9 +1,9 @@
 """ConsumerGroupDescribe of large groups: others have their turn, and what is told is one group all the same."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from agent.request.services import Services
 from coordinator.commands.consumer_group_values import ConsumerGroup, ConsumerGroupChange

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from agent.request.services import Services
 from coordinator.commands.commands import Command, Done
@@ -45,7 +46,7 @@ def begin(services: Services, kind: str) -> None:
         services.group_ledger.write_consumer("g", JOINED)
     else:
         protocol_type = "consumer" if kind == "classic" else kind
-        services.group_ledger.write("g", replace(generation(1, SUBSCRIBED), protocol_type=protocol_type))
+        services.group_ledger.write("g", structs.replace(generation(1, SUBSCRIBED), protocol_type=protocol_type))
 
 
 class TestDelete:
@@ -60,7 +61,9 @@ class TestDelete:
             answer = await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)
             unknown = ErrorCode.unknown_topic_or_partition
             assert codes_of(answer) == [ErrorCode.group_subscribed_to_topic, unknown, unknown]
-            await write(services, generation(2, replace(SUBSCRIBED, protocols=(("range", bytes(6) + b"\xff" * 4),))))
+            await write(
+                services, generation(2, structs.replace(SUBSCRIBED, protocols=(("range", bytes(6) + b"\xff" * 4),)))
+            )
             assert codes_of(await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)) == [
                 NONE,
                 unknown,
@@ -142,11 +145,11 @@ class TestDelete:
     async def test_a_group_of_another_protocol_keeps_its_offsets_while_it_has_members(self) -> None:
         async with serving() as services:
             await commit(services, {0: 5})
-            await write(services, replace(generation(1, member()), protocol_type="connect"))
+            await write(services, structs.replace(generation(1, member()), protocol_type="connect"))
             named = [{"name": "t", "partitions": [{"partition_index": 0}]}]
             answer = await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)
             assert (answer.error_code, answer.topics) == (ErrorCode.non_empty_group, ())
-            await write(services, replace(generation(2), protocol_type="connect"))
+            await write(services, structs.replace(generation(2), protocol_type="connect"))
             assert codes_of(await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)) == [NONE]
             assert offsets_of(await told(services)) == {}
 

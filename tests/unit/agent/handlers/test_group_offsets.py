@@ -3,11 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import timedelta
 from uuid import UUID
 
 import pytest
+from msgspec.structs import replace
 
 from agent.groups.group_ledger import OffsetRow
 from agent.handlers import offset_fetch
@@ -332,7 +332,10 @@ def consumer_group() -> ConsumerGroup:
     """Two members at epoch 3, one of which speaks JoinGroup."""
     (first,) = JOINED.members
     classic = ClassicProtocols(session_timeout_ms=1, protocols=())
-    members: list[ConsumerMember] = [replace(first, member_id="new"), replace(first, member_id="old", classic=classic)]
+    members: list[ConsumerMember] = [
+        replace(first, member_id="new"),
+        replace(first, member_id="old", classic=classic),
+    ]
     stands = MemberAssignment(epoch=3, previous_epoch=2, state=MemberState.STABLE, assigned=(), revoking=())
     return ConsumerGroup(
         members={each.member_id: each for each in members}, assignments={each.member_id: stands for each in members}

@@ -8,6 +8,7 @@ from dataclasses import replace
 from uuid import UUID
 
 import pytest
+from msgspec import structs
 
 from agent.groups.group_ledger import OffsetRow
 from agent.request.connection_epochs import ConnectionEpoch
@@ -297,7 +298,7 @@ class TestMembers:
     async def test_those_of_a_classic_group(self) -> None:
         async with serving() as services:
             producer = await begun(services)
-            await write(services, generation(3, replace(SUBSCRIBED, group_instance_id="i")))
+            await write(services, generation(3, structs.replace(SUBSCRIBED, group_instance_id="i")))
 
             async def by(member: str, number: int, instance: str | None = None) -> ErrorCode:
                 told_of = await pend(services, producer, {0: 1}, member=member, generation=number, instance=instance)
@@ -314,7 +315,7 @@ class TestMembers:
     async def test_they_commit_while_they_wait_for_their_assignment(self) -> None:
         async with serving() as services:
             producer = await begun(services)
-            await write(services, replace(generation(3, SUBSCRIBED), is_synced=False))
+            await write(services, structs.replace(generation(3, SUBSCRIBED), is_synced=False))
             assert await pend(services, producer, {0: 1}, member="m1", generation=3) == [(0, NONE)]
             assert await commit(services, {0: 1}, generation=3, member="m1") == [(0, ErrorCode.rebalance_in_progress)]
 

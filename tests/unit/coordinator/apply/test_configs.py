@@ -1,7 +1,7 @@
 """Configs and quotas are altered by operations, each on what is set by then."""
 
 import pytest
-from msgspec import structs
+from msgspec.structs import replace
 
 from coordinator.apply import configs as apply_configs
 from coordinator.commands.admin import (
@@ -87,7 +87,7 @@ class TestTopics:
         count = CONFIGS_BYTES_MAX // CONFIG_VALUE_CHARS_MAX
         for number in range(count - 1):
             operation = ConfigOperation(kind=OperationKind.SET, name=f"n{number}", value="x" * CONFIG_VALUE_CHARS_MAX)
-            assert cluster.do(structs.replace(alter("t"), operations=(operation,))) == Done()
+            assert cluster.do(replace(alter("t"), operations=(operation,))) == Done()
         assert cluster.do(alter("t", last="x" * CONFIG_VALUE_CHARS_MAX, n0="x")) == Done()
         assert refusal(cluster.do(alter("t", n0="x" * CONFIG_VALUE_CHARS_MAX))) is ErrorCode.invalid_config
         assert cluster.state.topics[TOPIC].configs["n0"] == "x"
@@ -179,9 +179,9 @@ class TestQuotas:
         first = AlterClientQuotas(entity=USER, quotas=(("b", 2.5), ("a", 1.0)))
         assert cluster.do(first) == Done()
         assert decoded(cluster).client_quotas == {USER: {"a": 1.0, "b": 2.5}}
-        cluster.do(structs.replace(first, quotas=(("b", None), ("c", 3.0), ("d", None))))
+        cluster.do(replace(first, quotas=(("b", None), ("c", 3.0), ("d", None))))
         assert cluster.state.client_quotas == {USER: {"a": 1.0, "c": 3.0}}
-        cluster.do(structs.replace(first, quotas=(("a", None), ("c", None))))
+        cluster.do(replace(first, quotas=(("a", None), ("c", None))))
         assert cluster.state.client_quotas == {}
 
     def test_nothing_is_kept_of_an_entity_that_never_had_any(self) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from coordinator.apply.groups import claim_groups
 from coordinator.commands.commands import Command, DeleteTopic, Done, Outcome, Refused, StartDrain
@@ -188,7 +189,7 @@ class TestGenerations:
         groups.claim("g")
         groups.write(generation(2, member()))
         assert refused(groups.write(generation(1, member()))) is ErrorCode.illegal_generation
-        assert groups.write(replace(generation(2, member()), is_synced=False)) == Done()
+        assert groups.write(structs.replace(generation(2, member()), is_synced=False)) == Done()
 
     @pytest.mark.parametrize("version", [0, 2])
     def test_a_change_of_another_version_is_refused(self, groups: Groups, version: int) -> None:
@@ -212,18 +213,20 @@ class TestConsumerGroups:
         write = WriteConsumerGroup(group_id="g", claim_epoch=epoch, version=0, change=JOINED)
         assert groups.do(write) == Done()
         assert groups.group().has_members
-        left = replace(JOINED, epoch=3, is_new=False, members=(), removed=("m1",))
-        assert groups.do(replace(write, version=1, change=left), time_ms=HOUR_MS + 1) == Done()
+        left = structs.replace(JOINED, epoch=3, is_new=False, members=(), removed=("m1",))
+        assert groups.do(structs.replace(write, version=1, change=left), time_ms=HOUR_MS + 1) == Done()
         assert (groups.group().has_members, groups.group().empty_since_ms) == (False, HOUR_MS + 1)
 
     def test_rows_for_a_group_that_is_none_are_refused(self, groups: Groups) -> None:
         (epoch,) = groups.claim("g").claim_epochs
-        write = WriteConsumerGroup(group_id="g", claim_epoch=epoch, version=0, change=replace(JOINED, is_new=False))
+        write = WriteConsumerGroup(
+            group_id="g", claim_epoch=epoch, version=0, change=structs.replace(JOINED, is_new=False)
+        )
         assert refused(groups.do(write)) is ErrorCode.not_coordinator
 
     def test_rows_that_cannot_be_a_coordinators_are_refused(self, groups: Groups) -> None:
         (epoch,) = groups.claim("g").claim_epochs
-        change = replace(JOINED, target_epoch=JOINED.epoch + 1)
+        change = structs.replace(JOINED, target_epoch=JOINED.epoch + 1)
         write = WriteConsumerGroup(group_id="g", claim_epoch=epoch, version=0, change=change)
         assert refused(groups.do(write)) is ErrorCode.not_coordinator
         assert groups.group().value is None
@@ -231,7 +234,7 @@ class TestConsumerGroups:
     def test_a_classic_group_is_replaced_by_a_new_one(self, groups: Groups) -> None:
         (epoch,) = groups.claim("g").claim_epochs
         groups.write(EMPTY)
-        change = replace(JOINED, epoch=EMPTY.generation + 1)
+        change = structs.replace(JOINED, epoch=EMPTY.generation + 1)
         write = WriteConsumerGroup(group_id="g", claim_epoch=epoch, version=1, change=change)
         assert groups.do(write) == Done()
         assert groups.group().empty_since_ms is None
@@ -241,7 +244,7 @@ class TestConsumerGroups:
         groups.write(generation(3))
         write = WriteConsumerGroup(group_id="g", claim_epoch=epoch, version=1, change=JOINED)
         assert refused(groups.do(write)) is ErrorCode.illegal_generation
-        assert groups.do(replace(write, change=replace(JOINED, epoch=3))) == Done()
+        assert groups.do(structs.replace(write, change=structs.replace(JOINED, epoch=3))) == Done()
         assert refused(groups.write(generation(2, member()))) is ErrorCode.illegal_generation
         assert groups.write(generation(3, member())) == Done()
 

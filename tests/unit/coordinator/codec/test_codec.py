@@ -9,6 +9,7 @@ from typing import cast
 import cramjam
 import msgspec
 import pytest
+from msgspec import structs
 
 from coordinator.codec import codec as command_codec
 from coordinator.codec.codec import COMPRESSED, FORMAT_CHECKED, Unwritable
@@ -327,7 +328,7 @@ def test_commands_without_columns_come_back_equal() -> None:
 
 
 def test_a_rebalance_that_is_due_is_kept() -> None:
-    proposal = Proposal(time_ms=None, command=write_classic(replace(CLASSIC, is_rebalance_due=True)))
+    proposal = Proposal(time_ms=None, command=write_classic(structs.replace(CLASSIC, is_rebalance_due=True)))
     assert decode(encode(proposal)) == proposal
 
 
@@ -409,10 +410,6 @@ class TestUnwritableCommands:
             (retain(-1), "cannot be read"),
             (replace(retain(1), partitions=((0, 1), (2, 3))), "2 ranges of partitions for 1 topics"),
             (AllocateProducerIds(count=1 << 64), "AllocateProducerIds cannot be written"),
-            (write_classic(replace(CLASSIC, members=CLASSIC.members[:1] * 2)), "out of order"),
-            (write_classic(replace(CLASSIC, leader="c")), "'c' leads 'range'"),
-            (write_classic(replace(CLASSIC, protocol=None)), "'b' leads None"),
-            (write_classic(replace(CLASSIC, members=())), "'b' leads 'range'"),
             (replace(COMMIT, group=[2, 1, 1]), "group 2, topic 1 where 2 and 2"),
             (replace(COMMIT, topic=[2, 1, 1]), "group 1, topic 2 where 2 and 2"),
             (replace(COMMIT, partition=[0, 1 << 31, 1]), "a partition index of 2147483648"),
@@ -437,6 +434,24 @@ class TestUnwritableCommands:
             AlterClientQuotas(entity=entity, quotas=())
         with pytest.raises(LedgerCorrupt, match="an entity of the types"):
             decode(plain([None, [29, entity, []]]))
+
+    @pytest.mark.parametrize(
+        ("changes", "message"),
+        [
+            ({"members": CLASSIC.members[:1] * 2}, "out of order"),
+            ({"leader": "c"}, "'c' leads 'range'"),
+            ({"protocol": None}, "'b' leads None"),
+            ({"members": ()}, "'b' leads 'range'"),
+        ],
+    )
+    def test_a_group_that_contradicts_itself_cannot_be_made_or_read(
+        self, changes: dict[str, object], message: str
+    ) -> None:
+        with pytest.raises(ValueError, match=message):
+            write_classic(structs.replace(CLASSIC, **changes))
+        group = list({**structs.asdict(CLASSIC), **changes}.values())
+        with pytest.raises(LedgerCorrupt, match=message):
+            decode(plain([None, [20, "g", 5, 2, group]]))
 
     def test_what_is_too_large_is_refused_before_it_is_read_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         read: list[int] = []

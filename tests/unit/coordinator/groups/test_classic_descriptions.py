@@ -1,8 +1,7 @@
 """What whoever looks is told of a classic group: the same of what is held and of what the ledger has."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from coordinator.commands.group_values import NO_GROUP, ClassicGroup
 from coordinator.groups.classic_descriptions import describe, describe_kept

@@ -7,6 +7,7 @@ KIP-848; conversations that were recorded from Kafka 4.3.1 stand in tests/compat
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from coordinator.commands.consumer_group_values import (
     ClassicProtocols,
@@ -72,7 +73,7 @@ class TestJoining:
         group.say(beat("a", 2, instance="i"))
         assert group.group.members["a"] == before
         group.say(beat("a", 2, instance="i", rack="s", rebalance_timeout_ms=5))
-        assert group.group.members["a"] == replace(before, rack_id="s", rebalance_timeout_ms=5)
+        assert group.group.members["a"] == structs.replace(before, rack_id="s", rebalance_timeout_ms=5)
         assert group.group.epoch == 2
 
 
@@ -164,7 +165,7 @@ class TestLargeGroups:
     def test_members_of_the_classic_protocol_do_not_wait(self) -> None:
         group = self.large()
         found = group.group.members["a"]
-        group.live.copy.put_member(replace(found, classic=ClassicProtocols(session_timeout_ms=1, protocols=())))
+        group.live.copy.put_member(structs.replace(found, classic=ClassicProtocols(session_timeout_ms=1, protocols=())))
         group.take(group.live.copy.take_change())
         group.say(beat("b"))
         assert group.group.target_epoch == 3

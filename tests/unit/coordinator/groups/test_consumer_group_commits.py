@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from coordinator.commands.consumer_group_values import ClassicProtocols, ConsumerGroup, MemberAssignment, MemberState
 from coordinator.groups.consumer_group_commits import commit_error
 from protocol.errors import ErrorCode
@@ -72,7 +74,7 @@ class TestCommits:
     def test_a_member_of_the_classic_protocol_has_a_generation(self) -> None:
         group = one().group
         classic = ClassicProtocols(session_timeout_ms=1, protocols=())
-        group.members["a"] = replace(group.members["a"], classic=classic)
+        group.members["a"] = structs.replace(group.members["a"], classic=classic)
         assert self.commit(group, "a", 2, version=2) is ErrorCode.none
         assert self.commit(group, "a", 1, version=2) is ErrorCode.illegal_generation
         (topic_id, rows), *_ = group.assignment("a").assigned

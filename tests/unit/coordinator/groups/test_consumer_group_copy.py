@@ -1,6 +1,6 @@
 """A coordinator's copy of a group: what it finds, and the rows that it gives for what was changed."""
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from coordinator.commands.consumer_group_values import NO_TOPICS_HASH, ConsumerGroup, replay
 from coordinator.groups.consumer_group_copy import GroupCopy, preferred_assignor

@@ -1,13 +1,14 @@
 """What of a consumer group fits into one ledger entry, judged by the bytes that are written."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator.commands.commands import Proposal
 from coordinator.commands.consumer_group_values import (
+    AssignmentRow,
     ClassicProtocols,
     ConsumerGroupChange,
     ConsumerMember,
@@ -61,7 +62,7 @@ def assignment(count: int) -> MemberAssignment:
 ROWS: dict[str, Callable[[int], ConsumerGroupChange]] = {
     "removed": lambda size: replace(NONE, removed=(noise(size),)),
     "members": lambda size: replace(NONE, members=(member(noise(size), RANDOM.randbytes(size)),)),
-    "assignments": lambda size: replace(NONE, assignments=((noise(size), assignment(size)),)),
+    "assignments": lambda size: replace(NONE, assignments=(AssignmentRow.of(noise(size), assignment(size)),)),
     "targets": lambda size: replace(
         NONE, targets=((noise(size), partitions({topic_id: [9_999] for topic_id in IDS[:size]})),)
     ),

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from coordinator.commands.consumer_group_values import ClassicProtocols, ConsumerGroup, GroupPhase, MemberState
 from coordinator.commands.group_values import ClassicGroup, ClassicMember
@@ -34,7 +35,7 @@ def name_of(found: TopicId) -> str | None:
 
 
 def member(member_id: str, partitions: list[int], **other: object) -> ClassicMember:
-    return replace(
+    return structs.replace(
         ClassicMember(
             member_id=member_id,
             group_instance_id=None,
@@ -45,16 +46,16 @@ def member(member_id: str, partitions: list[int], **other: object) -> ClassicMem
             protocols=(("range", subscription("t", "gone")), ("sticky", subscription("t"))),
             assignment=write_assignment({"t": partitions}, 1),
         ),
-        **other,  # type: ignore[arg-type]
+        **other,
     )
 
 
 def classic(*members: ClassicMember, **other: object) -> ClassicGroup:
-    return replace(
+    return structs.replace(
         ClassicGroup(
             generation=7, protocol_type="consumer", protocol="range", leader="a", members=members, is_synced=True
         ),
-        **other,  # type: ignore[arg-type]
+        **other,
     )
 
 
@@ -72,7 +73,7 @@ class TestUpgrading:
         assert found.classic.session_timeout_ms == 10_000
 
     def test_what_is_not_synced_yet_is_nobodys(self) -> None:
-        group = upgraded(replace(BOTH, is_synced=False), TOPICS.find_topic)
+        group = upgraded(structs.replace(BOTH, is_synced=False), TOPICS.find_topic)
         assert group.targets == {}
 
     def test_topics_that_are_gone_are_left_out(self) -> None:
@@ -112,7 +113,7 @@ class TestDowngrading:
 
     def test_who_leaves_is_not_in_it(self) -> None:
         group = upgraded(BOTH, TOPICS.find_topic)
-        group.members["b"] = replace(group.members["b"], classic=None)
+        group.members["b"] = structs.replace(group.members["b"], classic=None)
         assert not is_classic_but_for(group, ())
         assert is_classic_but_for(group, ["b"])
         assert [each.member_id for each in downgraded(group, ["b"], name_of).members] == ["a"]
@@ -121,7 +122,9 @@ class TestDowngrading:
         group = upgraded(BOTH, TOPICS.find_topic)
         found = group.members["b"]
         assert found.classic is not None
-        group.members["b"] = replace(found, classic=replace(found.classic, protocols=found.classic.protocols[1:]))
+        group.members["b"] = structs.replace(
+            found, classic=structs.replace(found.classic, protocols=found.classic.protocols[1:])
+        )
         assert downgraded(group, (), name_of).protocol == "sticky"
 
     def test_topics_that_are_gone_are_left_out(self) -> None:
@@ -133,7 +136,9 @@ class TestDowngrading:
         group = upgraded(classic(member("a", [0])), TOPICS.find_topic)
         found = group.members["a"]
         assert found.classic is not None
-        group.members["a"] = replace(found, classic=replace(found.classic, protocols=(("range", b"\xff"),)))
+        group.members["a"] = structs.replace(
+            found, classic=structs.replace(found.classic, protocols=(("range", b"\xff"),))
+        )
         (found_back,) = downgraded(group, (), name_of).members
         assert found_back.assignment == write_assignment({"t": [0]}, 0)
 
@@ -146,7 +151,10 @@ class TestDowngrading:
         restored = LiveClassicGroup(due, limits, 1.0)
         assert (restored.state, restored.deadline_s) == (ClassicGroupState.PREPARING, 11.0)
         assert not restored.value().is_rebalance_due
-        assert LiveClassicGroup(replace(due, is_rebalance_due=False), limits, 1.0).state is ClassicGroupState.STABLE
+        assert (
+            LiveClassicGroup(structs.replace(due, is_rebalance_due=False), limits, 1.0).state
+            is ClassicGroupState.STABLE
+        )
 
     @pytest.mark.parametrize(
         "other",
@@ -168,7 +176,9 @@ class TestDowngrading:
             found = group.members[member_id]
             assert found.classic is not None
             protocols = (*found.classic.protocols, ("large", bytes(CLASSIC_MEMBERS_BYTES_MAX // 2)))
-            group.members[member_id] = replace(found, classic=replace(found.classic, protocols=protocols))
+            group.members[member_id] = structs.replace(
+                found, classic=structs.replace(found.classic, protocols=protocols)
+            )
         with pytest.raises(NotMigratable, match="more than one entry takes"):
             downgraded(group, (), name_of)
 
@@ -181,7 +191,9 @@ class TestDowngrading:
         def with_metadata(metadata: bytes) -> ConsumerGroup:
             protocols = (*own, ("large", metadata))
             changed = group.copy()
-            changed.members["a"] = replace(found, classic=ClassicProtocols(session_timeout_ms=1, protocols=protocols))
+            changed.members["a"] = structs.replace(
+                found, classic=ClassicProtocols(session_timeout_ms=1, protocols=protocols)
+            )
             return changed
 
         assert downgraded(with_metadata(bytes(LEDGER_ENTRY_BYTES_MAX)), (), name_of).members
