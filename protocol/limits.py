@@ -146,6 +146,8 @@ BARRIER_SECONDS_MAX = 10.0
 """How long a barrier waits for the ledger's answer (safety rule S4)."""
 STAMP_SECONDS_MAX = 1.0
 """How long after its connection was accepted a stamp may be known, and a request may wait for it (safety rule S7)."""
+STORE_CHECK_READS_MAX = 2
+"""Of an object that a check of the bucket wrote, before the store is reported: one answer may be damaged."""
 LEDGER_LOAD_ATTEMPTS_MAX = 5
 """How often a start looks up the snapshot again because it went away meanwhile (safety rule S9)."""
 SNAPSHOT_ENTRIES_INTERVAL = 4_000

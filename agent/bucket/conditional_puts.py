@@ -11,6 +11,7 @@ import contextlib
 
 from agent.bucket.permissions import CHECKS_PREFIX
 from coordinator.ledger.port import Ledger
+from protocol.limits import STORE_CHECK_READS_MAX
 from storage.object_store import (
     ObjectDamaged,
     ObjectExists,
@@ -25,7 +26,6 @@ from storage.object_store import (
 FIRST, SECOND = b"first", b"second, which must be refused"
 """In different bytes: a retry that finds its own bytes under the key takes its put for successful."""
 OVERWRITTEN = "it was overwritten"
-LOOKS_MAX = 2
 REMEDY = (
     "two clusters could claim one bucket, and snapshots overwrite each other. Upgrade the store, or the proxy before "
     "it, to one that refuses such a put with 412 (Amazon S3, MinIO and Ceph do), or use another store "
@@ -71,7 +71,7 @@ async def _check_kept(store: ObjectStore, key: str) -> None:
     neither of the two objects accuses it of nothing: the check is to be made again, as when the store is away.
     """
     found = ""
-    for _ in range(LOOKS_MAX):
+    for _ in range(STORE_CHECK_READS_MAX):
         try:
             content = await store.get(key)
         except (ObjectDamaged, ObjectMissing) as error:

@@ -8,12 +8,12 @@ same time do not disturb each other, and the next start removes what a crash lef
 
 from collections.abc import Awaitable, Callable
 
+from protocol.limits import STORE_CHECK_READS_MAX
 from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreDenied, StoreMisconfigured
 
 CHECKS_PREFIX = "checks/"
 CHECK_KEY = CHECKS_PREFIX + "access"
 CONTENT = b"penstock was here"
-LOOKS_MAX = 2
 
 
 async def denied_operations(store: ObjectStore) -> list[StoreDenied]:
@@ -46,7 +46,7 @@ async def _put(store: ObjectStore) -> None:
 async def _get(store: ObjectStore) -> None:
     """Missing is an answer: another agent that starts has deleted it, or the put was denied. One answer may be damaged
     on its way, so it is looked at again before the store is accused."""
-    for _ in range(LOOKS_MAX):
+    for _ in range(STORE_CHECK_READS_MAX):
         try:
             found = await store.get(CHECK_KEY)
         except ObjectMissing:

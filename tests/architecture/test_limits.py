@@ -23,6 +23,7 @@ OF_A_FORMAT = {
     "_DELTA_MAX",
     "_HEADER_OVERHEAD_MAX",
     "_INT32_MAX",
+    "INT64_MAX",
     "_INT64_MAX",
     "_RECORD_OVERHEAD_MAX",
 }

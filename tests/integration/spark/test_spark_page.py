@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from iceberg_export.spark.bucket import open_bucket
-from iceberg_export.spark.lake import Lake
+from iceberg_export.spark.lake import SparkLake
 from tests.support.documents import blocks
 from tests.support.lake.archiving import AT_ONCE, archive_by_http
 from tests.support.lake.flight_events import create_topic
@@ -44,7 +44,7 @@ def broker(penstock: PenstockFactory) -> Penstock:
     assert producer.flush(SECONDS_MAX) == 0
     for topic in RECORDS:
         archive_by_http(broker, topic)
-    lake = Lake(open_bucket(f"file://{broker.data}/store", {}))
+    lake = SparkLake(open_bucket(f"file://{broker.data}/store", {}))
 
     def is_archived(name: str) -> bool:
         topic = topic_in_manifest(lake, name)
