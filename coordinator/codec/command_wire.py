@@ -16,7 +16,7 @@ from coordinator.codec.command_columns import (
     read_log_starts,
 )
 from coordinator.codec.group_wire import WireCommitOffsets, commit_offsets_to_wire
-from coordinator.codec.transaction_wire import WireTransactionCommand, transaction_command_to_wire
+from coordinator.codec.transaction_wire import WireCommitTransactionalOffsets, pending_offsets_to_wire
 from coordinator.commands.admin import AdminCommand, Replicas
 from coordinator.commands.commands import (
     AdvanceLogStart,
@@ -51,7 +51,7 @@ from coordinator.commands.forms import WireStruct, since
 from coordinator.commands.group import CommitOffsets, GroupStructs
 from coordinator.commands.registry import RegistryCommand
 from coordinator.commands.rules import RULES_CHECKED_STORAGE
-from coordinator.commands.transaction import TransactionCommand
+from coordinator.commands.transaction import CommitTransactionalOffsets, TransactionStructs
 from coordinator.configs.config_types import LONG_MAX
 from coordinator.ledger.port import LedgerCorrupt
 from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
@@ -361,7 +361,8 @@ WireCommand = (
     | GroupStructs
     | WireCommitOffsets
     | AdminCommand
-    | WireTransactionCommand
+    | TransactionStructs
+    | WireCommitTransactionalOffsets
     | RegistryCommand
 )
 
@@ -375,11 +376,11 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
     """The command in its ledger shape. Ranges are not checked here: `command_codec.encode` reads what it wrote."""
     if isinstance(command, WireStruct):
         return command
-    if isinstance(command, TransactionCommand):
-        return transaction_command_to_wire(command)
     match command:
         case CommitOffsets():
             return commit_offsets_to_wire(command)
+        case CommitTransactionalOffsets():
+            return pending_offsets_to_wire(command)
         case CommitChunks():
             chunks, batches = commit_columns(command)
             return WireCommitChunks(
@@ -442,7 +443,9 @@ def to_wire(command: Command) -> WireCommand:  # noqa: C901 - one arm per comman
 
 def from_wire(wire: WireCommand) -> Command:
     """The command. Raises `LedgerCorrupt` for columns that contradict each other."""
-    return wire if isinstance(wire, AdminCommand | RegistryCommand | GroupStructs) else wire.command()
+    return (
+        wire if isinstance(wire, AdminCommand | RegistryCommand | GroupStructs | TransactionStructs) else wire.command()
+    )
 
 
 def _replace_to_wire(command: ReplaceChunks) -> WireReplaceChunks:

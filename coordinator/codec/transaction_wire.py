@@ -1,30 +1,11 @@
-"""The shape of transactions in entries and snapshots. Part of `coordinator.codec.command_wire` and
-`coordinator.snapshot`.
-
-Rule: as there: tags are never given twice, and fields only ever added at the end, with a default.
+"""The shape of pending offsets in entries, and of transactional ids in snapshots. Other commands on transactions are
+wire structs themselves: `coordinator.commands.transaction`.
 """
 
-from typing import Annotated, assert_never
-
-from msgspec import Meta
-
 from coordinator.codec.command_columns import pending_offset_columns, read_pending_offsets
-from coordinator.commands.field_types import Index, Natural, Signed32, Timestamp, Uuid
+from coordinator.commands.field_types import Natural, ProducerEpochField, ProducerIdField, TopicIdField
 from coordinator.commands.forms import WireStruct
-from coordinator.commands.transaction import (
-    AddToTransaction,
-    CommitTransactionalOffsets,
-    EndTransaction,
-    ExpireTransaction,
-    ExpireTransactionalIds,
-    InitTransactionalProducer,
-    SetTransactionVersion,
-    Stamp,
-    TerminateTransaction,
-    TransactionCommand,
-    TransactionPartition,
-)
-from coordinator.configs.config_types import LONG_MAX
+from coordinator.commands.transaction import CommitTransactionalOffsets, Stamp, TransactionPartition
 from coordinator.ledger.port import LedgerCorrupt
 from coordinator.state.transactions import AppliedStamp, TransactionalId
 from protocol.types import (
@@ -38,113 +19,21 @@ from protocol.types import (
 )
 from txn.transaction import TransactionMetadata, TransactionStatus, TransactionVersion
 
-WireEpoch = Annotated[int, Meta(ge=-1, le=(1 << 15) - 1)]
-WireProducerId = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
-WireStamp = tuple[Natural, Natural]
-"""Position, serial."""
-WirePartition = tuple[Uuid, Index]
 WireAppliedStamp = tuple[int, int, int]
 """Position, session, serial."""
-
-
-class WireInitTransactionalProducer(WireStruct, frozen=True, tag=31):
-    transactional_id: str
-    timeout_ms: Signed32
-    producer_id: WireProducerId
-    epoch: WireEpoch
-
-    def command(self) -> InitTransactionalProducer:
-        return InitTransactionalProducer(
-            transactional_id=self.transactional_id,
-            timeout_ms=self.timeout_ms,
-            producer_id=ProducerId(self.producer_id),
-            epoch=ProducerEpoch(self.epoch),
-        )
-
-
-class WireAddToTransaction(WireStruct, frozen=True, tag=32):
-    transactional_id: str
-    producer_id: WireProducerId
-    epoch: WireEpoch
-    partitions: list[WirePartition]
-    groups: list[str]
-    stamp: WireStamp | None
-
-    def command(self) -> AddToTransaction:
-        return AddToTransaction(
-            transactional_id=self.transactional_id,
-            producer_id=ProducerId(self.producer_id),
-            epoch=ProducerEpoch(self.epoch),
-            partitions=tuple(map(_partition, self.partitions)),
-            groups=tuple(self.groups),
-            stamp=_stamp(self.stamp),
-        )
-
-
-class WireEndTransaction(WireStruct, frozen=True, tag=33):
-    transactional_id: str
-    producer_id: WireProducerId
-    epoch: WireEpoch
-    version: Annotated[int, Meta(ge=0, le=127)]
-    is_commit: bool
-    stamp: WireStamp | None
-
-    def command(self) -> EndTransaction:
-        return EndTransaction(
-            transactional_id=self.transactional_id,
-            producer_id=ProducerId(self.producer_id),
-            epoch=ProducerEpoch(self.epoch),
-            version=_version(self.version),
-            is_commit=self.is_commit,
-            stamp=_stamp(self.stamp),
-        )
-
-
-class WireExpireTransaction(WireStruct, frozen=True, tag=34):
-    transactional_id: str
-    producer_id: WireProducerId
-    epoch: WireEpoch
-    serial: Natural
-
-    def command(self) -> ExpireTransaction:
-        return ExpireTransaction(
-            transactional_id=self.transactional_id,
-            producer_id=ProducerId(self.producer_id),
-            epoch=ProducerEpoch(self.epoch),
-            serial=self.serial,
-        )
-
-
-class WireTerminateTransaction(WireStruct, frozen=True, tag=35):
-    producer_id: WireProducerId
-    epoch: WireEpoch
-    is_commit: bool
-
-    def command(self) -> TerminateTransaction:
-        return TerminateTransaction(
-            producer_id=ProducerId(self.producer_id), epoch=ProducerEpoch(self.epoch), is_commit=self.is_commit
-        )
-
-
-class WireExpireTransactionalIds(WireStruct, frozen=True, tag=36):
-    cutoff_ms: Timestamp
-    ids_max: Natural = LONG_MAX
-
-    def command(self) -> ExpireTransactionalIds:
-        return ExpireTransactionalIds(cutoff_ms=Milliseconds(self.cutoff_ms), ids_max=self.ids_max)
 
 
 class WireCommitTransactionalOffsets(WireStruct, frozen=True, tag=37):
     group_id: str
     claim_epoch: Natural
     transactional_id: str
-    producer_id: WireProducerId
-    epoch: WireEpoch
-    version: Annotated[int, Meta(ge=0, le=127)]
-    stamp: WireStamp | None
-    topic_ids: list[Uuid]
+    producer_id: ProducerIdField
+    epoch: ProducerEpochField
+    version: TransactionVersion
+    stamp: Stamp | None
+    topic_ids: tuple[TopicIdField, ...]
     columns: list[bytes]
-    metadata: list[str]
+    metadata: tuple[str, ...]
 
     def command(self) -> CommitTransactionalOffsets:
         topic, partition, offset, leader_epoch = read_pending_offsets(self.columns, topics_count=len(self.topic_ids))
@@ -154,85 +43,32 @@ class WireCommitTransactionalOffsets(WireStruct, frozen=True, tag=37):
             group_id=self.group_id,
             claim_epoch=self.claim_epoch,
             transactional_id=self.transactional_id,
-            producer_id=ProducerId(self.producer_id),
-            epoch=ProducerEpoch(self.epoch),
-            version=_version(self.version),
-            stamp=_stamp(self.stamp),
-            topic_ids=tuple(map(TopicId, self.topic_ids)),
+            producer_id=self.producer_id,
+            epoch=self.epoch,
+            version=self.version,
+            stamp=self.stamp,
+            topic_ids=self.topic_ids,
             topic=topic,
             partition=partition,
             offset=offset,
             leader_epoch=leader_epoch,
-            metadata=tuple(self.metadata),
+            metadata=self.metadata,
         )
 
 
-class WireSetTransactionVersion(WireStruct, frozen=True, tag=38):
-    level: Annotated[int, Meta(ge=0, le=127)]
-
-    def command(self) -> SetTransactionVersion:
-        return SetTransactionVersion(level=self.level)
-
-
-WireTransactionCommand = (
-    WireInitTransactionalProducer
-    | WireAddToTransaction
-    | WireEndTransaction
-    | WireExpireTransaction
-    | WireTerminateTransaction
-    | WireExpireTransactionalIds
-    | WireSetTransactionVersion
-    | WireCommitTransactionalOffsets
-)
-
-
-def transaction_command_to_wire(command: TransactionCommand) -> WireTransactionCommand:
-    match command:
-        case InitTransactionalProducer():
-            return WireInitTransactionalProducer(
-                command.transactional_id, command.timeout_ms, command.producer_id, command.epoch
-            )
-        case AddToTransaction():
-            return WireAddToTransaction(
-                command.transactional_id,
-                command.producer_id,
-                command.epoch,
-                list(command.partitions),
-                list(command.groups),
-                _stamp_to_wire(command.stamp),
-            )
-        case EndTransaction():
-            return WireEndTransaction(
-                command.transactional_id,
-                command.producer_id,
-                command.epoch,
-                command.version,
-                command.is_commit,
-                _stamp_to_wire(command.stamp),
-            )
-        case ExpireTransaction():
-            return WireExpireTransaction(command.transactional_id, command.producer_id, command.epoch, command.serial)
-        case TerminateTransaction():
-            return WireTerminateTransaction(command.producer_id, command.epoch, command.is_commit)
-        case ExpireTransactionalIds():
-            return WireExpireTransactionalIds(command.cutoff_ms, command.ids_max)
-        case SetTransactionVersion():
-            return WireSetTransactionVersion(command.level)
-        case CommitTransactionalOffsets():
-            return WireCommitTransactionalOffsets(
-                command.group_id,
-                command.claim_epoch,
-                command.transactional_id,
-                command.producer_id,
-                command.epoch,
-                command.version,
-                _stamp_to_wire(command.stamp),
-                list(command.topic_ids),
-                pending_offset_columns(command),
-                list(command.metadata),
-            )
-        case _:
-            assert_never(command)
+def pending_offsets_to_wire(command: CommitTransactionalOffsets) -> WireCommitTransactionalOffsets:
+    return WireCommitTransactionalOffsets(
+        command.group_id,
+        command.claim_epoch,
+        command.transactional_id,
+        command.producer_id,
+        command.epoch,
+        command.version,
+        command.stamp,
+        command.topic_ids,
+        pending_offset_columns(command),
+        command.metadata,
+    )
 
 
 class WireTransactionalId(WireStruct, frozen=True):
@@ -313,18 +149,3 @@ def _applied_stamp(wire: WireAppliedStamp) -> AppliedStamp:
 def _partition(wire: tuple[bytes, int]) -> TransactionPartition:
     topic_id, index = wire
     return TopicId(topic_id), PartitionIndex(index)
-
-
-def _stamp(wire: WireStamp | None) -> Stamp | None:
-    return None if wire is None else Stamp(position=Position(wire[0]), serial=wire[1])
-
-
-def _stamp_to_wire(stamp: Stamp | None) -> WireStamp | None:
-    return None if stamp is None else (stamp.position, stamp.serial)
-
-
-def _version(wire: int) -> TransactionVersion:
-    try:
-        return TransactionVersion(wire)
-    except ValueError as error:
-        raise LedgerCorrupt(f"a transaction of version {wire}") from error

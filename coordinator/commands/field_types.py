@@ -8,7 +8,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from protocol.types import Milliseconds, PartitionIndex, TopicId
+from protocol.types import Milliseconds, PartitionIndex, Position, ProducerEpoch, ProducerId, TopicId
 
 INT64_MAX = (1 << 63) - 1
 
@@ -24,5 +24,9 @@ Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
 # The same for the kinds of number that must never be mixed (`protocol.types`).
 TopicIdField = Annotated[TopicId, Meta(min_length=16, max_length=16)]
 PartitionField = Annotated[PartitionIndex, Meta(ge=0, le=(1 << 31) - 1)]
+PositionField = Annotated[Position, Meta(ge=0, le=INT64_MAX)]
+ProducerIdField = Annotated[ProducerId, Meta(ge=-1, le=INT64_MAX)]
+ProducerEpochField = Annotated[ProducerEpoch, Meta(ge=-1, le=(1 << 15) - 1)]
+MillisecondsField = Annotated[Milliseconds, Meta(ge=-(1 << 63), le=INT64_MAX)]
 NaturalMilliseconds = Annotated[Milliseconds, Meta(ge=0, le=INT64_MAX)]
 """A time that is not before 1970."""

@@ -8,104 +8,101 @@ decides a transaction in all its partitions and groups.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
+from msgspec import Meta
+
+from coordinator.commands.field_types import (
+    MillisecondsField,
+    Natural,
+    PartitionField,
+    PositionField,
+    ProducerEpochField,
+    ProducerIdField,
+    Signed32,
+    TopicIdField,
+)
+from coordinator.commands.forms import WireStruct
 from coordinator.configs.config_types import LONG_MAX
 from protocol.errors import ErrorCode
-from protocol.types import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    Milliseconds,
-    PartitionIndex,
-    Position,
-    ProducerEpoch,
-    ProducerId,
-    TopicId,
-)
+from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicId
 from txn.transaction import TransactionVersion
 
-TransactionPartition = tuple[TopicId, PartitionIndex]
+TransactionPartition = tuple[TopicIdField, PartitionField]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stamp:
+class Stamp(WireStruct, frozen=True, kw_only=True):
     """Which connection a V1 client's request came on (safety rule S7); its agent is the one that appended the entry.
 
     `position`: the ledger's when the agent accepted the connection, at least. `serial`: rises with every connection
     that the agent accepts.
     """
 
-    position: Position
-    serial: int
+    position: PositionField
+    serial: Natural
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitTransactionalProducer:
+class InitTransactionalProducer(WireStruct, frozen=True, kw_only=True, tag=31):
     """A producer begins under a transactional id, or goes on under a new epoch (KIP-360)."""
 
     transactional_id: str
-    timeout_ms: int
-    producer_id: ProducerId
+    timeout_ms: Signed32
+    producer_id: ProducerIdField
     """-1 where it says none; so is `epoch`."""
-    epoch: ProducerEpoch
+    epoch: ProducerEpochField
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AddToTransaction:
+class AddToTransaction(WireStruct, frozen=True, kw_only=True, tag=32):
     """Partitions, or groups whose offsets will be committed, become part of a V1 transaction: all of them or none."""
 
     transactional_id: str
-    producer_id: ProducerId
-    epoch: ProducerEpoch
+    producer_id: ProducerIdField
+    epoch: ProducerEpochField
     partitions: tuple[TransactionPartition, ...]
     groups: tuple[str, ...]
     stamp: Stamp | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndTransaction:
+class EndTransaction(WireStruct, frozen=True, kw_only=True, tag=33):
     """Commit or abort: in all partitions and groups, or not at all."""
 
     transactional_id: str
-    producer_id: ProducerId
-    epoch: ProducerEpoch
+    producer_id: ProducerIdField
+    epoch: ProducerEpochField
     version: TransactionVersion
     is_commit: bool
     stamp: Stamp | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireTransaction:
+class ExpireTransaction(WireStruct, frozen=True, kw_only=True, tag=34):
     """An agent saw exactly this transaction open for longer than its time-out: it is aborted, if it still is open."""
 
     transactional_id: str
-    producer_id: ProducerId
-    epoch: ProducerEpoch
-    serial: int
+    producer_id: ProducerIdField
+    epoch: ProducerEpochField
+    serial: Natural
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TerminateTransaction:
+class TerminateTransaction(WireStruct, frozen=True, kw_only=True, tag=35):
     """WriteTxnMarkers: abort what the producer has open, whatever its client thinks (safety rule S15)."""
 
-    producer_id: ProducerId
-    epoch: ProducerEpoch
+    producer_id: ProducerIdField
+    epoch: ProducerEpochField
     is_commit: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireTransactionalIds:
+class ExpireTransactionalIds(WireStruct, frozen=True, kw_only=True, tag=36):
     """Forget transactional ids that nobody used since the smaller of `cutoff_ms` and the state's time (S2), so many at
     most: what is due beyond that needs another entry."""
 
-    cutoff_ms: Milliseconds
-    ids_max: int = LONG_MAX
+    cutoff_ms: MillisecondsField
+    ids_max: Natural = LONG_MAX
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SetTransactionVersion:
+class SetTransactionVersion(WireStruct, frozen=True, kw_only=True, tag=38):
     """Tell clients another level of the feature transaction.version from now on (KIP-584): 0 to 2."""
 
-    level: int
+    level: Annotated[int, Meta(ge=0, le=127)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +128,7 @@ class CommitTransactionalOffsets:
     metadata: tuple[str, ...] = ()
 
 
-TransactionCommand = (
+TransactionStructs = (
     InitTransactionalProducer
     | AddToTransaction
     | EndTransaction
@@ -139,8 +136,9 @@ TransactionCommand = (
     | TerminateTransaction
     | ExpireTransactionalIds
     | SetTransactionVersion
-    | CommitTransactionalOffsets
 )
+"""Commands that stand in entries as they are."""
+TransactionCommand = TransactionStructs | CommitTransactionalOffsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

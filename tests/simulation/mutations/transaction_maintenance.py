@@ -8,6 +8,8 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from agent.maintenance.producer_expiry import ProducerExpiry
 from agent.maintenance.transactional_id_expiry import TransactionalIdExpiry
 from agent.recovery.recovery import RecoveryReport
@@ -133,7 +135,7 @@ def expiring(change: Callable[[ClusterState, ExpireTransactionalIds], Millisecon
     right = apply_transactions.expire_transactional_ids
 
     def expire(state: ClusterState, command: ExpireTransactionalIds) -> Outcome:
-        return right(state, replace(command, cutoff_ms=change(state, command)))
+        return right(state, structs.replace(command, cutoff_ms=change(state, command)))
 
     return patched(apply_transactions, "expire_transactional_ids", expire)
 
@@ -316,7 +318,7 @@ def the_level_decides_what_a_request_means() -> Iterator[None]:
 
     def end(state: ClusterState, session_id: SessionId, command: EndTransaction) -> Outcome:
         version = min(command.version, max(state.transaction_version, 1))
-        return end_right(state, session_id, replace(command, version=type(command.version)(version)))
+        return end_right(state, session_id, structs.replace(command, version=type(command.version)(version)))
 
     end_right = apply_transactions.end_transaction
     with patched(apply_transactions, "end_transaction", end):

@@ -31,7 +31,7 @@ class TestUnreadableTransactions:
 
     @pytest.mark.parametrize("version", [0, 3])
     def test_a_version_that_is_none(self, version: int) -> None:
-        with pytest.raises(LedgerCorrupt, match=f"a transaction of version {version}"):
+        with pytest.raises(LedgerCorrupt, match=f"Invalid enum value {version}"):
             decode(changed(self.wire("end_transaction"), 4, version))
 
     def test_texts_that_are_not_one_for_each_offset(self) -> None:
