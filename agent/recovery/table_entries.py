@@ -1,4 +1,4 @@
-"""What a table's manifests say of its files, beside what the files and the log's index say: for a deep audit.
+"""Compares what a table's manifests say of its files with the files and the log's index, for a deep audit.
 
 Rule: nothing is changed, and what contradicts is returned, never raised. One topic at a time is in memory.
 """
@@ -24,19 +24,19 @@ class Contradiction(NamedTuple):
     detail: str
 
 
-class _Entry(NamedTuple):
+class _NamedFile(NamedTuple):
     manifest_key: str
     file: DataFile
 
 
 class TableEntries:
-    """Of all tables, for one reading of all files, topic by topic."""
+    """The entries of tables, for one reading of all files, topic by topic."""
 
     def __init__(self, state: ClusterState, store: ObjectStore) -> None:
         self._state = state
         self._store = store
         self._topic_id: TopicId | None = None
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _NamedFile] = {}
 
     async def enter(self, topic_id: TopicId | None) -> list[Contradiction]:
         """Read what the topic's table says of its files, and compare it with the log's index. Raises
@@ -60,14 +60,14 @@ class TableEntries:
         return found
 
     def compared(self, key: str, found: DataFile) -> Contradiction | None:
-        """What the manifests say of a file of the topic, where that is something else than the file itself."""
+        """The contradiction between the manifests and a file of the topic; None where they agree."""
         entry = self._entries.get(key)
         if entry is None:
             return None
-        told = entry.file
-        names = ["object_bytes", "record_count", "bounds"] + (["split_offsets"] if told.split_offsets else [])
-        differing = [name for name in names if getattr(told, name) != getattr(found, name)]
-        said = "; ".join(f"{name} {getattr(told, name)}, and it has {getattr(found, name)}" for name in differing)
+        listed = entry.file
+        names = ["object_bytes", "record_count", "bounds"] + (["split_offsets"] if listed.split_offsets else [])
+        differing = [name for name in names if getattr(listed, name) != getattr(found, name)]
+        said = "; ".join(f"{name} {getattr(listed, name)}, and it has {getattr(found, name)}" for name in differing)
         return Contradiction(entry.manifest_key, f"it says of {key}: {said}") if differing else None
 
     async def _read(self, topic: TopicState, key: str) -> list[Contradiction]:
@@ -86,7 +86,7 @@ class TableEntries:
                 key = manifest.key
                 for entry in await reader.entries(manifest):
                     if entry.is_live:
-                        self._entries[entry.file.key] = _Entry(key, entry.file)
+                        self._entries[entry.file.key] = _NamedFile(key, entry.file)
         except (TableUnreadable, ObjectDamaged) as error:
             return [Contradiction(key, str(error))]
         return []

@@ -33,7 +33,7 @@ class FileSpan(NamedTuple):
 
 
 def span_of_rows(file: DataFile) -> FileSpan | None:
-    """Of a file with rows of one partition, from its first to its last row; None where there are several."""
+    """The span of a file with rows of one partition, from its first to its last row; None where there are several."""
     bounds = file.bounds
     if bounds is None or bounds.partition_min != bounds.partition_max:
         return None
@@ -41,7 +41,7 @@ def span_of_rows(file: DataFile) -> FileSpan | None:
 
 
 def uncovered(wanted: Iterable[AnsweredSpan], spans: Iterable[AnsweredSpan]) -> list[FileSpan]:
-    """What of `wanted` is in no span, ascending."""
+    """The parts of `wanted` that are in no span, ascending."""
     by_partition: dict[int, list[AnsweredSpan]] = {}
     for span in spans:
         by_partition.setdefault(span.partition, []).append(span)

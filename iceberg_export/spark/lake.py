@@ -194,12 +194,12 @@ class SparkLake:
             self._spans[file.key] = self._read_spans(file, future.result())
 
     def _read_spans(self, file: DataFile, tail: bytes) -> tuple[FileSpan, ...]:
-        told = footer_of(self.bucket, file.key, file.object_bytes, tail).metadata.get(FILE_METADATA_KEY)
-        if told is None:
+        text = footer_of(self.bucket, file.key, file.object_bytes, tail).metadata.get(FILE_METADATA_KEY)
+        if text is None:
             raise FileUnreadable(
                 f"{file.key} does not say which offsets it answers for: it was not written by Penstock"
             )
-        return tuple(FileSpan(*span) for span in read_footer_text(told).partitions)
+        return tuple(FileSpan(*span) for span in read_footer_text(text).partitions)
 
     def _read(self) -> TailManifest:
         tries = 0
@@ -229,7 +229,7 @@ class SparkLake:
         return tuple(live.file for live in files if live.file.record_count)
 
     async def _read_manifests(self, topic: TailTopic) -> list[tuple[str, set[str]]]:
-        """Of each manifest of the table its key, and the files that it names."""
+        """The key of each manifest of the table, and the files that it names."""
         reader, metadata = await self._read_metadata(topic)
         current = metadata.current()
         manifests = () if current is None else await reader.manifests(current)

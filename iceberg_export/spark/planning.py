@@ -255,7 +255,7 @@ def _all_answers(
 
 
 def _hulls(files: Iterable[DataFile], partitions: Iterable[int]) -> Iterator[FileSpan]:
-    """What files may answer for of partitions at most, by their bounds."""
+    """The widest spans for which files may answer in partitions, by their bounds."""
     for file in files:
         for partition in partitions:
             if file.bounds is not None and file.bounds.partition_min <= partition <= file.bounds.partition_max:
