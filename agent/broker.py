@@ -58,7 +58,7 @@ from agent.runtime.metrics import Metrics
 from agent.runtime.supervisor import Run, Supervisor
 from agent.runtime.threads import run_in_thread
 from agent.telemetry.subscriptions import ClientTelemetry
-from agent.views.state import state_figures
+from agent.views.state import state_statistics
 from coordinator.commands.commands import Endpoint, StartSession
 from coordinator.configs.broker_configs import broker_value
 from coordinator.configs.topic_configs import effective
@@ -264,8 +264,8 @@ class Broker:
             is_clock_ahead=lambda: self._clock_check.verdict.ahead_ms > 0,
         )
         self._wire_roles()
-        self._metrics.watch_state(lambda: state_figures(self.state, self._clock_check.proposed_time()))
-        self._watch_figures(cache)
+        self._metrics.watch_state(lambda: state_statistics(self.state, self._clock_check.proposed_time()))
+        self._watch_metrics(cache)
 
     def _fetch_path(
         self, topics: TopicAdmin, reader: ChunkReader, budget: ReadBudget, ahead_bytes_max: int
@@ -389,18 +389,18 @@ class Broker:
             interval_ms=self._settings.tail_interval_ms,
         )
 
-    def _watch_figures(self, cache: ChunkCache) -> None:
+    def _watch_metrics(self, cache: ChunkCache) -> None:
         """Figures that their owners count anyway are read when somebody asks for the metrics."""
-        figures = self._metrics
-        figures.intake_buffer_bytes.set_function(lambda: self._produce.bytes_held)
-        figures.cache_bytes.set_function(lambda: cache.bytes_held)
-        figures.cache_hits.set_function(lambda: cache.hits_count)
-        figures.cache_misses.set_function(lambda: cache.misses_count)
-        figures.damaged_objects.set_function(lambda: self.damaged_objects_count)
-        figures.ledger_entries_applied.set_function(lambda: self._metadata.entries_applied_count)
-        figures.groups.set_function(lambda: self._groups.groups_count + self._consumer_groups.groups_count)
-        figures.group_rebalances.set_function(lambda: self._groups.generations_count)
-        figures.background_restarts.set_function(lambda: self._supervisor.restarts_count)
+        metrics = self._metrics
+        metrics.intake_buffer_bytes.set_function(lambda: self._produce.bytes_held)
+        metrics.cache_bytes.set_function(lambda: cache.bytes_held)
+        metrics.cache_hits.set_function(lambda: cache.hits_count)
+        metrics.cache_misses.set_function(lambda: cache.misses_count)
+        metrics.damaged_objects.set_function(lambda: self.damaged_objects_count)
+        metrics.ledger_entries_applied.set_function(lambda: self._metadata.entries_applied_count)
+        metrics.groups.set_function(lambda: self._groups.groups_count + self._consumer_groups.groups_count)
+        metrics.group_rebalances.set_function(lambda: self._groups.generations_count)
+        metrics.background_restarts.set_function(lambda: self._supervisor.restarts_count)
 
     def _object_bytes(self, key: str) -> int | None:
         object_id = self.state.object_ids.get(key)
@@ -430,7 +430,7 @@ class Broker:
                 await self._commit_accepted(seconds_max / 2)
                 await self._writer.start_drain()
             finally:
-                self.services.draining.tell()
+                self.services.draining.announce()
                 self._groups.stop()
                 self._consumer_groups.stop()
             await self.services.draining.until_quiet(self._clock)
@@ -466,7 +466,7 @@ class Broker:
             undeletable=self._garbage_collector.failed_deletions,
             damages=damages,
         )
-        return (await audit.run(is_repairing=is_repairing, is_deep=is_deep)).told()
+        return (await audit.run(is_repairing=is_repairing, is_deep=is_deep)).to_dict()
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         """Archive these existing topics now; a report for each, as `agent.http.port.Agent.archive` says."""
@@ -475,7 +475,7 @@ class Broker:
         failures: list[StoreError] = []
         for topic_id in topic_ids:
             try:
-                reports.append((await self._lake.archiver.archive_topic(topic_id)).told())
+                reports.append((await self._lake.archiver.archive_topic(topic_id)).to_dict())
             except (
                 ObjectDamaged,
                 ObjectMissing,
@@ -499,4 +499,4 @@ class Broker:
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
         """Begin a topic's table anew, as `agent.http.port.Agent.rebuild_table` says."""
-        return (await self._lake.table_rebuild.rebuild(topic_id)).told()
+        return (await self._lake.table_rebuild.rebuild(topic_id)).to_dict()

@@ -18,7 +18,7 @@ from agent.config.options import OPTIONS, OPTIONS_BY_NAME, Option, OptionKind
 from agent.http.api import build_app
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.registry.rest_api import routes as registry_routes
-from agent.runtime.metrics import MetricRow, Metrics, StateCollector, StateFigures, TransactionFigures
+from agent.runtime.metrics import MetricRow, Metrics, StateCollector, StateStatistics, TransactionStatistics
 from coordinator.configs.broker_configs import BROKER_CONFIGS, CLUSTER_WIDE
 from coordinator.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from coordinator.configs.config_types import LONG_MAX, ConfigSpec, ConfigType, Effect
@@ -278,10 +278,10 @@ def metrics_page() -> str:
 
 def metric_rows() -> list[MetricRow]:
     """Every metric of an agent, by name: those that it counts, and those that it computes from the state."""
-    transactions = TransactionFigures(
+    transactions = TransactionStatistics(
         ids=0, open=0, open_seconds_max=0, begun=0, ended={"committed": 0}, lags=[("orders", 0)]
     )
-    figures = StateFigures(
+    figures = StateStatistics(
         topics=1,
         partitions=1,
         chunks=0,

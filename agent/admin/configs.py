@@ -99,12 +99,12 @@ class ConfigAdmin:
         )
         if isinstance(outcome, Refused):
             raise ConfigError(outcome.error_code, outcome.reason)
-        told = ", ".join(f"{each.kind.name} {each.name}={each.value}" for each in operations)
+        described = ", ".join(f"{each.kind.name} {each.name}={each.value}" for each in operations)
         log.info(
             "configs were altered",
             extra={
-                "resource": _told(resource_type, wanted.resource_name),
-                "operations": shorten(told),
+                "resource": _described(resource_type, wanted.resource_name),
+                "operations": shorten(described),
                 "is_whole": wanted.is_whole,
             },
         )
@@ -265,7 +265,7 @@ def _operation(resource_type: ResourceType, name: str, kind: int, value: str | N
     return ConfigOperation(kind=operation_kind, name=name, value=value.strip(), list_default=list_default)
 
 
-def _told(resource_type: ResourceType, name: str) -> str:
+def _described(resource_type: ResourceType, name: str) -> str:
     """The resource, to who reads of it."""
     if resource_type is ResourceType.BROKER and name == EVERY_BROKER:
         return "every broker"

@@ -277,7 +277,7 @@ class BucketWatch:
         self._identity = identity
         self._position = position
         self._clock = clock
-        self._is_doubt_told = False
+        self._is_doubt_logged = False
 
     async def run(self) -> None:
         """Look again and again, for ever; a store or a ledger that is away is asked again the next time."""
@@ -315,7 +315,7 @@ class BucketWatch:
             return self._doubt(str(error))
         if found is None:
             return self._doubt(f"{CLUSTER_KEY} is gone from the bucket")
-        self._is_doubt_told = False
+        self._is_doubt_logged = False
         mine = self._identity
         if not is_named(mine, found):
             raise AnotherBucket(
@@ -328,13 +328,13 @@ class BucketWatch:
         return True
 
     def _doubt(self, reason: str) -> bool:
-        if not self._is_doubt_told:
+        if not self._is_doubt_logged:
             log.error(
                 "the bucket names no owner: no garbage is deleted from it, no agent can be started on it, and "
                 f"soon nothing is acknowledged into it, until {CLUSTER_KEY} is back as it was ({UNNAMED})",
                 extra={"reason": reason, "content": msgspec.json.encode(ClusterFile.of(self._identity)).decode()},
             )
-        self._is_doubt_told = True
+        self._is_doubt_logged = True
         return False
 
 
@@ -355,10 +355,10 @@ async def check_reached(store: ObjectStore, ledger: Ledger, *, is_recovery_forei
     ]
     head = await ledger.head()
     for key in keys:
-        told = position_of_key(key) or session_of_key(key) or Position(0)
-        is_later = told >> POSITION_REVISION_BITS > head.position >> POSITION_REVISION_BITS
-        if told > head.position and not (is_later and is_recovery_foreign):
+        position = position_of_key(key) or session_of_key(key) or Position(0)
+        is_later = position >> POSITION_REVISION_BITS > head.position >> POSITION_REVISION_BITS
+        if position > head.position and not (is_later and is_recovery_foreign):
             raise LedgerCorrupt(
-                f"the bucket holds {key}, written when the ledger was at {told} or further, but the ledger ends at "
+                f"the bucket holds {key}, written when the ledger was at {position} or further, but the ledger ends at "
                 f"{head.position}: it is an older copy of the cluster's ledger. {REMEDY}"
             )

@@ -70,7 +70,7 @@ class FailedDeletions:
     def settle(self, tried: Iterable[str], reasons: Mapping[str, StoreError]) -> None:
         """Note what became of the keys that were `tried`; each new failure is logged once, and so is its end."""
         now_s = self._monotonic_s()
-        news = [key for key in reasons if key not in self._failed]
+        new_keys = [key for key in reasons if key not in self._failed]
         deleted = [key for key in tried if key not in reasons and self._failed.pop(key, None) is not None]
         for key, reason in reasons.items():
             before = self._failed.get(key)
@@ -79,10 +79,10 @@ class FailedDeletions:
             self._failed[key] = FailedDeletion(
                 reason=str(reason), attempts_count=attempts_count, retry_s=now_s + pause_s
             )
-        if news:
+        if new_keys:
             log.error(
                 f"the object store did not delete objects that are garbage; they are tried again later ({UNDELETABLE})",
-                extra={"count": len(news), "first": news[0], "reason": str(reasons[news[0]])},
+                extra={"count": len(new_keys), "first": new_keys[0], "reason": str(reasons[new_keys[0]])},
             )
         if deleted:
             log.info(

@@ -35,12 +35,12 @@ class Strangers:
     def __init__(self) -> None:
         self._reported = (0, "")
 
-    def tell_those_of(self, listing: Iterable[ObjectMeta]) -> None:
+    def report_those_of(self, listing: Iterable[ObjectMeta]) -> None:
         """Pick them out of a whole listing, and tell of them."""
         strange = [meta for meta in listing if meta.fault or not is_shape_known(meta.key)]
-        self.tell(len(strange), strange[0] if strange else None)
+        self.report(len(strange), strange[0] if strange else None)
 
-    def tell(self, count: int, first: ObjectMeta | None) -> None:
+    def report(self, count: int, first: ObjectMeta | None) -> None:
         """Warn of so many, unless it was of as many with the same first one the last time."""
         reported = (count, "" if first is None else first.key)
         if first is not None and reported != self._reported:

@@ -39,19 +39,19 @@ def _audit_flags(
     as_json: JsonOption = False,
 ) -> None:
     if is_cluster_named(values):
-        told = asyncio.run(_audit(place_settings(values, config), is_repairing=is_repairing, is_deep=is_deep))
+        report = asyncio.run(_audit(place_settings(values, config), is_repairing=is_repairing, is_deep=is_deep))
     elif any(value is not None for value in values.values()):
         message = "--store and what belongs to a ledger go with --ledger, or with --data-dir"
         raise CommandFailed(message, exit_code=EXIT_USAGE)
     else:
         seconds_max = CLIENT_DEEP_AUDIT_SECONDS_MAX if is_deep else CLIENT_AUDIT_SECONDS_MAX
-        told = post(server, "/api/audit", {"repair": is_repairing, "deep": is_deep}, seconds_max=seconds_max)
+        report = post(server, "/api/audit", {"repair": is_repairing, "deep": is_deep}, seconds_max=seconds_max)
     if as_json:
-        print_json(told)
-    count = told["disagreements_count"]
+        print_json(report)
+    count = report["disagreements_count"]
     assert isinstance(count, int)
     if not as_json:
-        _show(told)
+        _show(report)
     if count:
         raise CommandFailed(f"{counted(count, 'disagreement')} between bucket, ledger and state", exit_code=EXIT_FAILED)
 
@@ -76,7 +76,7 @@ async def _audit(settings: Settings, *, is_repairing: bool, is_deep: bool) -> Js
                 f"a penstock run has {settings.data_dir} open: leave --data-dir away to ask it (--server), or stop it"
             ) from error
         raise
-    return dict(report.told())
+    return dict(report.to_dict())
 
 
 def _say_progress(objects: int, objects_total: int, byte_count: int) -> None:
@@ -84,10 +84,10 @@ def _say_progress(objects: int, objects_total: int, byte_count: int) -> None:
     sys.stderr.flush()
 
 
-def _show(told: Json) -> None:
-    disagreements = told.pop("disagreements")
+def _show(report: Json) -> None:
+    disagreements = report.pop("disagreements")
     assert isinstance(disagreements, list)
-    print_pairs(told)
+    print_pairs(report)
     if disagreements:
         sys.stdout.write("\n")
         print_table(disagreements, ("what", "subject", "detail"), empty="")

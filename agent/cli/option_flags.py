@@ -20,7 +20,7 @@ def with_option_flags(command: Callable[..., None], *, is_cluster: bool) -> Call
     A flag that was not given arrives as None (or empty), so that environment and file have their say.
     """
     shown = [option for option in OPTIONS if is_cluster or not option.is_cluster_only]
-    return _flagged(command, shown, is_default_told=True)
+    return _flagged(command, shown, is_default_shown=True)
 
 
 def with_some_option_flags(command: Callable[..., None], names: Collection[str]) -> Callable[..., None]:
@@ -28,15 +28,15 @@ def with_some_option_flags(command: Callable[..., None], names: Collection[str])
 
     Defaults are an agent's, and not told: what is not named to such a command is not looked at, or said by itself.
     """
-    return _flagged(command, [option for option in OPTIONS if option.name in names], is_default_told=False)
+    return _flagged(command, [option for option in OPTIONS if option.name in names], is_default_shown=False)
 
 
-def _flagged(command: Callable[..., None], shown: Sequence[Option], *, is_default_told: bool) -> Callable[..., None]:
+def _flagged(command: Callable[..., None], shown: Sequence[Option], *, is_default_shown: bool) -> Callable[..., None]:
     def flagged(**given: Any) -> None:  # noqa: ANN401 - Typer passes each flag's own type
         config = given.pop("config")
         command(config, {option.name: given.pop(option.field) for option in shown}, **given)
 
-    parameters = [_parameter(option, is_default_told=is_default_told) for option in shown]
+    parameters = [_parameter(option, is_default_shown=is_default_shown) for option in shown]
     config_option = typer.Option("--config", help=CONFIG_HELP, envvar="PENSTOCK_CONFIG", metavar="FILE")
     parameters.append(_keyword("config", Annotated[str | None, config_option], None))
     parameters += [own for own in inspect.signature(command).parameters.values() if own.name not in COMMON]
@@ -45,8 +45,8 @@ def _flagged(command: Callable[..., None], shown: Sequence[Option], *, is_defaul
     return flagged
 
 
-def _parameter(option: Option, *, is_default_told: bool) -> inspect.Parameter:
-    default = f" [default: {option.default}]" if is_default_told else ""
+def _parameter(option: Option, *, is_default_shown: bool) -> inspect.Parameter:
+    default = f" [default: {option.default}]" if is_default_shown else ""
     text = f"{option.help}{default} [env: {option.variable}]"
     flag = f"--{option.name}"
     match option.kind:

@@ -62,12 +62,12 @@ def _recover_flags(
         is_forced=is_forced,
         is_time_reset=is_time_reset,
     )
-    told = asyncio.run(_recover(settings, permissions))
-    is_refused = not is_dry_run and not told["is_carried_out"]
+    report = asyncio.run(_recover(settings, permissions))
+    is_refused = not is_dry_run and not report["is_carried_out"]
     if as_json:
-        print_json(told)
+        print_json(report)
     else:
-        _show(told, is_refused=is_refused)
+        _show(report, is_refused=is_refused)
     if is_refused:
         raise CommandFailed(REFUSED)
 
@@ -111,14 +111,14 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     }
 
 
-def _show(told: Json, *, is_refused: bool) -> None:
-    topics, missing, damaged, passed = (told.pop(name) for name in ("topics", "missing", "damaged", "passed_over"))
+def _show(report: Json, *, is_refused: bool) -> None:
+    topics, missing, damaged, passed = (report.pop(name) for name in ("topics", "missing", "damaged", "passed_over"))
     assert isinstance(topics, list)
     assert isinstance(missing, list)
     assert isinstance(damaged, list)
     assert isinstance(passed, list)
-    is_carried_out = told.pop("is_carried_out")
-    print_pairs(told)
+    is_carried_out = report.pop("is_carried_out")
+    print_pairs(report)
     sys.stdout.write("\nwhat came back from the intake:\n")
     columns = (
         "topic",
@@ -146,7 +146,7 @@ def _show(told: Json, *, is_refused: bool) -> None:
         print_table(passed[:COMMAND_ROWS_MAX], ("entry", "reason"), empty="")
     if is_carried_out:
         sys.stdout.write(
-            f"\nincarnation {told['incarnation']} has begun: start the agents again, and then run `penstock audit`\n"
+            f"\nincarnation {report['incarnation']} has begun: start the agents again, and then run `penstock audit`\n"
         )
     elif not is_refused:
         sys.stdout.write("\nnothing was changed: this was a dry run\n")

@@ -99,7 +99,7 @@ class ChunkReader:
             self._whole_bytes_max = 0
         self._flights: dict[ChunkKey, _Flight] = {}
         self._whole: dict[ObjectId, _WholeRead] = {}
-        self._wants = ObjectDemand()
+        self._demand = ObjectDemand()
 
     async def read(
         self,
@@ -193,7 +193,7 @@ class ChunkReader:
         for flight in flights:
             by_object.setdefault(flight.chunk.object_id, []).append(flight)
             if flight.stored.object_bytes <= self._whole_bytes_max:
-                self._wants.note(flight.chunk, flight.stored.object_bytes)
+                self._demand.note(flight.chunk, flight.stored.object_bytes)
         for object_id, wanted in by_object.items():
             whole, held = self._whole.get(object_id), self._cache.object(object_id)
             if whole is not None:
@@ -208,7 +208,7 @@ class ChunkReader:
     def _begin_whole(self, flights: list[_Flight], share: Share | None) -> bool:
         """Begin to read a whole object. False where it should not be, or there is no room for it."""
         object_id, object_bytes = flights[0].chunk.object_id, flights[0].stored.object_bytes
-        if object_bytes > self._whole_bytes_max or not self._wants.is_shared(object_id):
+        if object_bytes > self._whole_bytes_max or not self._demand.is_shared(object_id):
             return False
         room = self._budget.take_now(object_bytes)
         if room is None:

@@ -19,18 +19,18 @@ class RefusedReads:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
-        self._told_s = -math.inf
+        self._logged_s = -math.inf
         self._count = 0
 
     def report(self, error: StoreError, **where: object) -> None:
         """A read was refused. `where`: of which records."""
         self._count += 1
         now_s = self._clock.monotonic_s()
-        if now_s < self._told_s + OUTAGE_REMINDER_SECONDS:
+        if now_s < self._logged_s + OUTAGE_REMINDER_SECONDS:
             return
         log.error(
             "records cannot be read: the store refuses them, and consumers get KAFKA_STORAGE_ERROR until it gives them "
             '(docs/RUNBOOK.md, "The bucket is denied, or does not answer")',
             extra={"reason": f"{type(error).__name__}: {error}", "refused": self._count, **where},
         )
-        self._told_s, self._count = now_s, 0
+        self._logged_s, self._count = now_s, 0

@@ -35,8 +35,8 @@ class WantedPartition:
     partition_max_bytes: int
     current_leader_epoch: int
     last_fetched_epoch: int
-    high_watermark_told: int | None = None
-    log_start_told: int | None = None
+    high_watermark_reported: int | None = None
+    log_start_reported: int | None = None
 
     @property
     def name(self) -> PartitionName:

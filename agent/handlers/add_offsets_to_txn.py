@@ -35,5 +35,5 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             stamp=await stamp_of(services, request),
         )
         error_code = (await decided(services, request, command)).error_code
-    told = answered_code(API_KEY, request.frame.api_version, error_code)
-    return answer(request.frame, {"error_code": told})
+    error_code = answered_code(API_KEY, request.frame.api_version, error_code)
+    return answer(request.frame, {"error_code": error_code})

@@ -33,7 +33,7 @@ API_KEY = 24
 LAST_OF_CLIENTS = 3
 
 PartitionName = tuple[str, int]
-Told = Mapping[PartitionName, ErrorCode]
+ErrorCodes = Mapping[PartitionName, ErrorCode]
 
 
 class _Asked(NamedTuple):
@@ -82,14 +82,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     )
 
 
-def _rows(asked: _Asked, told: Told, version: int) -> list[Values]:
+def _rows(asked: _Asked, error_codes: ErrorCodes, version: int) -> list[Values]:
     return [
         {
             "name": topic.name,
             "results_by_partition": [
                 {
                     "partition_index": index,
-                    "partition_error_code": answered_code(API_KEY, version, told[topic.name, index]),
+                    "partition_error_code": answered_code(API_KEY, version, error_codes[topic.name, index]),
                 }
                 for index in topic.partitions
             ],
@@ -100,7 +100,7 @@ def _rows(asked: _Asked, told: Told, version: int) -> list[Values]:
 
 async def _add(
     services: Services, request: Request, asked: _Asked, lookup: TopicLookup, pacer: CooperativeYield
-) -> Told:
+) -> ErrorCodes:
     """The error of each partition."""
     names = asked.names
     missing: dict[PartitionName, ErrorCode] = {}
@@ -143,17 +143,19 @@ async def _find(lookup: TopicLookup, name: str, index: int) -> TopicState | Erro
     return ErrorCode.unknown_topic_or_partition if topic is None else topic
 
 
-async def _verified(services: Services, asked: _Asked, found: Mapping[TransactionPartition, PartitionName]) -> Told:
+async def _verified(
+    services: Services, asked: _Asked, found: Mapping[TransactionPartition, PartitionName]
+) -> ErrorCodes:
     """Of each partition, whether it is part of the transaction as it is behind a barrier."""
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
         return dict.fromkeys(found.values(), ErrorCode.coordinator_not_available)
     held = services.state.transactional_ids.get(asked.transactional_id)
-    told: dict[PartitionName, ErrorCode] = {}
+    error_codes: dict[PartitionName, ErrorCode] = {}
     for key, name in found.items():
         is_added = held is not None and key in held.partitions
         event = VerifyInTransaction(producer_id=asked.producer_id, epoch=asked.epoch, is_added=is_added)
         metadata = None if held is None else held.metadata
-        told[name] = decide(metadata, event, services.state.producer_id_next).error_code
-    return told
+        error_codes[name] = decide(metadata, event, services.state.producer_id_next).error_code
+    return error_codes

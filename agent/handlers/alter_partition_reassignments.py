@@ -60,9 +60,9 @@ class _Judged:
         self._services = services
         self._name = name
         self._topic = services.topics.known(name)
-        self._told: Sequence[Assignment] = ()
+        self._assignments: Sequence[Assignment] = ()
         if self._topic is not None:
-            self._told = services.assignments(self._topic, zone)
+            self._assignments = services.assignments(self._topic, zone)
         self._may_change_factor = may_change_factor
         self._accepted: dict[PartitionIndex, Replicas] = {}
 
@@ -88,7 +88,7 @@ class _Judged:
     def _judge(self, wanted: Any) -> tuple[ErrorCode, str | None]:
         if self._topic is None:
             return ErrorCode.unknown_topic_or_partition, f"Unable to find a topic named {self._name}."
-        if not 0 <= wanted.partition_index < len(self._told):
+        if not 0 <= wanted.partition_index < len(self._assignments):
             message = f"Unable to find partition {self._name}:{wanted.partition_index}."
             return ErrorCode.unknown_topic_or_partition, message
         if wanted.replicas is None:
@@ -96,7 +96,7 @@ class _Judged:
         problem = self._services.topics.replicas_problem(wanted.replicas)
         if problem is not None:
             return ErrorCode.invalid_replica_assignment, f"The manual partition assignment includes {problem}."
-        count_before, count = len(self._told[wanted.partition_index].replicas), len(wanted.replicas)
+        count_before, count = len(self._assignments[wanted.partition_index].replicas), len(wanted.replicas)
         if count_before != count and not self._may_change_factor:
             message = f"The replication factor is changed from {count_before} to {count}"
             return ErrorCode.invalid_replication_factor, message

@@ -49,9 +49,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             groups.append(_error(group_id, ErrorCode.coordinator_load_in_progress, "Ask for fewer groups at once."))
             await pacer.step()
             continue
-        told, rows = await _group(services, group_id, pacer, is_asked=body.include_authorized_operations)
-        groups.append(told)
-        members_count += len(told["members"])
+        group_row, rows = await _group(services, group_id, pacer, is_asked=body.include_authorized_operations)
+        groups.append(group_row)
+        members_count += len(group_row["members"])
         rows_count += rows
     return await inline_or_in_thread(len(groups) + rows_count, answer, frame, {"groups": groups})
 
@@ -77,7 +77,7 @@ async def _group(
         return _error(group_id, ErrorCode.group_id_not_found, f"Group {group_id} {why}."), 0
     # Members are told in turns, all of them as they are now.
     group = found.value.copy()
-    told = {
+    group_row = {
         "error_code": ErrorCode.none,
         "error_message": None,
         "group_id": group_id,
@@ -95,7 +95,7 @@ async def _group(
         rows_count += 1 + topics_count
         for _ in range(1 + topics_count):
             await pacer.step()
-    return told | {"members": members}, rows_count
+    return group_row | {"members": members}, rows_count
 
 
 def _member(services: Services, group: ConsumerGroup, member_id: str) -> Values:

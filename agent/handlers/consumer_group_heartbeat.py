@@ -50,12 +50,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         client_host=request.client_host,
     )
     try:
-        told = await services.consumer_groups.heartbeat(body.group_id, heartbeat, is_id_required=is_id_required)
+        heartbeat_answer = await services.consumer_groups.heartbeat(
+            body.group_id, heartbeat, is_id_required=is_id_required
+        )
     except GroupRefusal as refusal:
         return answer(frame, _error(refusal.error_code, refusal.message))
     except NotCoordinator as error:
         return answer(frame, _error(error.error_code, error.message))
-    return answer(frame, _told(told))
+    return answer(frame, _heartbeat_values(heartbeat_answer))
 
 
 def _owned(topics: Sequence[Any] | None) -> Partitions | None:
@@ -77,18 +79,18 @@ def _error(error_code: ErrorCode, message: str | None) -> Values:
     }
 
 
-def _told(told: HeartbeatAnswer) -> Values:
+def _heartbeat_values(heartbeat_answer: HeartbeatAnswer) -> Values:
     return {
         "error_code": ErrorCode.none,
-        "member_id": told.member_id,
-        "member_epoch": told.epoch,
-        "heartbeat_interval": _milliseconds(told.heartbeat_interval_ms),
+        "member_id": heartbeat_answer.member_id,
+        "member_epoch": heartbeat_answer.epoch,
+        "heartbeat_interval": _milliseconds(heartbeat_answer.heartbeat_interval_ms),
         "assignment": None
-        if told.assigned is None
+        if heartbeat_answer.assigned is None
         else {
             "topic_partitions": [
                 {"topic_id": uuid.UUID(bytes=topic_id), "partitions": [index for index, _ in rows]}
-                for topic_id, rows in told.assigned
+                for topic_id, rows in heartbeat_answer.assigned
             ]
         },
     }

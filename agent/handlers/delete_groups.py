@@ -29,19 +29,19 @@ API_KEY = 42
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
     end_s = deadline_s(services.clock)
-    told = dict.fromkeys(body.groups_names, ErrorCode.coordinator_not_available)
+    error_codes = dict.fromkeys(body.groups_names, ErrorCode.coordinator_not_available)
     if await _barrier(services):
         pacer = CooperativeYield(services.clock, GROUPS_PER_TURN)
-        for group_id in told:
-            told[group_id] = _look_up(services, group_id)
+        for group_id in error_codes:
+            error_codes[group_id] = _look_up(services, group_id)
             await pacer.step()
-        present = [group_id for group_id, error_code in told.items() if error_code is ErrorCode.none]
+        present = [group_id for group_id, error_code in error_codes.items() if error_code is ErrorCode.none]
         for first in range(0, len(present), GROUPS_PER_TURN):
             share = present[first : first + GROUPS_PER_TURN]
             async with asyncio.TaskGroup() as tasks:
                 deletions = [tasks.create_task(_delete(services, group_id, end_s)) for group_id in share]
-            told |= {group_id: done.result() for group_id, done in zip(share, deletions, strict=True)}
-    results = [{"group_id": group_id, "error_code": error_code} for group_id, error_code in told.items()]
+            error_codes |= {group_id: done.result() for group_id, done in zip(share, deletions, strict=True)}
+    results = [{"group_id": group_id, "error_code": error_code} for group_id, error_code in error_codes.items()]
     return await inline_or_in_thread(len(results), answer, request.frame, {"results": results})
 
 

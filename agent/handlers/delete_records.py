@@ -134,8 +134,8 @@ async def _advance(services: Services, advances: Sequence[_Advance], end_s: floa
     if isinstance(outcome, Refused):
         return dict.fromkeys(names, Answered(outcome.error_code))
     assert isinstance(outcome, LogStartsAdvanced), f"log starts were answered by {outcome!r}"
-    told = zip(outcome.error_codes, outcome.log_starts, strict=True)
+    results = zip(outcome.error_codes, outcome.log_starts, strict=True)
     return {
         name: Answered(ErrorCode(error_code), log_start)
-        for name, (error_code, log_start) in zip(names, told, strict=True)
+        for name, (error_code, log_start) in zip(names, results, strict=True)
     }

@@ -52,15 +52,15 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             "cluster_id": services.cluster_id,
             "controller_id": alive[0].node_id if alive else -1,
             "brokers": [
-                *(_told(broker, is_fenced=False) for broker in alive),
-                *(_told(broker, is_fenced=True) for broker in fenced),
+                *(_broker_row(broker, is_fenced=False) for broker in alive),
+                *(_broker_row(broker, is_fenced=True) for broker in fenced),
             ],
             "cluster_authorized_operations": on_cluster(is_asked=body.include_cluster_authorized_operations),
         },
     )
 
 
-def _told(broker: BrokerView, *, is_fenced: bool) -> dict[str, Any]:
+def _broker_row(broker: BrokerView, *, is_fenced: bool) -> dict[str, Any]:
     return {
         "broker_id": broker.node_id,
         "host": broker.host,

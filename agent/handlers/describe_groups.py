@@ -67,11 +67,11 @@ async def _described(
     """The row of a group, and its members as of now, whose rows are made in turns."""
     try:
         group = services.group_ledger.readable(group_id)
-        told = await services.groups.describe(group_id)
+        description = await services.groups.describe(group_id)
     except NotCoordinator as error:
         return _row(group_id, NOTHING, error.error_code), ()
-    if told is not None:
-        return _row(group_id, told, ErrorCode.none, is_asked=is_asked), told.members
+    if description is not None:
+        return _row(group_id, description, ErrorCode.none, is_asked=is_asked), description.members
     if version < FIRST_WITH_NOT_FOUND:
         return _row(group_id, DEAD, ErrorCode.none, is_asked=is_asked), ()
     why = "not found" if group is None else "is not a classic group"
@@ -79,16 +79,21 @@ async def _described(
 
 
 def _row(
-    group_id: str, told: Description, error_code: ErrorCode, *, message: str | None = None, is_asked: bool = False
+    group_id: str,
+    description: Description,
+    error_code: ErrorCode,
+    *,
+    message: str | None = None,
+    is_asked: bool = False,
 ) -> dict[str, Any]:
     """Of a group, without its members."""
     return {
         "error_code": error_code,
         "error_message": message,
         "group_id": group_id,
-        "group_state": told.state,
-        "protocol_type": told.protocol_type,
-        "protocol_data": told.protocol,
+        "group_state": description.state,
+        "protocol_type": description.protocol_type,
+        "protocol_data": description.protocol,
         "authorized_operations": on_group(is_asked=is_asked) if error_code is ErrorCode.none else NOT_ASKED,
     }
 

@@ -41,8 +41,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         partitions = []
         for index in indexes:
             partition = None if known is None else services.state.partition(known.topic_id, index)
-            told = _unknown(index) if partition is None else await _described(services, index, partition, pacer)
-            partitions.append(told)
+            row = _unknown(index) if partition is None else await _described(services, index, partition, pacer)
+            partitions.append(row)
             row_count += 1 + len(partitions[-1]["active_producers"])
             await pacer.step()
         topics.append({"name": name, "partitions": partitions})
@@ -62,7 +62,7 @@ async def _described(
     open_here = {} if partition.transactions is None else partition.transactions.open
     transactional = services.state.producers_of_transactions
     for producer_id, producer in list(partition.producers.items()):
-        told = {
+        row = {
             "producer_id": producer_id,
             "producer_epoch": producer.epoch,
             "last_sequence": (producer.sequence_next - 1) % SEQUENCE_END if producer.recent else NO_SEQUENCE,
@@ -70,7 +70,7 @@ async def _described(
             "coordinator_epoch": COORDINATOR_EPOCH if producer_id in transactional else NO_COORDINATOR_EPOCH,
             "current_txn_start_offset": open_here.get(producer_id, NO_TRANSACTION),
         }
-        producers.append(told)
+        producers.append(row)
         await pacer.step()
     return {
         "partition_index": index,

@@ -26,7 +26,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     if refused is not ErrorCode.none:
         return _answer(request, TransactionDecided(error_code=refused))
     producer_id, epoch = compared_producer(body.producer_id, body.producer_epoch)
-    told = await decided(
+    decision = await decided(
         services,
         request,
         EndTransaction(
@@ -38,16 +38,16 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             stamp=await stamp_of(services, request) if version is TransactionVersion.V1 else None,
         ),
     )
-    return _answer(request, told)
+    return _answer(request, decision)
 
 
-def _answer(request: Request, told: TransactionDecided) -> Sequence[Buffer]:
+def _answer(request: Request, decision: TransactionDecided) -> Sequence[Buffer]:
     frame = request.frame
     return answer(
         frame,
         {
-            "error_code": answered_code(API_KEY, frame.api_version, told.error_code),
-            "producer_id": told.producer_id,
-            "producer_epoch": told.epoch,
+            "error_code": answered_code(API_KEY, frame.api_version, decision.error_code),
+            "producer_id": decision.producer_id,
+            "producer_epoch": decision.epoch,
         },
     )

@@ -79,12 +79,12 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))
     if plan.session is not None:
         _rotate(plan, reads)
-    told = [read for read in reads if plan.is_full or _has_news(read)]
+    reported = [read for read in reads if plan.is_full or _is_changed(read)]
     if plan.session is not None:
-        for read in told:
-            read.wanted.high_watermark_told = read.high_watermark
-            read.wanted.log_start_told = read.log_start
-    return await inline_or_in_thread(len(told), _answer, request.frame, told, isolation, _session_id(plan))
+        for read in reported:
+            read.wanted.high_watermark_reported = read.high_watermark
+            read.wanted.log_start_reported = read.log_start
+    return await inline_or_in_thread(len(reported), _answer, request.frame, reported, isolation, _session_id(plan))
 
 
 def _is_elsewhere(services: Services, rack: str) -> bool:
@@ -107,10 +107,12 @@ def _name_replicas(services: Services, reads: Sequence[PartitionRead], rack: str
         if read.error_code is ErrorCode.none and not read.is_diverging and topic is not None:
             if topic.topic_id not in assignments:
                 assignments[topic.topic_id] = services.assignments(topic, rack)
-            told = assignments[topic.topic_id]
-            if read.wanted.partition >= len(told) or not placement.is_in(rack, told[read.wanted.partition].leader):
+            leaders = assignments[topic.topic_id]
+            if read.wanted.partition >= len(leaders) or not placement.is_in(
+                rack, leaders[read.wanted.partition].leader
+            ):
                 return False
-            read.preferred_read_replica = told[read.wanted.partition].leader
+            read.preferred_read_replica = leaders[read.wanted.partition].leader
     return True
 
 
@@ -143,19 +145,19 @@ def _read(frame: RequestFrame) -> tuple[FetchRequest, list[WantedPartition]]:
 
 
 def _answer(
-    frame: RequestFrame, told: Sequence[PartitionRead], isolation: IsolationLevel, session_id: int
+    frame: RequestFrame, reported: Sequence[PartitionRead], isolation: IsolationLevel, session_id: int
 ) -> Sequence[Buffer]:
     """The response's bytes; of a partition that a session knows only what does not change is looked at."""
-    response = FetchResponse(topics=_topics(told, isolation), session_id=session_id)
+    response = FetchResponse(topics=_topics(reported, isolation), session_id=session_id)
     return write_fetch_response(frame.correlation_id, frame.api_version, response)
 
 
 def _answer_unknown_level(frame: RequestFrame, wanted: Sequence[WantedPartition], session_id: int) -> Sequence[Buffer]:
     """As Kafka answers a request that it cannot make sense of, partitions with nothing but defaults."""
-    told: Sequence[PartitionRead] = ()
+    reported: Sequence[PartitionRead] = ()
     if frame.api_version < FIRST_WITH_TOPIC_IDS:
-        told = [PartitionRead(partition, ErrorCode.unknown_server_error) for partition in wanted]
-    topics = _topics(told, IsolationLevel.READ_UNCOMMITTED)
+        reported = [PartitionRead(partition, ErrorCode.unknown_server_error) for partition in wanted]
+    topics = _topics(reported, IsolationLevel.READ_UNCOMMITTED)
     for topic in topics:
         for partition in topic.partitions:
             partition.aborted_transactions = ()
@@ -195,15 +197,15 @@ def _key(name: str | None, topic_id: bytes | None) -> TopicKey:
     return name
 
 
-def _has_news(read: PartitionRead) -> bool:
+def _is_changed(read: PartitionRead) -> bool:
     """Whether an incremental answer names the partition: data, an error, or a mark that moved."""
     return (
         read.record_bytes > 0
         or read.error_code is not ErrorCode.none
         or read.is_diverging
         or read.preferred_read_replica != NO_REPLICA
-        or read.high_watermark != read.wanted.high_watermark_told
-        or read.log_start != read.wanted.log_start_told
+        or read.high_watermark != read.wanted.high_watermark_reported
+        or read.log_start != read.wanted.log_start_reported
     )
 
 

@@ -35,13 +35,13 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     has_producer = version >= FIRST_WITH_PRODUCER
     producer_id = ProducerId(body.producer_id) if has_producer else NO_PRODUCER_ID
     epoch = ProducerEpoch(body.producer_epoch) if has_producer else NO_PRODUCER_EPOCH
-    told = await _initialise(services, request, body, producer_id, epoch)
+    decision = await _initialise(services, request, body, producer_id, epoch)
     return answer(
         request.frame,
         {
-            "error_code": answered_code(API_KEY, version, told.error_code),
-            "producer_id": told.producer_id,
-            "producer_epoch": told.epoch,
+            "error_code": answered_code(API_KEY, version, decision.error_code),
+            "producer_id": decision.producer_id,
+            "producer_epoch": decision.epoch,
         },
     )
 
@@ -67,21 +67,21 @@ async def _initialise(
     command = InitTransactionalProducer(
         transactional_id=body.transactional_id, timeout_ms=timeout_ms, producer_id=producer_id, epoch=epoch
     )
-    told = await decided(services, request, command)
-    if told.grown or told.ended_groups:
+    decision = await decided(services, request, command)
+    if decision.grown or decision.ended_groups:
         log.info(
             "a producer began under a transactional id, which fenced the one before it and aborted what that had open",
             extra={
                 "transactional_id": body.transactional_id,
-                "producer_id": told.producer_id,
-                "epoch": told.epoch,
-                "partitions": len(told.grown),
-                "groups": len(told.ended_groups),
+                "producer_id": decision.producer_id,
+                "epoch": decision.epoch,
+                "partitions": len(decision.grown),
+                "groups": len(decision.ended_groups),
                 "client_id": request.frame.client_id,
                 "peer": request.peer,
             },
         )
-    return told
+    return decision
 
 
 async def _fresh(services: Services) -> TransactionDecided:

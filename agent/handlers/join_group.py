@@ -38,8 +38,8 @@ async def handle(services: Services, request: Request) -> Answer:
     frame.leave_body()
     if len(body.protocols) > CLASSIC_PROTOCOLS_MAX:
         return _answer(frame, JoinAnswer(error_code=ErrorCode.inconsistent_group_protocol, member_id=body.member_id))
-    told = await services.groups.join(body.group_id, _join(services, request, body))
-    return later(told, lambda join_answer: _answer(frame, join_answer))
+    join_answer = await services.groups.join(body.group_id, _join(services, request, body))
+    return later(join_answer, lambda join_answer: _answer(frame, join_answer))
 
 
 def _join(services: Services, request: Request, body: Any) -> Join:
@@ -63,18 +63,18 @@ def _join(services: Services, request: Request, body: Any) -> Join:
     )
 
 
-def _answer(frame: RequestFrame, told: JoinAnswer) -> list[Buffer]:
+def _answer(frame: RequestFrame, join_answer: JoinAnswer) -> list[Buffer]:
     is_typed = frame.api_version >= FIRST_WITH_PROTOCOL_TYPE
     return answer(
         frame,
         {
-            "error_code": told.error_code,
-            "generation_id": told.generation,
-            "protocol_type": told.protocol_type,
-            "protocol_name": told.protocol if is_typed or told.protocol is not None else "",
-            "leader": told.leader,
-            "skip_assignment": told.skip_assignment,
-            "member_id": told.member_id,
-            "members": [member._asdict() for member in told.members],
+            "error_code": join_answer.error_code,
+            "generation_id": join_answer.generation,
+            "protocol_type": join_answer.protocol_type,
+            "protocol_name": join_answer.protocol if is_typed or join_answer.protocol is not None else "",
+            "leader": join_answer.leader,
+            "skip_assignment": join_answer.skip_assignment,
+            "member_id": join_answer.member_id,
+            "members": [member._asdict() for member in join_answer.members],
         },
     )

@@ -39,9 +39,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         for member in body.members
     ]
     error_code, error_codes = await services.groups.leave(body.group_id, leavers)
-    told = zip(leavers, error_codes, strict=True) if error_code is ErrorCode.none else ()
+    member_errors = zip(leavers, error_codes, strict=True) if error_code is ErrorCode.none else ()
     members = [
         {"member_id": leaver.member_id, "group_instance_id": leaver.group_instance_id, "error_code": member_error}
-        for leaver, member_error in told
+        for leaver, member_error in member_errors
     ]
     return answer(request.frame, {"error_code": error_code, "members": members})

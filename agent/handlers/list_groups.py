@@ -55,14 +55,14 @@ async def _row(services: Services, group_id: str) -> Mapping[str, Any] | None:
     """What is told of a group; None of one that is another agent's, or that is gone."""
     try:
         group = services.group_ledger.readable(group_id)
-        told = await services.groups.describe(group_id)
+        description = await services.groups.describe(group_id)
     except NotCoordinator:
         return None
-    if told is not None:
+    if description is not None:
         return {
             "group_id": group_id,
-            "protocol_type": told.protocol_type,
-            "group_state": told.state,
+            "protocol_type": description.protocol_type,
+            "group_state": description.state,
             "group_type": CLASSIC,
         }
     if group is None or not isinstance(group.value, ConsumerGroup):

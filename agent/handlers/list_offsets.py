@@ -79,8 +79,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                 else:
                     key = (held.topic_id, PartitionIndex(partition.partition_index))
                     now, timestamp = held.partitions[partition.partition_index], partition.timestamp
-                    told = _known(now, timestamp, isolation)
-                    error_code, found = told or await offset_at(services.timestamps, key, now, timestamp, isolation)
+                    known = _known(now, timestamp, isolation)
+                    error_code, found = known or await offset_at(services.timestamps, key, now, timestamp, isolation)
             partitions.append(OffsetTold(partition.partition_index, error_code, *found))
             await pacer.step()
         topics.append(TopicOffsetsTold(topic.name, partitions))

@@ -51,8 +51,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     rows = await inline_or_in_thread(len(found), _own, services, found)
     if pattern:
         rows = await run_in_thread(_matching, rows, pattern)
-    told = {"error_code": ErrorCode.none, "unknown_state_filters": unknown, "transaction_states": rows}
-    return await inline_or_in_thread(len(rows), answer, frame, told)
+    values = {"error_code": ErrorCode.none, "unknown_state_filters": unknown, "transaction_states": rows}
+    return await inline_or_in_thread(len(rows), answer, frame, values)
 
 
 def _refusal(request: Request, error_code: ErrorCode) -> Sequence[Buffer]:

@@ -58,17 +58,17 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             await services.metadata.barrier()
         topics = []
         for topic in list(services.state.topics.values()):
-            topics.append(_told(services, topic, zone))
+            topics.append(_copied(services, topic, zone))
             await pacer.step()
     else:
         once = {(topic.name, topic.topic_id if version >= 10 else None): topic for topic in body.topics}
         lookup = TopicLookup(services.topics)
         creation_end_s = deadline_s(services.clock) if may_create else None
-        told = []
+        topic_copies = []
         for wanted in once.values():
-            told.append(await _wanted(services, lookup, wanted, version, creation_end_s, zone))
+            topic_copies.append(await _wanted(services, lookup, wanted, version, creation_end_s, zone))
             await pacer.step()
-        topics = list({(topic.name, topic.topic_id): topic for topic in told}.values())
+        topics = list({(topic.name, topic.topic_id): topic for topic in topic_copies}.values())
     alive = services.brokers(request.listener)
     has_cluster_operations = FIRST_WITH_OPERATIONS <= version <= LAST_WITH_CLUSTER_OPERATIONS
     values = {
@@ -100,7 +100,7 @@ def _answer(
     """The response's bytes; runs in a thread where they are many, so it is given copies alone."""
     # Partitions of one index that are led alike are the same in every topic, so each is made once.
     made: dict[tuple[int, Assignment], Mapping[str, Any]] = {}
-    told = [
+    topic_copies = [
         {
             "error_code": topic.error_code,
             "name": topic.name,
@@ -114,7 +114,7 @@ def _answer(
         }
         for topic in topics
     ]
-    return answer(frame, {**values, "topics": told})
+    return answer(frame, {**values, "topics": topic_copies})
 
 
 async def _wanted(
@@ -135,7 +135,9 @@ async def _wanted(
     except (LedgerUnavailable, OutcomeUnknown):
         name = nameless if wanted.name is None else wanted.name
         return _TopicCopy(name, topic_id, ErrorCode.request_timed_out)
-    return _TopicCopy(nameless, topic_id, ErrorCode.unknown_topic_id) if topic is None else _told(services, topic, zone)
+    return (
+        _TopicCopy(nameless, topic_id, ErrorCode.unknown_topic_id) if topic is None else _copied(services, topic, zone)
+    )
 
 
 async def _named(
@@ -161,10 +163,10 @@ async def _named(
             topic = await before(creation_end_s, services.clock, creation)
         except TopicError as error:
             return _TopicCopy(name, None, error.error_code)
-    return _told(services, topic, zone)
+    return _copied(services, topic, zone)
 
 
-def _told(services: Services, topic: TopicState, zone: str | None) -> _TopicCopy:
+def _copied(services: Services, topic: TopicState, zone: str | None) -> _TopicCopy:
     return _TopicCopy(topic.name, uuid.UUID(bytes=topic.topic_id), assignments=services.assignments(topic, zone))
 
 

@@ -42,10 +42,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     if wanted:
         error_code = await _claim(services, request, body)
         if error_code is ErrorCode.none:
-            told = await _commit(services, request, body, wanted)
+            error_codes = await _commit(services, request, body, wanted)
         else:
-            told = [error_code] * len(wanted)
-        for each, client_error_code in zip(wanted, told, strict=True):
+            error_codes = [error_code] * len(wanted)
+        for each, client_error_code in zip(wanted, error_codes, strict=True):
             errors[each.position] = client_error_code
     return await inline_or_in_thread(len(errors), _answer, request.frame, body.topics, errors)
 
@@ -110,8 +110,8 @@ async def _commit(services: Services, request: Request, body: Any, wanted: Seque
         return await refusal(services, body.group_id, len(wanted), error_code)
     if not rows:
         return [ErrorCode.offset_metadata_too_large] * len(wanted)
-    told = iter(await commit_offsets(services, body.group_id, rows, partial(_judge, services, request, body)))
-    return [ErrorCode.offset_metadata_too_large if each.row is None else next(told) for each in wanted]
+    error_codes = iter(await commit_offsets(services, body.group_id, rows, partial(_judge, services, request, body)))
+    return [ErrorCode.offset_metadata_too_large if each.row is None else next(error_codes) for each in wanted]
 
 
 def _judge(services: Services, request: Request, body: Any, rows: Sequence[OffsetRow]) -> ErrorCode:

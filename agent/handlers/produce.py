@@ -153,7 +153,14 @@ class PendingProduce:
     def refused(self) -> ErrorCode | None:
         """The first error that is known already."""
         settled = (place.acknowledgement for place in self._places if place.acknowledgement is not NOT_IN_TIME)
-        return next((told.error_code for told in settled if told.error_code is not ErrorCode.none), None)
+        return next(
+            (
+                acknowledgement.error_code
+                for acknowledgement in settled
+                if acknowledgement.error_code is not ErrorCode.none
+            ),
+            None,
+        )
 
     def add(self, place: "PartitionAnswer") -> None:
         self._places.append(place)
@@ -296,19 +303,19 @@ def _refusal(error: InvalidBatch, log_start: int) -> Acknowledgement:
 def _response(frame: RequestFrame, body: ProduceRequest, places: Sequence[PartitionAnswer]) -> list[Buffer]:
     topics: dict[tuple[str | None, bytes | None], ProduceResponseTopic] = {}
     for place in places:
-        told, topic = place.acknowledgement, body.topics[place.topic_row]
+        acknowledgement, topic = place.acknowledgement, body.topics[place.topic_row]
         name = (topic.name, topic.topic_id)
         if name not in topics:
             topics[name] = ProduceResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
         topics[name].partitions.append(
             ProduceResponsePartition(
                 index=place.partition,
-                error_code=answered_code(API_KEY, frame.api_version, told.error_code),
-                base_offset=told.base_offset,
-                log_append_time_ms=told.append_time_ms,
-                log_start_offset=told.log_start,
-                error_message=told.error_message,
-                record_errors=[RecordError(batch_index=row) for row in told.rows_refused],
+                error_code=answered_code(API_KEY, frame.api_version, acknowledgement.error_code),
+                base_offset=acknowledgement.base_offset,
+                log_append_time_ms=acknowledgement.append_time_ms,
+                log_start_offset=acknowledgement.log_start,
+                error_message=acknowledgement.error_message,
+                record_errors=[RecordError(batch_index=row) for row in acknowledgement.rows_refused],
             )
         )
     response = ProduceResponse(topics=list(topics.values()))

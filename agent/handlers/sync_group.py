@@ -33,8 +33,8 @@ async def handle(services: Services, request: Request) -> Answer:
         return _answer(frame, SyncAnswer(error_code=ErrorCode.inconsistent_group_protocol))
     if len(body.assignments) > CLASSIC_MEMBERS_MAX:
         return _answer(frame, SyncAnswer(error_code=ErrorCode.invalid_request))
-    told = await services.groups.sync(body.group_id, _sync(frame.api_version, body))
-    return later(told, lambda sync_answer: _answer(frame, sync_answer))
+    sync_answer = await services.groups.sync(body.group_id, _sync(frame.api_version, body))
+    return later(sync_answer, lambda sync_answer: _answer(frame, sync_answer))
 
 
 def _sync(version: int, body: Any) -> Sync:
@@ -49,13 +49,13 @@ def _sync(version: int, body: Any) -> Sync:
     )
 
 
-def _answer(frame: RequestFrame, told: SyncAnswer) -> list[Buffer]:
+def _answer(frame: RequestFrame, sync_answer: SyncAnswer) -> list[Buffer]:
     return answer(
         frame,
         {
-            "error_code": told.error_code,
-            "protocol_type": told.protocol_type,
-            "protocol_name": told.protocol,
-            "assignment": told.assignment,
+            "error_code": sync_answer.error_code,
+            "protocol_type": sync_answer.protocol_type,
+            "protocol_name": sync_answer.protocol,
+            "assignment": sync_answer.assignment,
         },
     )

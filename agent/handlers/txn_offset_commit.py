@@ -84,8 +84,8 @@ async def _pend(services: Services, request: Request, body: Any, wanted: Sequenc
         return await refusal(services, body.group_id, len(wanted), error_code)
     if not rows:
         return [ErrorCode.offset_metadata_too_large] * len(wanted)
-    told = iter(await _submit(services, request, body.group_id, rows, producer))
-    return [ErrorCode.offset_metadata_too_large if each.row is None else next(told) for each in wanted]
+    error_codes = iter(await _submit(services, request, body.group_id, rows, producer))
+    return [ErrorCode.offset_metadata_too_large if each.row is None else next(error_codes) for each in wanted]
 
 
 async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
@@ -152,9 +152,9 @@ async def _submit(
     assert isinstance(outcome, TransactionalOffsetsPending), f"unexpected outcome of a commit: {outcome}"
     if outcome.is_stale:
         raise stale(services, request, producer.transactional_id, f"commit offsets of the group {group_id}")
-    told = list(map(ErrorCode, outcome.error_codes))
-    services.metrics.offsets_committed.inc(told.count(ErrorCode.none))
-    return [answered_code(API_KEY, request.frame.api_version, error_code) for error_code in told]
+    error_codes = list(map(ErrorCode, outcome.error_codes))
+    services.metrics.offsets_committed.inc(error_codes.count(ErrorCode.none))
+    return [answered_code(API_KEY, request.frame.api_version, error_code) for error_code in error_codes]
 
 
 def _fits(rows: Sequence[OffsetRow]) -> bool:

@@ -107,9 +107,9 @@ async def _ended(
         epoch=epoch,
         is_commit=marker.transaction_result,
     )
-    told = _without_entry(services.state, command, list(known.values()))
-    if told is not None:
-        return told
+    error_codes = _without_entry(services.state, command, list(known.values()))
+    if error_codes is not None:
+        return error_codes
     transactional_id = services.state.producers_of_transactions.get(command.producer_id)
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):

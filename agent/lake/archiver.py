@@ -51,7 +51,7 @@ class ArchiveReport:
     source_bytes: int
     object_keys: tuple[str, ...]
 
-    def told(self) -> Mapping[str, object]:
+    def to_dict(self) -> Mapping[str, object]:
         """For JSON."""
         return {
             "topic": self.topic,

@@ -177,8 +177,8 @@ class FileCompactor:
         except SchemasDeleted as error:
             self._kept.update(planned.keys)
             self._metrics.compaction_runs.labels(COMPACTION_KIND, "kept").inc()
-            told = {"topic": planned.name, "files": len(planned.keys), "reason": str(error)}
-            log.info("files stay as they are: merged, they would lose typed values", extra=told)
+            extra = {"topic": planned.name, "files": len(planned.keys), "reason": str(error)}
+            log.info("files stay as they are: merged, they would lose typed values", extra=extra)
             return None
         except ObjectDamaged as error:
             # The others are merged without it; the message begins with its key.

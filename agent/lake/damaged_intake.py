@@ -31,14 +31,14 @@ class DamagedIntake:
     def __init__(self, *, metadata: ApplyLoop, clock: Clock, metrics: Metrics) -> None:
         self._metadata = metadata
         self._inputs = DamagedInputs[_Chunk](clock=clock)
-        self._told: dict[_Chunk, StoreError] = {}
+        self._logged: dict[_Chunk, StoreError] = {}
         """All that were found and are not archived or deleted since, and what is wrong with them."""
         self._gauge = metrics.archive_unreadable_chunks
 
     def waiting(self, topic_id: TopicId) -> Mapping[PartitionIndex, Offset]:
         """Of the topic's partitions those that wait, and from which offset on."""
         waiting: dict[PartitionIndex, Offset] = {}
-        if self._told:
+        if self._logged:
             for topic, partition, offset in self._inputs.left_out:
                 if topic == topic_id:
                     waiting[partition] = min(waiting.get(partition, offset), offset)
@@ -56,7 +56,7 @@ class DamagedIntake:
             reason = str(error).removeprefix(chunk.object_key).lstrip(": ")
             text = f"{chunk.object_key}, partition {chunk.partition}, offset {chunk.offset_first}: {reason}"
             wrong = ObjectMissing(text) if isinstance(error, ObjectMissing) else ObjectDamaged(text)
-            if key not in self._told:
+            if key not in self._logged:
                 log.error(
                     "a chunk of the intake cannot be archived: its partition is not archived from there on; other "
                     "partitions are: %s",
@@ -69,20 +69,20 @@ class DamagedIntake:
                         "reason": f"{type(error).__name__}: {reason}",
                     },
                 )
-            self._told[key] = wrong
+            self._logged[key] = wrong
         self._inputs.found(planned.topic_id, keys)
-        self._gauge.set(len(self._told))
+        self._gauge.set(len(self._logged))
         return bool(keys)
 
     def end_pauses(self) -> None:
         """Let partitions take part again whose pause is over, and let go of chunks that are archived or deleted."""
-        if not self._told:
+        if not self._logged:
             return
         state = self._metadata.state
-        self._told = {key: wrong for key, wrong in self._told.items() if _is_waiting(state, key)}
-        self._inputs.forget_others(self._told)
+        self._logged = {key: wrong for key, wrong in self._logged.items() if _is_waiting(state, key)}
+        self._inputs.forget_others(self._logged)
         self._inputs.end_pauses()
-        self._gauge.set(len(self._told))
+        self._gauge.set(len(self._logged))
 
     def check(self, topic_id: TopicId, ends: Sequence[Offset]) -> None:
         """Raise what is wrong with a chunk of the topic for which its partition waits, below these ends.
@@ -92,7 +92,7 @@ class DamagedIntake:
         for key in sorted(self._inputs.left_out):
             topic, partition, offset = key
             if topic == topic_id and partition < len(ends) and offset < ends[partition]:
-                raise self._told[key]
+                raise self._logged[key]
 
     def try_again(self, topic_id: TopicId) -> None:
         """Let all partitions of a topic take part again."""

@@ -180,7 +180,7 @@ class ExternalCatalogSync:
             if self._clock.monotonic_s() >= self._pause.until_s:
                 await self._work(due)
         finally:
-            self._tell()
+            self._report()
 
     def view(self) -> Mapping[str, object]:
         """How it stands with this agent's topics, as of the last look. `last_error` stays when it is over."""
@@ -410,7 +410,7 @@ class ExternalCatalogSync:
         self._known.pop(topic_id, None)
         self._pauses.setdefault(topic_id, _CatalogBackoff()).begin(self._clock.monotonic_s())
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """The figures of this agent's topics."""
         lag_s, commits = self._behind()
         self._lag.set(lag_s)

@@ -185,8 +185,9 @@ def _check_count(topic: TopicState, swap: PartitionReplacement) -> None:
     if not all(row.is_archived for row in rows):
         raise NoRewrite(f"partition {swap.partition}: what is not archived yet is replaced by archive passes alone")
     found = sum(row.row_count for row in rows if row.offset_end <= swap.replaced[-1].offset_end)
-    told = sum(chunk.row_count for chunk in swap.archived)
-    if found != told:
+    record_count = sum(chunk.row_count for chunk in swap.archived)
+    if found != record_count:
         raise NoRewrite(
-            f"partition {swap.partition} has {found} rows there by now, and the new file {told}", is_overtaken=True
+            f"partition {swap.partition} has {found} rows there by now, and the new file {record_count}",
+            is_overtaken=True,
         )

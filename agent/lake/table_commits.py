@@ -125,7 +125,7 @@ class TableCommits:
             )
         return prepared.table
 
-    async def prepare_anew(
+    async def prepare_again(
         self,
         topic_id: TopicId,
         files: Sequence[DataFile],

@@ -47,7 +47,7 @@ class Rebuilt:
     version: int
     released: int
 
-    def told(self) -> dict[str, object]:
+    def to_dict(self) -> dict[str, object]:
         """For JSON."""
         return {
             "topic": self.topic,
@@ -83,7 +83,7 @@ class TableRebuild:
                 topic, table = state.topics[topic_id], _table_of(state, topic_id)
                 held = [described[key] for key in _live(state, table)]
                 released = _released(state, table)
-                command = await self._lake.prepare_anew(
+                command = await self._lake.prepare_again(
                     topic_id,
                     [file for file, _ in held],
                     columns=reduce(newest, (columns for _, columns in held), None),
@@ -110,7 +110,7 @@ class TableRebuild:
             version=_table_of(self._metadata.state, topic_id).version,
             released=released_count,
         )
-        log.warning("a table was begun anew from its files, as was asked for", extra=rebuilt.told())
+        log.warning("a table was begun anew from its files, as was asked for", extra=rebuilt.to_dict())
         return rebuilt
 
     async def _describe(self, topic_id: TopicId, described: dict[str, _Described]) -> None:

@@ -50,7 +50,7 @@ class OutageTellingLedger:
         return self._outage.seconds
 
     @contextmanager
-    def _told(self, operation: str) -> Iterator[None]:
+    def _reported(self, operation: str) -> Iterator[None]:
         try:
             yield
         except LedgerUnavailable as error:
@@ -66,69 +66,69 @@ class OutageTellingLedger:
         return await self._inner.identity()
 
     async def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
-        with self._told(APPENDING):
+        with self._reported(APPENDING):
             return await self._inner.claim_bucket(bucket_id)
 
     async def open_session(self, name: str) -> SessionId:
-        with self._told(APPENDING):
+        with self._reported(APPENDING):
             return await self._inner.open_session(name)
 
     async def keep_session(self, session: SessionId) -> None:
-        with self._told(READING):
+        with self._reported(READING):
             await self._inner.keep_session(session)
 
     async def close_session(self, session: SessionId) -> None:
         await self._inner.close_session(session)
 
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
-        with self._told(READING):
+        with self._reported(READING):
             return await self._inner.is_session_ended(name, session)
 
     async def released_names(self) -> AsyncGenerator[str, None]:
-        with self._told(READING):
+        with self._reported(READING):
             async for name in self._inner.released_names():
                 yield name
 
     async def live_names(self) -> Sequence[str]:
-        with self._told(READING):
+        with self._reported(READING):
             return await self._inner.live_names()
 
     async def append(self, session: SessionId, entries: Sequence[LedgerEntry]) -> Position:
-        with self._told(APPENDING):
+        with self._reported(APPENDING):
             return await self._inner.append(session, entries)
 
     async def load(self) -> LedgerStart:
-        with self._told(READING):
+        with self._reported(READING):
             return await self._inner.load()
 
     async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
-        with self._told(READING):
+        with self._reported(READING):
             async for records in self._inner.tail(after):
                 self._outage.answered(READING)
                 yield records
 
     async def kept(self) -> Sequence[LedgerRecord]:
-        with self._told(READING):
+        with self._reported(READING):
             return await self._inner.kept()
 
     async def head(self) -> Head:
-        with self._told(READING):
+        with self._reported(READING):
             return await self._inner.head()
 
     async def pointer(self) -> SnapshotPointer | None:
-        with self._told(READING):
+        with self._reported(READING):
             return await self._inner.pointer()
 
     async def set_snapshot(self, expected: SnapshotPointer | None, pointer: SnapshotPointer) -> bool:
-        with self._told(APPENDING):
+        with self._reported(APPENDING):
             return await self._inner.set_snapshot(expected, pointer)
 
     async def trim(self, position: Position) -> None:
-        with self._told(APPENDING):
+        with self._reported(APPENDING):
             await self._inner.trim(position)
 
     async def pressure(self) -> float:
-        with self._told(READING):
+        with self._reported(READING):
             return await self._inner.pressure()
 
     async def fence(self) -> None:

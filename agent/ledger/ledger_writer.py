@@ -127,7 +127,7 @@ class LedgerWriter:
             try:
                 self.session = await self._ledger.open_session(self._start.name)
             except (SessionHeld, LedgerUnavailable) as error:
-                self._tell_no_session(error, is_first=not is_held)
+                self._log_no_session(error, is_first=not is_held)
                 is_held = isinstance(error, SessionHeld)
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, LEDGER_RETRY_SECONDS_MAX)
@@ -195,7 +195,7 @@ class LedgerWriter:
         """Whether that is within a lease's time; if not, the session may be over, and others may know more."""
         return self._clock.monotonic_s() - self.confirmed_s < LEDGER_SESSION_SECONDS
 
-    def _tell_no_session(self, error: SessionHeld | LedgerUnavailable, *, is_first: bool) -> None:
+    def _log_no_session(self, error: SessionHeld | LedgerUnavailable, *, is_first: bool) -> None:
         agent = self._start.name
         if isinstance(error, LedgerUnavailable):
             log.debug("no session yet, trying again", extra={"agent": agent, "reason": str(error)})
@@ -350,6 +350,6 @@ class LedgerWriter:
 
 def _unawaited(command: Command) -> _Pending:
     """A command whose outcome the state tells."""
-    nobody: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-    nobody.cancel()
-    return _Pending(command, nobody)
+    ignored: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    ignored.cancel()
+    return _Pending(command, ignored)

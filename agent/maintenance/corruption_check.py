@@ -198,29 +198,29 @@ class CorruptionCheck:
         self._metrics.corruption_checks.labels(verdict.value.replace(" ", "_")).inc()
         if verdict in (DigestVerdict.AGREED, DigestVerdict.INCOMPLETE):
             return
-        told = self._told(comparison)
+        digests = self._digests_text(comparison)
         match verdict:
             case DigestVerdict.OTHERS_DIFFER:
                 log.error(
                     f"another agent computed another state than most, and stops (safety rule S3): report it; {RUNBOOK}",
-                    extra={"position": comparison.position, "computed": told, "most": own.hex()},
+                    extra={"position": comparison.position, "computed": digests, "most": own.hex()},
                 )
             case DigestVerdict.DIVERGED:
                 raise LedgerCorrupt(
                     f"this agent computed another state than most: at position {comparison.position} its digest is "
-                    f"{own.hex()}, all: {told} (safety rule S3). It does not serve on; what it computed was in its "
+                    f"{own.hex()}, all: {digests} (safety rule S3). It does not serve on; what it computed was in its "
                     "memory alone and is thrown away. Start it again: it loads the last snapshot that was agreed upon. "
                     f"Then report it: {RUNBOOK}"
                 )
             case _:
                 raise LedgerCorrupt(
                     f"agents computed different states, and none is that of most: at position {comparison.position} "
-                    f"this agent's digest is {own.hex()}, all: {told} (safety rule S3). Nobody knows who is right, so "
-                    "none of them serves on. Start them again: they load the last snapshot and compute anew what came "
-                    f"after it. Then report it: {RUNBOOK}"
+                    f"this agent's digest is {own.hex()}, all: {digests} (safety rule S3). Nobody knows who is right, "
+                    "so none of them serves on. Start them again: they load the last snapshot and compute again what "
+                    f"came after it. Then report it: {RUNBOOK}"
                 )
 
-    def _told(self, comparison: DigestComparison) -> str:
+    def _digests_text(self, comparison: DigestComparison) -> str:
         return ", ".join(
             f"{self._name(session)} {'nothing yet' if said is None else said.hex()}"
             for session, said in sorted(comparison.digests.items())

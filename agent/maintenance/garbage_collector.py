@@ -188,7 +188,7 @@ class GarbageCollector:
                 strange_first = strange_first or next(iter(strange), None)
                 strange_count += len(strange)
                 is_complete &= len(by_key) == len(page)
-        self._strangers.tell(strange_count, strange_first)
+        self._strangers.report(strange_count, strange_first)
         self._sessions_listed.update(plan.first)
         # What is left of a session that is forgotten would stay indefinitely. So all wait while a folder cannot be
         # listed: something of any of them may lie there. Links to folders hold nothing of them: no put made one.

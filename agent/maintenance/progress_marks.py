@@ -58,7 +58,7 @@ class ProgressMarks:
             await self._drop([reached_key(older)])
         else:  # those of another agent, or of an earlier life; one that cannot be looked at is deleted by its name
             found = [meta async for meta in self._store.list(REACHED_PREFIX)]
-            self._strangers.tell_those_of(found)
+            self._strangers.report_those_of(found)
             await self._drop([old.key for old in found if position_of_key(old.key) is not None and old.key < key])
             self._epoch = self._maintenance_leader.epoch
         self._position = position

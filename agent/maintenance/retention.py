@@ -72,10 +72,10 @@ class Retention:
         if due:
             state = self._metadata.state
             topics = {state.topics[topic_id].name for (topic_id, _), _ in due if topic_id in state.topics}
-            told = ", ".join(sorted(topics)[:RETENTION_TOPICS_LISTED_MAX])
+            names = ", ".join(sorted(topics)[:RETENTION_TOPICS_LISTED_MAX])
             log.info(
                 "dropped records that were too old or too many",
-                extra={"partitions": len(due), "topics_count": len(topics), "topics": told},
+                extra={"partitions": len(due), "topics_count": len(topics), "topics": names},
             )
         return len(due)
 

@@ -103,12 +103,12 @@ class SessionReaper:
             if not await self._ledger.is_session_ended(known.name, session):
                 continue
             if isinstance(await self._writer.propose(EndSession(session=session)), Done):
-                _tell(session, known)
+                _log_ended(session, known)
             ended.append(session)
         return ended
 
 
-def _tell(session: SessionId, known: SessionState) -> None:
+def _log_ended(session: SessionId, known: SessionState) -> None:
     extra = {"agent": known.name, "session": session}
     if known.is_draining:
         log.info("ended the session of an agent that was stopped, and did not end it in time", extra=extra)

@@ -205,7 +205,7 @@ class Snapshots:
         """Keys sort by position: what is below the pointer is what was kept the last time, and what crashes left. One
         that cannot be looked at is deleted by its name; what is no snapshot stays."""
         found = [meta async for meta in self._store.list(SNAPSHOT_PREFIX)]
-        self._strangers.tell_those_of(found)
+        self._strangers.report_those_of(found)
         older = [
             meta.key
             for meta in found

@@ -98,7 +98,7 @@ class TransactionTimeouts:
         aborted_count = 0
         for seen, future in [(seen, self._writer.propose(ExpireTransaction(**seen._asdict()))) for seen in share]:
             try:
-                aborted_count += self._tell(seen, await future)
+                aborted_count += self._log_outcome(seen, await future)
             except OutcomeUnknown as error:
                 log.info(
                     "could not abort a transaction, left for later", extra={**seen._asdict(), "reason": str(error)}
@@ -117,7 +117,7 @@ class TransactionTimeouts:
             and now_s - since_s > held.metadata.timeout_ms / 1000
         ]
 
-    def _tell(self, seen: SeenTransaction, outcome: Outcome) -> bool:
+    def _log_outcome(self, seen: SeenTransaction, outcome: Outcome) -> bool:
         """Say what became of a proposal; returns whether it aborted the transaction."""
         if isinstance(outcome, Refused):
             log.warning("a transaction that is open for too long stays until the next time: %s", outcome.reason)

@@ -93,7 +93,7 @@ class _Answering:
 
     intake: SealedIntake
     answer_of: Callable[[TicketRows], Acknowledgement]
-    places_told: int = 0
+    answered_count: int = 0
 
 
 class ProducePath:
@@ -355,11 +355,11 @@ class ProducePath:
         try:
             while self._answering and rows_left:
                 oldest = self._answering[0]
-                for place in oldest.intake.tickets[oldest.places_told : oldest.places_told + rows_left]:
-                    oldest.places_told += 1  # first: a group that cannot be told holds up no others for ever
+                for place in oldest.intake.tickets[oldest.answered_count : oldest.answered_count + rows_left]:
+                    oldest.answered_count += 1  # first: a group that cannot be told holds up no others for ever
                     rows_left -= 1
                     cast("ProduceTicket", place.ticket).settle(oldest.answer_of(place))
-                if oldest.places_told == len(oldest.intake.tickets):
+                if oldest.answered_count == len(oldest.intake.tickets):
                     self._answering.popleft()
                     self._release(oldest.intake)
         finally:

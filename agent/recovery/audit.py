@@ -71,7 +71,7 @@ class AuditReport:
     read_bytes: int = 0
     disagreements: list[Disagreement] = field(default_factory=list[Disagreement])
 
-    def told(self) -> Mapping[str, object]:
+    def to_dict(self) -> Mapping[str, object]:
         """For JSON; of many disagreements the first ones."""
         values = asdict(self)
         values["disagreements"] = values["disagreements"][:AUDIT_DISAGREEMENTS_LISTED_MAX]

@@ -119,14 +119,14 @@ class DeepAudit:
         for topic, key in copies:
             await self._look(key, partial(self._read_copy, topic, key), total)
         await self._look(TAIL_KEY, partial(self._decoded, TAIL_KEY, decode_manifest), total)
-        self._tell(total)
+        self._report_progress(total)
 
     async def _look(
         self, key: str, read: Callable[[], Awaitable[None]], total: int, object_id: ObjectId | None = None
     ) -> None:
         self.objects += 1
         if self.objects % AUDIT_PROGRESS_OBJECTS == 0:
-            self._tell(total)
+            self._report_progress(total)
         try:
             await read()
         except ObjectMissing:
@@ -137,7 +137,7 @@ class DeepAudit:
             affected = "" if object_id is None else f"; {await run_in_thread(self._affected, object_id)}"
             self.found.append(DamageFound(key, f"{error}{affected}"))
 
-    def _tell(self, total: int) -> None:
+    def _report_progress(self, total: int) -> None:
         if self.progress is not None:
             self.progress(self.objects, total, self.byte_count)
 

@@ -287,9 +287,9 @@ class _RecoveryRun:
         return False
 
     def _incarnation(self, identity: LedgerIdentity, state: ClusterState, bucket: BucketContents) -> int:
-        told = [self._cluster.incarnation, identity.incarnation, state.incarnation]
-        told += [_incarnation_of(position) for position in (*bucket.positions, *bucket.sessions)]
-        return max(told) + 1
+        incarnations = [self._cluster.incarnation, identity.incarnation, state.incarnation]
+        incarnations += [_incarnation_of(position) for position in (*bucket.positions, *bucket.sessions)]
+        return max(incarnations) + 1
 
     async def _set_time(self, recovery: StateRecovery, ledger_ms: Milliseconds, *, is_reset: bool) -> None:
         """Let the state's time be that of the store, which no machine of ours can set wrong.

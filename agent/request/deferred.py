@@ -13,16 +13,16 @@ T = TypeVar("T")
 
 
 def later(
-    told: asyncio.Future[T], write: Callable[[T], Sequence[Buffer]]
+    pending: asyncio.Future[T], write: Callable[[T], Sequence[Buffer]]
 ) -> Sequence[Buffer] | asyncio.Future[Sequence[Buffer]]:
     """The bytes that `write` makes of the answer: at once where it is known, else a future of them."""
-    if told.done():
-        return write(told.result())
+    if pending.done():
+        return write(pending.result())
     future: asyncio.Future[Sequence[Buffer]] = asyncio.get_running_loop().create_future()
 
     def settle(done: asyncio.Future[T]) -> None:
         if not future.done():
             future.set_result(write(done.result()))
 
-    told.add_done_callback(settle)
+    pending.add_done_callback(settle)
     return future

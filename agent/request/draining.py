@@ -22,7 +22,7 @@ class Draining:
     def begin(self) -> None:
         self.is_sending_away = True
 
-    def tell(self) -> None:
+    def announce(self) -> None:
         """From now on others lead, or nobody will: who was kept waiting is told."""
         self._do_others_lead.set()
 

@@ -85,14 +85,14 @@ class Services:
         """Who leads each partition for clients of a zone. While this agent opens a session there may be nobody else."""
         count = len(topic.partitions)
         placement = self.placement
-        nobody = Assignment(self.node_id, (self.node_id,))
-        assignments = placement.assignments(topic.topic_id, count, zone) or [nobody] * count
+        this_agent = Assignment(self.node_id, (self.node_id,))
+        assignments = placement.assignments(topic.topic_id, count, zone) or [this_agent] * count
         if not topic.replicas:
             return assignments
-        told = list(assignments)
+        result = list(assignments)
         for index, replicas in topic.replicas.items():
-            told[index] = placement.by_hand(replicas, zone, told[index])
-        return told
+            result[index] = placement.by_hand(replicas, zone, result[index])
+        return result
 
     def brokers(self, listener: str) -> list[BrokerView]:
         """Whom clients of a listener can reach: whoever `assignments` names is among them."""

@@ -37,7 +37,7 @@ class MetricRow(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionFigures:
+class TransactionStatistics:
     """What the state gauges show of the whole cluster's transactions at one moment."""
 
     ids: int
@@ -53,7 +53,7 @@ class TransactionFigures:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateFigures:
+class StateStatistics:
     """What the state gauges show at one moment."""
 
     topics: int
@@ -65,7 +65,7 @@ class StateFigures:
     ledger_position: int
     log_ends: Iterable[tuple[str, int, int]]
     """(topic, partition, log end)."""
-    transactions: TransactionFigures
+    transactions: TransactionStatistics
     producers: int = 0
     """Producers that partitions remember, each counted in every partition that it wrote to."""
     producers_dropped: int = 0
@@ -376,9 +376,9 @@ class Metrics:
             found = self._store[operation] = StoreMetrics(operation, self)
         return found
 
-    def watch_state(self, figures: Callable[[], StateFigures]) -> None:
+    def watch_state(self, statistics: Callable[[], StateStatistics]) -> None:
         """Report the cluster's state at each scrape."""
-        self.registry.register(StateCollector(figures))
+        self.registry.register(StateCollector(statistics))
 
     def exposition(self) -> bytes:
         """The text of /metrics (Prometheus text format 0.0.4)."""
@@ -407,71 +407,71 @@ class CountedElsewhere(Collector):
 class StateCollector(Collector):
     """Gauges that are read from the state when somebody asks."""
 
-    def __init__(self, figures: Callable[[], StateFigures]) -> None:
-        self._figures = figures
+    def __init__(self, statistics: Callable[[], StateStatistics]) -> None:
+        self._statistics = statistics
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
     def collect(self) -> Iterable[Metric]:
-        figures = self._figures()
+        statistics = self._statistics()
         for name, text, value in (
-            ("topics", "Topics.", figures.topics),
-            ("partitions", "Partitions.", figures.partitions),
-            ("chunks", "Chunks in the chunk index.", figures.chunks),
-            ("objects", "Objects that the state references.", figures.objects),
+            ("topics", "Topics.", statistics.topics),
+            ("partitions", "Partitions.", statistics.partitions),
+            ("chunks", "Chunks in the chunk index.", statistics.chunks),
+            ("objects", "Objects that the state references.", statistics.objects),
             (
                 "objects_pending_deletion",
                 "Unreferenced objects that wait for deletion.",
-                figures.objects_pending_deletion,
+                statistics.objects_pending_deletion,
             ),
-            ("sessions", "Live agent sessions.", figures.sessions),
+            ("sessions", "Live agent sessions.", statistics.sessions),
             (
                 "ledger_position",
                 "Position of the newest ledger entry that this agent applied.",
-                figures.ledger_position,
+                statistics.ledger_position,
             ),
             (
                 "producer_states",
                 "Producer states of all partitions. A producer counts in each partition that it wrote to.",
-                figures.producers,
+                statistics.producers,
             ),
         ):
             yield GaugeMetricFamily(f"penstock_{name}", text, value=value)
-        if figures.partitions <= METRIC_PARTITIONS_MAX:
+        if statistics.partitions <= METRIC_PARTITIONS_MAX:
             log_end = GaugeMetricFamily(
                 "penstock_log_end_offset", "Log end offset of a partition.", labels=("topic", "partition")
             )
-            for topic, partition, offset in figures.log_ends:
+            for topic, partition, offset in statistics.log_ends:
                 log_end.add_metric((topic, str(partition)), offset)
             yield log_end
             lag = GaugeMetricFamily("penstock_last_stable_offset_lag", LAG_TEXT, labels=("topic",))
-            for topic, records in figures.transactions.lags:
+            for topic, records in statistics.transactions.lags:
                 lag.add_metric((topic,), records)
             yield lag
         text = "Producer states dropped above the limit, in the whole cluster. Every agent counts all of them."
-        yield CounterMetricFamily("penstock_producer_states_dropped", text, value=figures.producers_dropped)
-        yield from _transaction_metrics(figures.transactions)
+        yield CounterMetricFamily("penstock_producer_states_dropped", text, value=statistics.producers_dropped)
+        yield from _transaction_metrics(statistics.transactions)
 
 
 LAG_TEXT = "Records above the last stable offset, hidden from read_committed: a topic's worst partition."
 
 
-def _transaction_metrics(figures: TransactionFigures) -> Iterable[Metric]:
+def _transaction_metrics(statistics: TransactionStatistics) -> Iterable[Metric]:
     for name, text, value in (
-        ("transactional_ids", "Known transactional ids.", figures.ids),
-        ("transactions_open", "Open transactions.", figures.open),
+        ("transactional_ids", "Known transactional ids.", statistics.ids),
+        ("transactions_open", "Open transactions.", statistics.open),
         (
             "transaction_oldest_open_seconds",
             "Age of the oldest open transaction; 0 while none is open.",
-            figures.open_seconds_max,
+            statistics.open_seconds_max,
         ),
     ):
         yield GaugeMetricFamily(f"penstock_{name}", text, value=value)
     text = "Started transactions of the whole cluster. Every agent counts all of them."
-    yield CounterMetricFamily("penstock_transactions_started", text, value=figures.begun)
+    yield CounterMetricFamily("penstock_transactions_started", text, value=statistics.begun)
     text = "Ended transactions of the whole cluster, by how they ended. Every agent counts all of them."
     ended = CounterMetricFamily("penstock_transactions_ended", text, labels=("how",))
-    for how, count in figures.ended.items():
+    for how, count in statistics.ended.items():
         ended.add_metric((how,), count)
     yield ended

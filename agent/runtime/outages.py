@@ -30,7 +30,7 @@ class Outage:
     are answered, holds up the end no more.
     """
 
-    __slots__ = ("_began_s", "_failed_s", "_failures_count", "_is_told", "_monotonic_s", "_told_s", "_words")
+    __slots__ = ("_began_s", "_failed_s", "_failures_count", "_is_logged", "_logged_s", "_monotonic_s", "_words")
 
     def __init__(self, words: OutageWords, *, monotonic_s: Callable[[], float]) -> None:
         self._words = words
@@ -39,34 +39,34 @@ class Outage:
         """Operations that fail, and when each did last."""
         self._began_s = 0.0
         self._failures_count = 0
-        self._is_told = False
-        self._told_s = float("-inf")
+        self._is_logged = False
+        self._logged_s = float("-inf")
         """When the last line but an end's was. It outlives the outage: what comes and goes fills no log."""
 
     def failed(self, operation: str, reason: str, *, key: str | None = None) -> None:
         """`operation` failed; `key` is what it was about."""
         now_s = self._begin(operation, 0.0)
         self._failures_count += 1
-        self._tell(operation, reason, key, now_s)
+        self._log_failure(operation, reason, key, now_s)
 
     def silent(self, operation: str, reason: str, *, key: str, silent_s: float) -> None:
         """`operation` has had no answer for so long, although somebody waits for one."""
-        self._tell(operation, reason, key, self._begin(operation, silent_s))
+        self._log_failure(operation, reason, key, self._begin(operation, silent_s))
 
     def _begin(self, operation: str, silent_s: float) -> float:
         now_s = self._monotonic_s()
         if not self._failed_s:
-            self._began_s, self._failures_count, self._is_told = now_s - silent_s, 0, False
+            self._began_s, self._failures_count, self._is_logged = now_s - silent_s, 0, False
         self._failed_s[operation] = now_s
         return now_s
 
-    def _tell(self, operation: str, reason: str, key: str | None, now_s: float) -> None:
-        if now_s - self._told_s < OUTAGE_REMINDER_SECONDS:
+    def _log_failure(self, operation: str, reason: str, key: str | None, now_s: float) -> None:
+        if now_s - self._logged_s < OUTAGE_REMINDER_SECONDS:
             return
-        self._told_s, self._is_told = now_s, True
+        self._logged_s, self._is_logged = now_s, True
         about = {} if key is None else {"key": key}
         log.warning(
-            self._words.fails, extra={"operation": operation, **about, "reason": reason, **self._figures(now_s)}
+            self._words.fails, extra={"operation": operation, **about, "reason": reason, **self._statistics(now_s)}
         )
 
     def answered(self, operation: str) -> None:
@@ -77,8 +77,8 @@ class Outage:
         self._failed_s.pop(operation, None)
         if all(now_s - failed_s >= OUTAGE_REMINDER_SECONDS for failed_s in self._failed_s.values()):
             self._failed_s.clear()
-            if self._is_told:
-                log.info(self._words.answers, extra={"operation": operation, **self._figures(now_s)})
+            if self._is_logged:
+                log.info(self._words.answers, extra={"operation": operation, **self._statistics(now_s)})
 
     @property
     def seconds(self) -> float:
@@ -87,5 +87,5 @@ class Outage:
         is_met = any(now_s - failed_s < OUTAGE_REMINDER_SECONDS for failed_s in self._failed_s.values())
         return now_s - self._began_s if is_met else 0.0
 
-    def _figures(self, now_s: float) -> dict[str, object]:
+    def _statistics(self, now_s: float) -> dict[str, object]:
         return {"failures": self._failures_count, "seconds": round(now_s - self._began_s, 1)}

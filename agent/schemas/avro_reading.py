@@ -6,7 +6,7 @@ count: the last part of both, or an alias of the reader's that is the writer's f
 """
 
 from agent.schemas.avro_types import AvroField, AvroType
-from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Incomparable, told
+from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Incomparable, distinct_faults
 
 PROMOTED = {
     "long": frozenset({"int"}),
@@ -29,7 +29,7 @@ def faults_reading(*, reader: AvroType, writer: AvroType) -> list[str]:
             comparison = _AvroComparison(unreadable, budget)
             faults = comparison.faults(reader, writer, "")
             if comparison.unreadable == unreadable:
-                return told(faults)
+                return distinct_faults(faults)
             unreadable = comparison.unreadable
     except Incomparable as error:
         return [f"TOO_COMPLEX: {error}"]

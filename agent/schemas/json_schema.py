@@ -95,8 +95,8 @@ def _check_references(root: SchemaNode) -> None:
             try:
                 node.followed()
             except Unresolvable as error:
-                told = f"the reference {reference[:SHOWN_CHARS_MAX]!r} leads nowhere: name it in references"
-                raise InvalidSchema(told) from error
+                message = f"the reference {reference[:SHOWN_CHARS_MAX]!r} leads nowhere: name it in references"
+                raise InvalidSchema(message) from error
             except (ValueError, TypeError, KeyError) as error:
                 raise InvalidSchema(f"the reference {reference[:SHOWN_CHARS_MAX]!r} cannot be read") from error
 

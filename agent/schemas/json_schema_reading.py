@@ -33,7 +33,7 @@ from agent.schemas.json_schema_shapes import (
     shape_of,
 )
 from agent.schemas.json_text import same_json
-from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Incomparable, told
+from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Incomparable, distinct_faults
 
 Part = Shape | SchemaNode
 Leaf = Callable[[Shape, Shape, str], list[str]]
@@ -48,7 +48,7 @@ def faults_reading(*, reader: SchemaNode, writer: SchemaNode) -> list[str]:
             comparison = JsonSchemaComparison(unreadable, budget)
             faults = comparison.faults(writer, reader, "#")
             if comparison.unreadable == unreadable:
-                return told(faults)
+                return distinct_faults(faults)
             unreadable = comparison.unreadable
     except Incomparable as error:
         return [f"TOO_COMPLEX: {error}"]

@@ -62,7 +62,7 @@ NOTED_ELSEWHERE = ""
 where it was met first."""
 
 
-def told(faults: Sequence[str]) -> list[str]:
+def distinct_faults(faults: Sequence[str]) -> list[str]:
     """What people are told of faults: each once."""
     return [each for each in dict.fromkeys(faults) if each != NOTED_ELSEWHERE]
 

@@ -129,7 +129,7 @@ def compile_text(text: str, imports: Mapping[str, str]) -> dict[str, FileDescrip
                 warnings.simplefilter("ignore")
                 made = _protoc_compiler.get_protos(own_name.encode(), [folder.encode(), *_include_folders()])
         except _protoc_compiler.ProtocErrors as errors:
-            raise InvalidSchema("; ".join(_told(error) for error in errors.errors())) from errors
+            raise InvalidSchema("; ".join(_error_text(error) for error in errors.errors())) from errors
     files = [_descriptor_in(code) for _, code in made]
     own = next(each for each in files if each.name == own_name)
     others = {each.name: each for each in files if each.name != own_name}
@@ -146,7 +146,7 @@ def _with_syntax(text: str) -> str:
     return text if rest.startswith(("syntax", "edition")) else f'syntax = "proto2"; {text}'
 
 
-def _told(error: "_protoc_compiler.ProtocError") -> str:
+def _error_text(error: "_protoc_compiler.ProtocError") -> str:
     """Lines and columns count from 0 there."""
     name, message = (
         part.decode(errors="replace") if isinstance(part, bytes) else part for part in (error.filename, error.message)

@@ -53,8 +53,8 @@ def referred_ids(registry: Registry, content: SchemaContent) -> dict[str, int]:
         schema_id = _schema_id(registry, reference)
         needed = registry.schemas[schema_id]
         if needed.schema_type is not content.schema_type:
-            told = f"{reference.name!r} is a schema of the type {needed.schema_type.name}"
-            raise InvalidSchema(f"{told}, which one of the type {content.schema_type.name} cannot refer to")
+            message = f"{reference.name!r} is a schema of the type {needed.schema_type.name}"
+            raise InvalidSchema(f"{message}, which one of the type {content.schema_type.name} cannot refer to")
         if reference.name in found:
             if found[reference.name] != schema_id:
                 raise InvalidSchema(f"two schemas are referred to by the name {reference.name!r}")
@@ -65,8 +65,8 @@ def referred_ids(registry: Registry, content: SchemaContent) -> dict[str, int]:
             waiting.append((reference, True))
             waiting += [(each, False) for each in reversed(needed.references)]
         if max(len(found), len(waiting)) > SCHEMA_FILES_MAX or text_bytes > SCHEMA_FILES_BYTES_MAX:
-            told = f"{SCHEMA_FILES_MAX} schemas of {SCHEMA_FILES_BYTES_MAX} bytes together are the most"
-            raise InvalidSchema(f"it needs too many others to be read: {told}")
+            message = f"{SCHEMA_FILES_MAX} schemas of {SCHEMA_FILES_BYTES_MAX} bytes together are the most"
+            raise InvalidSchema(f"it needs too many others to be read: {message}")
     return found
 
 
@@ -74,6 +74,6 @@ def _schema_id(registry: Registry, reference: SchemaReference) -> int:
     held = registry.subjects.get(reference.subject)
     found = None if held is None else held.versions.get(reference.version)
     if found is None:
-        told = f"No schema reference found for subject '{reference.subject}' and version {reference.version}"
-        raise TextsMissing(told)
+        message = f"No schema reference found for subject '{reference.subject}' and version {reference.version}"
+        raise TextsMissing(message)
     return found.schema_id

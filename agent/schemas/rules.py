@@ -45,11 +45,11 @@ def versions_that_count(compatibility: Compatibility, versions: Sequence[T]) -> 
 def faults_between(new: Parsed, earlier: Parsed, version: int, compatibility: Compatibility) -> list[str]:
     """Sentences on why `new` does not go with version `version` of its subject; empty where it does."""
     if new.schema_type is not earlier.schema_type:
-        told = f"Version {version} is a schema of the type {earlier.schema_type.name}, not {new.schema_type.name}"
-        return [] if compatibility is Compatibility.NONE else [told]
+        fault = f"Version {version} is a schema of the type {earlier.schema_type.name}, not {new.schema_type.name}"
+        return [] if compatibility is Compatibility.NONE else [fault]
     faults: list[str] = []
     if compatibility in READS_EARLIER:
-        faults += [f"The new schema cannot read version {version}: {told}" for told in new.faults_reading(earlier)]
+        faults += [f"The new schema cannot read version {version}: {fault}" for fault in new.faults_reading(earlier)]
     if compatibility in IS_READ_BY_EARLIER:
-        faults += [f"Version {version} cannot read the new schema: {told}" for told in earlier.faults_reading(new)]
+        faults += [f"Version {version} cannot read the new schema: {fault}" for fault in earlier.faults_reading(new)]
     return faults

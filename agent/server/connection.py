@@ -134,7 +134,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             del self._table.receiving[self]
         self._hold(more_bytes)
         if self._fetch_wait is not None:
-            self._tell_held_up()
+            self._log_held_up()
         if self._wanted is not None and not self._wanted.done():
             self._wanted.set_result(None)
         self.regulate_reading()
@@ -185,7 +185,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             table.hurry_fetches()
         return is_let_in
 
-    def _tell_held_up(self) -> None:
+    def _log_held_up(self) -> None:
         self._table.held_up.add(self)
         if self._memory.is_contended:
             self._table.hurry_fetches()
@@ -353,7 +353,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._hold(-held_bytes)
                 held_bytes = 0
             if self._held_bytes:
-                self._tell_held_up()
+                self._log_held_up()
         try:
             await self._take_up(frame)
         finally:

@@ -203,8 +203,8 @@ def _points(metric: "PushedMetric", shared: Mapping[str, str]) -> Iterator[Point
 
 
 def _sample_name(name: str, kind: str) -> str:
-    told = PREFIX + _NOT_IN_NAMES.sub("_", name.removeprefix(KAFKA_PREFIX)[:CLIENT_SERIES_TEXT_CHARS_MAX])
-    return told if kind == GAUGE or told.endswith(TOTAL) else told + TOTAL
+    metric_name = PREFIX + _NOT_IN_NAMES.sub("_", name.removeprefix(KAFKA_PREFIX)[:CLIENT_SERIES_TEXT_CHARS_MAX])
+    return metric_name if kind == GAUGE or metric_name.endswith(TOTAL) else metric_name + TOTAL
 
 
 def _labels(attributes: "Iterable[KeyValue]") -> dict[str, str]:

@@ -7,8 +7,8 @@ them (`--json`).
 from collections.abc import Iterable, Iterator
 
 from agent.runtime.ids import uuid_text
-from agent.runtime.metrics import StateFigures
-from agent.views.transactions import transaction_figures
+from agent.runtime.metrics import StateStatistics
+from agent.views.transactions import transaction_statistics
 from coordinator.configs.config_entries import Layers, topic_entry
 from coordinator.configs.topic_configs import TOPIC_CONFIGS
 from coordinator.snapshot import digest
@@ -113,20 +113,20 @@ def session_rows(state: ClusterState) -> list[View]:
 
 def state_summary(state: ClusterState) -> View:
     """The state in one small table."""
-    figures = state_figures(state)
+    statistics = state_statistics(state)
     return {
         "cluster_id": state.cluster_id,
         "incarnation": state.incarnation,
         "position": state.position,
         "rules_version": state.rules_version,
         "time_ms": state.time_ms,
-        "topics": figures.topics,
-        "partitions": figures.partitions,
-        "chunks": figures.chunks,
-        "objects": figures.objects,
-        "objects_released": figures.objects_pending_deletion,
-        "transactional_ids": figures.transactions.ids,
-        "transactions_open": figures.transactions.open,
+        "topics": statistics.topics,
+        "partitions": statistics.partitions,
+        "chunks": statistics.chunks,
+        "objects": statistics.objects,
+        "objects_released": statistics.objects_pending_deletion,
+        "transactional_ids": statistics.transactions.ids,
+        "transactions_open": statistics.transactions.open,
         "transaction_version": state.transaction_version,
         "sessions": session_rows(state),
     }
@@ -140,9 +140,9 @@ def state_digest(state: ClusterState) -> View:
     return {"position": state.position, "rules_version": state.rules_version, "digest": digest(state).hex()}
 
 
-def state_figures(state: ClusterState, now_ms: int | None = None) -> StateFigures:
+def state_statistics(state: ClusterState, now_ms: int | None = None) -> StateStatistics:
     """What the state gauges of /metrics show. `now_ms`: of a checked clock; None takes the state's time."""
-    return StateFigures(
+    return StateStatistics(
         topics=len(state.topics),
         partitions=state.partitions_count,
         chunks=sum(len(p.index) for topic in state.topics.values() for p in topic.partitions),
@@ -151,7 +151,7 @@ def state_figures(state: ClusterState, now_ms: int | None = None) -> StateFigure
         sessions=len(state.sessions),
         ledger_position=state.position,
         log_ends=_log_ends(state),
-        transactions=transaction_figures(state, now_ms),
+        transactions=transaction_statistics(state, now_ms),
         producers=state.producers_count,
         producers_dropped=state.producers_dropped_count,
     )

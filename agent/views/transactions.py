@@ -8,17 +8,17 @@ and nothing is decided by them.
 import heapq
 from collections.abc import Iterable
 
-from agent.runtime.metrics import TransactionFigures
+from agent.runtime.metrics import TransactionStatistics
 from coordinator.state.state import ClusterState
 from coordinator.state.transactions import TransactionalId
 
 View = dict[str, object]
 
 
-def transaction_figures(state: ClusterState, now_ms: int | None = None) -> TransactionFigures:
+def transaction_statistics(state: ClusterState, now_ms: int | None = None) -> TransactionStatistics:
     """What the gauges show. `now_ms`: of a checked clock; None takes the state's time."""
     ages_ms = (_open_ms(state, state.transactional_ids[name], now_ms) for name in state.open_transactions)
-    return TransactionFigures(
+    return TransactionStatistics(
         ids=len(state.transactional_ids),
         open=len(state.open_transactions),
         open_seconds_max=max(ages_ms, default=0) / 1000,

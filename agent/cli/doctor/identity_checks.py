@@ -135,13 +135,13 @@ async def _of_progress(ledger: Ledger, store: ObjectStore) -> DoctorFinding:
                 raise LedgerCorrupt(
                     f"the ledger's snapshot {pointer.object_key} is not in the bucket: was it deleted? {REMEDY}"
                 ) from error
-    told = [
+    positions = [
         position_of_key(meta.key) or 0  # what is neither says nothing
         for prefix in (SNAPSHOT_PREFIX, REACHED_PREFIX)
         async for meta in store.list(prefix)
     ]
     text = f"the ledger is at {(await ledger.head()).position}"
-    return _finding(CheckStatus.FINE, f"{text}, and the bucket was told of {max(told)}" if told else text)
+    return _finding(CheckStatus.FINE, f"{text}, and the bucket was told of {max(positions)}" if positions else text)
 
 
 def _failed(error: Exception) -> DoctorFinding:

@@ -134,8 +134,8 @@ def commit_refusal(table: str, updates: Sequence[Update]) -> CatalogError | None
     if updates and not reasons:
         return None
     order = sorted(reasons, key=lambda reason: reason != _ROWS)
-    told = "; ".join(f"{', '.join(dict.fromkeys(reasons[reason]))}: {reason}" for reason in order)
-    message = f"table {table} is a topic, and is not changed by such commits: {told or 'produce to the topic'}"
+    reason_text = "; ".join(f"{', '.join(dict.fromkeys(reasons[reason]))}: {reason}" for reason in order)
+    message = f"table {table} is a topic, and is not changed by such commits: {reason_text or 'produce to the topic'}"
     return CatalogError(403, "ForbiddenException", message)
 
 

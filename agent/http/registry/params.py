@@ -55,9 +55,9 @@ def read_subject(name: str) -> str:
     if subject.startswith(":."):
         raise RegistryFailure(INVALID_SUBJECT, f"Subject '{name}' is in a context: there is only the default one.")
     if not 0 < len(subject) <= SUBJECT_CHARS_MAX or any(ord(letter) < 0x20 for letter in subject):
-        told = f"it has 1 to {SUBJECT_CHARS_MAX} characters, none of which controls anything"
+        message = f"it has 1 to {SUBJECT_CHARS_MAX} characters, none of which controls anything"
         raise RegistryFailure(
-            INVALID_SUBJECT, f"The specified subject '{subject[:SUBJECT_CHARS_MAX]}' is no name: {told}."
+            INVALID_SUBJECT, f"The specified subject '{subject[:SUBJECT_CHARS_MAX]}' is no name: {message}."
         )
     return subject
 

@@ -273,8 +273,8 @@ class _RegistryApi:
             and subject not in registry.compatibilities
             and not flag(request, "defaultToGlobal")
         ):
-            told = f"Subject '{subject}' does not have subject-level compatibility configured"
-            raise RegistryFailure(NO_OWN_COMPATIBILITY, told)
+            message = f"Subject '{subject}' does not have subject-level compatibility configured"
+            raise RegistryFailure(NO_OWN_COMPATIBILITY, message)
         return {"compatibilityLevel": registry.compatibility(subject).name}
 
     async def _set_config(self, request: Request, names: Sequence[str]) -> object:

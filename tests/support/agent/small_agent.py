@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from agent.lake.rewrite_jobs import LakeRewrites
 from agent.lake.table_updates import TableUpdates
 from agent.runtime.metrics import Metrics
-from agent.views.state import state_figures
+from agent.views.state import state_statistics
 from coordinator.apply.apply import apply_proposal
 from coordinator.codec.codec import encode
 from coordinator.commands.commands import Command, Endpoint, Outcome, Proposal, ReportTime
@@ -99,7 +99,7 @@ class SmallAgent:
         self.ledger = MemoryLedger()
         self.store = MemoryStore()
         self.metrics = Metrics()
-        self.metrics.watch_state(lambda: state_figures(self.state))
+        self.metrics.watch_state(lambda: state_statistics(self.state))
         self.archived: list[str] = []
         self.status_more: dict[str, object] = {}
         self.archive_error: Exception | None = None

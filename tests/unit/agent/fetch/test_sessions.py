@@ -72,9 +72,9 @@ def test_the_next_epoch_goes_on_with_what_was_asked_before() -> None:
 def test_what_was_told_is_kept_when_a_partition_is_asked_for_again() -> None:
     sessions = FetchSessions()
     plan = begin(sessions, 0, EPOCH_INITIAL, wanted(0))
-    plan.wanted[0].high_watermark_told = 7
+    plan.wanted[0].high_watermark_reported = 7
     (again,) = begin(sessions, 5, 1, wanted(0, offset=3)).wanted
-    assert (again.high_watermark_told, again.fetch_offset) == (7, 3)
+    assert (again.high_watermark_reported, again.fetch_offset) == (7, 3)
 
 
 def test_an_unknown_session_and_a_wrong_epoch_are_refused_and_change_nothing() -> None:

@@ -103,7 +103,7 @@ async def test_a_ledger_that_does_not_answer_in_time_is_asked_again() -> None:
 async def test_a_producer_of_an_agent_that_stops_is_sent_to_another() -> None:
     async with serving() as services:
         services.draining.begin()
-        services.draining.tell()
+        services.draining.announce()
         told = await init(services)
         assert told.error_code is ErrorCode.not_coordinator
         assert services.draining.sent_away_count == 1

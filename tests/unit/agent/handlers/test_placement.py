@@ -213,7 +213,7 @@ class TestClientsThatAreSentAway:
     async def test_a_producer_is_told_that_somebody_else_leads_and_nothing_is_taken(self) -> None:
         async with trio() as cluster:
             cluster.services.draining.begin()
-            cluster.services.draining.tell()
+            cluster.services.draining.announce()
             answer = await produce.handle(cluster.services, produce_request())
             assert not isinstance(answer, asyncio.Future)
             told = read(ProduceResponse, answer).responses[0].partition_responses[0]
@@ -224,7 +224,7 @@ class TestClientsThatAreSentAway:
     async def test_a_producer_that_wants_no_answer_is_taken_and_loses_its_connection(self) -> None:
         async with trio() as cluster:
             cluster.services.draining.begin()
-            cluster.services.draining.tell()
+            cluster.services.draining.announce()
             with pytest.raises(NoAnswerOwed):
                 await produce.handle(cluster.services, produce_request(acks=0))
             await cluster.paths.produce_path.drain()
@@ -233,5 +233,5 @@ class TestClientsThatAreSentAway:
     async def test_a_consumer_is_told_that_somebody_else_leads(self) -> None:
         async with trio() as cluster:
             cluster.services.draining.begin()
-            cluster.services.draining.tell()
+            cluster.services.draining.announce()
             assert (await fetched(cluster.services)).error_code == ErrorCode.not_leader_or_follower

@@ -124,7 +124,7 @@ async def test_s8_what_is_checked_while_a_drain_lets_others_lead_is_sent_away(mo
         await is_checking.wait()
         services.draining.begin()
         await services.produce.drain()
-        services.draining.tell()
+        services.draining.announce()
         may_go_on.set()
         answer = await told(await handled)
         await services.produce.drain()

@@ -184,8 +184,8 @@ class Interfering(TableCommits):
     between: Callable[[], Awaitable[None]] | None = None
     times = 1
 
-    async def prepare_anew(self, *args: object, **kwargs: object) -> object:  # type: ignore[override]
-        prepared = await super().prepare_anew(*args, **kwargs)  # type: ignore[arg-type]
+    async def prepare_again(self, *args: object, **kwargs: object) -> object:  # type: ignore[override]
+        prepared = await super().prepare_again(*args, **kwargs)  # type: ignore[arg-type]
         if self.between is not None and self.times:
             self.times -= 1
             await self.between()

@@ -147,7 +147,7 @@ def test_what_is_there_is_reported_once_and_again_when_it_is_another(caplog: pyt
     strangers = Strangers()
     one = ObjectMeta(key="lake/a\nb", size_bytes=1, modified_ms=0)
     for found in ([one], [one], [], [one], [one, one]):
-        strangers.tell_those_of(found)
+        strangers.report_those_of(found)
     assert [(count, first) for count, first, _ in warnings(caplog)] == [
         (1, "lake/a\\x0ab"),
         (1, "lake/a\\x0ab"),

@@ -190,7 +190,7 @@ async def test_everything_that_is_told_is_counted_but_not_all_of_it_named() -> N
     async with lived() as (parts, store):
         for number in range(1_010):
             await store.put(f"lake/{number}", [b"x"])
-        told = (await audited(parts)).told()
+        told = (await audited(parts)).to_dict()
         assert told["disagreements_count"] == 1_010
         named = told["disagreements"]
         assert isinstance(named, list)

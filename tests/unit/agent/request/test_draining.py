@@ -34,7 +34,7 @@ async def test_a_client_waits_until_it_can_find_another_leader() -> None:
     waiting = asyncio.ensure_future(draining.sends_away())
     await asyncio.wait([waiting], timeout=0.01)
     assert not waiting.done()
-    draining.tell()
+    draining.announce()
     assert await waiting
     assert draining.sent_away_count == 1
 
@@ -42,7 +42,7 @@ async def test_a_client_waits_until_it_can_find_another_leader() -> None:
 async def test_it_is_quiet_once_nobody_came_for_a_while() -> None:
     draining = Draining()
     draining.begin()
-    draining.tell()
+    draining.announce()
     clock = Visited(draining, [0.3, 0.9, 1.5])
     await draining.until_quiet(clock)
     assert 1.5 + DRAIN_QUIET_SECONDS <= clock.seconds < 1.6 + DRAIN_QUIET_SECONDS

@@ -55,7 +55,7 @@ async def test_clients_of_an_agent_that_stops_are_sent_to_another_coordinator() 
         producer = await begun(services)
         await add(services, producer)
         services.draining.begin()
-        services.draining.tell()
+        services.draining.announce()
         told = [await end(services, producer, version) for version in (3, 5)]
         assert [answer.error_code for answer in told] == [ErrorCode.not_coordinator] * 2
         assert await add(services, producer) == {("t", 0): ErrorCode.not_coordinator}

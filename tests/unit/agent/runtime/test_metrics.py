@@ -2,12 +2,12 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from agent.runtime.metrics import Metrics, StateFigures, TransactionFigures
+from agent.runtime.metrics import Metrics, StateStatistics, TransactionStatistics
 from protocol.limits import METRIC_PARTITIONS_MAX
 
 
-def figures(partitions: int) -> StateFigures:
-    return StateFigures(
+def figures(partitions: int) -> StateStatistics:
+    return StateStatistics(
         topics=1,
         partitions=partitions,
         chunks=3,
@@ -16,7 +16,7 @@ def figures(partitions: int) -> StateFigures:
         sessions=1,
         ledger_position=9,
         log_ends=[("orders", 0, 7)],
-        transactions=TransactionFigures(
+        transactions=TransactionStatistics(
             ids=8, open=2, open_seconds_max=1.5, begun=6, ended={"committed": 4}, lags=[("orders", 3)]
         ),
         producers=11,

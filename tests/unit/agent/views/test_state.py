@@ -4,7 +4,7 @@ from agent.views.state import (
     chunk_rows,
     object_rows,
     session_rows,
-    state_figures,
+    state_statistics,
     state_summary,
     topic_details,
     topic_rows,
@@ -85,7 +85,7 @@ def test_objects_are_live_or_released() -> None:
 
 
 def test_figures_count_everything() -> None:
-    figures = state_figures(made_state())
+    figures = state_statistics(made_state())
     assert (figures.topics, figures.partitions, figures.chunks, figures.objects, figures.sessions) == (1, 2, 2, 2, 1)
     assert list(figures.log_ends) == [("orders", 0, 15), ("orders", 1, 0)]
 
