@@ -20,7 +20,7 @@ from agent.config.addresses import ListenerAddress
 from agent.config.settings import Settings
 from agent.http.iceberg.catalog_config import catalog_parts
 from agent.http.server import HttpServer
-from agent.lake.external_catalogs import ExternalCatalogSync, catalog_followers
+from agent.lake.external_catalogs import ExternalCatalogSync, external_catalog_syncs
 from agent.lake.rewrite_jobs import LakeRewrites
 from agent.lake.table_updates import TableUpdates
 from agent.lake.topic_work import REMEDY_DAMAGED
@@ -87,7 +87,7 @@ class Agent:
         self.metrics = metrics
         self._damages = damages or StoreDamages()
         self._reserves = reserves
-        self._followers: Mapping[str, ExternalCatalogSync] = {}
+        self._catalog_syncs: Mapping[str, ExternalCatalogSync] = {}
         """By the names of their tasks, which end before the session does."""
         self.is_ready = False
         self.bound: list[ListenerAddress] = []
@@ -131,14 +131,14 @@ class Agent:
             [Endpoint(listener=shown.name, host=shown.host, port=shown.port) for shown in self.advertised]
         )
         services = self._broker.services
-        self._followers = catalog_followers(
+        self._catalog_syncs = external_catalog_syncs(
             self._settings,
             metadata=services.metadata,
             writer=services.writer,
             clock=self._clock,
             metrics=self.metrics,
         )
-        for name, follower in self._followers.items():
+        for name, follower in self._catalog_syncs.items():
             self._supervisor.start(name, follower.run)
         self._supervisor.start("http", http_server.run, is_restarted=False)
         KERNELS.watch()
@@ -164,8 +164,8 @@ class Agent:
         self.is_ready = False
         try:
             async with self._clock.timeout(self._settings.drain_timeout_s):
-                if self._followers:
-                    await self._supervisor.stop(*self._followers)
+                if self._catalog_syncs:
+                    await self._supervisor.stop(*self._catalog_syncs)
                 await self._send_clients_away()
                 # Half of the time for clients, so that the other half is left to end the session.
                 await self._server.drain(self._settings.drain_timeout_s / 2)
@@ -214,8 +214,8 @@ class Agent:
             damaged_objects_count=self._broker.damaged_objects_count,
         )
 
-    def followers(self) -> Sequence[Mapping[str, object]]:
-        return [follower.view() for follower in self._followers.values()]
+    def catalog_syncs(self) -> Sequence[Mapping[str, object]]:
+        return [follower.view() for follower in self._catalog_syncs.values()]
 
     def checked_time(self) -> Milliseconds | None:
         return self._broker.services.checked_time()

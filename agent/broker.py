@@ -187,7 +187,7 @@ class Broker:
             "group timers": self._groups.run_timers,
             "groups": self._groups.run_maintenance,
             "consumer groups": self._consumer_groups.run,
-            "connection epochs": self._stamps.run,
+            "connection epochs": self._connection_epochs.run,
         }
 
     def _start_session(self, endpoints: Sequence[Endpoint]) -> StartSession:
@@ -234,7 +234,7 @@ class Broker:
             is_store_cheap=settings.is_store_cheap,
         )
         group_ledger = self._wire_groups()
-        self._stamps = ConnectionEpochs(metadata=metadata, clock=clock)
+        self._connection_epochs = ConnectionEpochs(metadata=metadata, clock=clock)
         self.services = Services(
             cluster_id=self._identity.cluster_id,
             node_id=self.node_id,
@@ -247,7 +247,7 @@ class Broker:
             timestamps=TimestampSearch(metadata=metadata, reader=reader, budget=budget, clock=clock),
             producer_ids=ProducerIdBlock(writer=writer),
             topics=topics,
-            stamps=self._stamps,
+            connection_epochs=self._connection_epochs,
             group_ledger=group_ledger,
             groups=self._groups,
             consumer_groups=self._consumer_groups,

@@ -144,10 +144,10 @@ LEDGER_WAIT_SECONDS_MAX = 30.0
 """How long a request that names no time of its own waits for its command to be applied."""
 BARRIER_SECONDS_MAX = 10.0
 """How long a barrier waits for the ledger's answer (safety rule S4)."""
-STAMP_SECONDS_MAX = 1.0
+CONNECTION_EPOCH_SECONDS_MAX = 1.0
 """How long after its connection was accepted a stamp may be known, and a request may wait for it (safety rule S7)."""
 STORE_CHECK_READS_MAX = 2
-"""Of an object that a check of the bucket wrote, before the store is reported: one answer may be damaged."""
+"""Reads of an object that a check of the bucket wrote, before the store is reported: one answer may be damaged."""
 LEDGER_LOAD_ATTEMPTS_MAX = 5
 """How often a start looks up the snapshot again because it went away meanwhile (safety rule S9)."""
 SNAPSHOT_ENTRIES_INTERVAL = 4_000
@@ -210,7 +210,7 @@ FETCH_SESSION_PARTITIONS_MAX = 10_000
 """Partitions of one session; a fetch of more is answered without one."""
 FETCH_SESSIONS_PARTITIONS_MAX = 200_000
 """Partitions of all sessions together."""
-COLLECTOR_OBJECTS_MIN = 20_000
+GC_OBJECTS_MIN = 20_000
 """How many objects that may be in cycles are made, and not freed, before the collector looks at them: in about 1 ms."""
 READ_CACHE_BYTES_DEFAULT = 256 * MIB
 READ_CACHE_ENTRY_BYTES = KIB
@@ -476,7 +476,7 @@ ARCHIVE_PASS_ATTEMPTS_MAX = 10
 """How many passes in a row may be planned again before whoever asked for them is told."""
 LAKE_DETAILS_ATTEMPTS_MAX = 3
 """How often a table's metadata is looked for anew before whoever asked is told that it is gone."""
-TABLE_UPKEEP_INTERVAL_S = 5.0
+SNAPSHOT_EXPIRY_CHECK_INTERVAL_S = 5.0
 """How often an agent looks for files that are to leave tables."""
 TABLE_LOOKS_PER_GRACE = 4
 """How often it looks whether a snapshot may expire that keeps files which left the log."""
@@ -506,26 +506,27 @@ SMALL_FILES_CACHED_BYTES_MAX = 16 * MIB
 """Such files, kept for the row groups that are read after the footer."""
 ROW_GROUPS_CACHED_BYTES_MAX = 64 * MIB
 """Decoded row groups that several partitions share, kept for the fetch of the next one."""
-LEVEL_INTERVAL_S = 5.0
+COMPACTION_CHECK_INTERVAL_S = 5.0
 """How often an agent looks for small files that are to become one."""
-LEVEL_DAMAGED_SECONDS_FIRST = 600.0
-LEVEL_DAMAGED_SECONDS_MAX = 14_400.0
+COMPACTION_DAMAGED_SECONDS_FIRST = 600.0
+COMPACTION_DAMAGED_SECONDS_MAX = 14_400.0
 """How long merges leave out a file that they found damaged: at first, and at most."""
-LEVEL_GROWTH = 8
+COMPACTION_TIER_GROWTH = 8
 """How much larger the files of one tier are than those of the one below: each byte is written again once a tier."""
-LEVEL_TIER_BYTES_MIN = 16 * KIB
+COMPACTION_TIER_BYTES_MIN = 16 * KIB
 """No tier of files is smaller than that."""
-LEVEL_FILES_MAX = 32
+COMPACTION_FILES_MAX = 32
 """Files that one merge reads: the row group under way of each lies in memory, decoded."""
-LEVEL_CHUNKS_MAX = 8_192
+COMPACTION_CHUNKS_MAX = 8_192
 """Rows of the index that one merge replaces: its ledger entry names each."""
 REWRITE_CHUNKS_MAX = 32_768
 """Rows of the index that a plan for a Spark job names, unless one file has more: what is left comes with the next."""
 REWRITE_BODY_BYTES_MAX = 8 * MIB
-"""Of a request that tells of a file that a job has written: it names `LEVEL_CHUNKS_MAX` rows and as many new ones."""
+"""Of a request that tells of a file that a job has written: it names `COMPACTION_CHUNKS_MAX` rows and as many new
+ones."""
 REWRITE_PLAN_ATTEMPTS_MAX = 5
 """Of a job's one after the other, of which nothing came true."""
-LEVEL_SPAN_SHARE = 8
+COMPACTION_SPAN_SHARE = 8
 """A merge brings together what is no further apart than that part of the topic's retention."""
 TABLE_FILE_BYTES_DEFAULT = 128 * MIB
 """How large files grow by merging; a merge reads as much into memory."""
@@ -755,20 +756,20 @@ CATALOG_CREDENTIALS_PAUSE_SECONDS = 60.0
 CATALOG_STS_SECONDS_MAX = 10.0
 """How long STS may take to answer."""
 # Catalogs of others that follow.
-FOLLOWER_INTERVAL_S = 1.0
+EXTERNAL_CATALOG_CHECK_INTERVAL_S = 1.0
 """How soon their entries follow the ledger."""
-FOLLOWER_LOOK_AGAIN_S = 300.0
+EXTERNAL_CATALOG_RECHECK_INTERVAL_S = 300.0
 """How often an entry that should be right is looked at, and the namespace for entries of deleted topics."""
-FOLLOWER_PAUSE_SECONDS_FIRST = 1.0
-FOLLOWER_PAUSE_SECONDS_MAX = 60.0
+EXTERNAL_CATALOG_BACKOFF_SECONDS_FIRST = 1.0
+EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX = 60.0
 """Pauses after failures double up to this."""
-FOLLOWER_FAILURES_IN_A_ROW_MAX = 3
+EXTERNAL_CATALOG_FAILURES_IN_A_ROW_MAX = 3
 """After so many topics nothing more is asked of a catalog until its pause is over."""
-FOLLOWER_CALL_SECONDS_MAX = 60.0
+EXTERNAL_CATALOG_CALL_SECONDS_MAX = 60.0
 """How long one answer is waited for; the call may end later."""
-FOLLOWER_ERROR_CHARS_MAX = 500
+EXTERNAL_CATALOG_ERROR_CHARS_MAX = 500
 """What is shown of an error of a catalog's client."""
-FOLLOWERS_MAX = 16
+EXTERNAL_CATALOGS_MAX = 16
 INSPECTED_OBJECT_BYTES_MAX = 512 * MIB
 """A larger object is not read to be described."""
 CLIENT_INSTANCES_MAX = 16_384

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from agent.config.addresses import MemoryUrl, read_store_url
 from agent.config.option_sources import InvalidSettings, Value
-from protocol.limits import FOLLOWERS_MAX
+from protocol.limits import EXTERNAL_CATALOGS_MAX
 from protocol.suggestions import nearest
 
 NAMESPACE_DEFAULT = "lake"
@@ -38,7 +38,7 @@ _DEFAULTS = {"sql": {"pool_pre_ping": "true"}}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowerSettings:
+class ExternalCatalogSettings:
     """`name` is the catalog's: a SQL catalog keeps its tables under it. `properties` are PyIceberg's, with `type`."""
 
     name: str
@@ -50,9 +50,9 @@ class FollowerSettings:
     """Texts that are not to be shown."""
 
 
-def follower_settings(
+def read_external_catalogs(
     store_url: str, given: Mapping[str, Value], environment: Mapping[str, str]
-) -> tuple[FollowerSettings, ...]:
+) -> tuple[ExternalCatalogSettings, ...]:
     """The followers that `--external-catalogs` names. Raises `InvalidSettings`."""
     value = given.get("external-catalogs")
     if value is None:
@@ -67,15 +67,15 @@ def follower_settings(
         raise InvalidSettings(f"--external-catalogs {path} cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSettings(f"--external-catalogs {path} is not TOML: {error}") from error
-    if not 0 < len(tables) <= FOLLOWERS_MAX:
+    if not 0 < len(tables) <= EXTERNAL_CATALOGS_MAX:
         raise InvalidSettings(
             f"--external-catalogs {path} names {len(tables)} catalogs: it has a table [NAME] for each, up to "
-            f"{FOLLOWERS_MAX} of them"
+            f"{EXTERNAL_CATALOGS_MAX} of them"
         )
-    return tuple(_follower(path, name, table, environment) for name, table in tables.items())
+    return tuple(_external_catalog(path, name, table, environment) for name, table in tables.items())
 
 
-def _follower(path: Path, name: str, table: object, environment: Mapping[str, str]) -> FollowerSettings:
+def _external_catalog(path: Path, name: str, table: object, environment: Mapping[str, str]) -> ExternalCatalogSettings:
     place = f"--external-catalogs {path}: [{name}]"
     if not isinstance(table, Mapping) or not _NAME.fullmatch(name):
         raise InvalidSettings(f"{place} is no table of a catalog: a name has letters, digits, _ and - alone")
@@ -100,7 +100,7 @@ def _follower(path: Path, name: str, table: object, environment: Mapping[str, st
             wanted = _PACKAGES.get(module, "penstock[followers]")
             raise InvalidSettings(f"{place} type {kind} needs the module {module}: pip install '{wanted}'")
     secrets += [value for key, value in properties.items() if _SECRET.search(key)]
-    return FollowerSettings(
+    return ExternalCatalogSettings(
         name=name,
         namespace=namespace,
         topics=topics,

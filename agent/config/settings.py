@@ -27,7 +27,7 @@ from agent.config.addresses import (
 )
 from agent.config.catalog_options import CatalogAccess, catalog_access
 from agent.config.etcd_options import LedgerAccess, ledger_access
-from agent.config.external_catalog_settings import FollowerSettings, follower_settings
+from agent.config.external_catalog_settings import ExternalCatalogSettings, read_external_catalogs
 from agent.config.option_sources import InvalidSettings, Value, gather
 from agent.config.options import OPTIONS_BY_NAME
 from protocol.limits import (
@@ -69,7 +69,7 @@ class Settings:
     ledger_access: LedgerAccess = field(default_factory=LedgerAccess)
     store_url: str
     catalog_access: CatalogAccess = field(default_factory=CatalogAccess)
-    external_catalogs: tuple[FollowerSettings, ...] = ()
+    external_catalogs: tuple[ExternalCatalogSettings, ...] = ()
     data_dir: Path
     name: str
     zone: str | None = None
@@ -137,7 +137,7 @@ def _settings(command: CliCommand, given: Mapping[str, Value], environment: Mapp
         ledger_access=ledger_access(ledger_url, given, environment),
         store_url=store_url,
         catalog_access=catalog_access(store_url, given, environment),
-        external_catalogs=follower_settings(store_url, given, environment),
+        external_catalogs=read_external_catalogs(store_url, given, environment),
         data_dir=data_dir,
         name=_text(given, "name", "penstock" if command is CliCommand.RUN else platform.node()),
         zone=_text(given, "zone", "") or None,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.request.transactional_requests import decided, stamp_of
+from agent.request.transactional_requests import connection_epoch_of, decided
 from coordinator.commands.transaction import AddToTransaction
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX
@@ -32,7 +32,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             epoch=epoch,
             partitions=(),
             groups=(body.group_id,),
-            stamp=await stamp_of(services, request),
+            stamp=await connection_epoch_of(services, request),
         )
         error_code = (await decided(services, request, command)).error_code
     error_code = answered_code(API_KEY, request.frame.api_version, error_code)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from agent.admin.topics import TopicLookup
 from agent.request.messages import Values, answer, request_body
 from agent.request.services import Request, Services
-from agent.request.transactional_requests import decided, stamp_of
+from agent.request.transactional_requests import connection_epoch_of, decided
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.commands.transaction import AddToTransaction, TransactionPartition
 from coordinator.configs.topic_names import INTERNAL_TOPICS
@@ -125,7 +125,7 @@ async def _add(
         epoch=asked.epoch,
         partitions=tuple(found),
         groups=(),
-        stamp=await stamp_of(services, request),
+        stamp=await connection_epoch_of(services, request),
     )
     return dict.fromkeys(names, (await decided(services, request, command)).error_code)
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from agent.request.messages import answer, request_body
 from agent.request.services import Request, Services
-from agent.request.transactional_requests import decided, stamp_of
+from agent.request.transactional_requests import connection_epoch_of, decided
 from coordinator.commands.transaction import EndTransaction, TransactionDecided
 from protocol.errors import ErrorCode
 from storage.object_store import Buffer
@@ -35,7 +35,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             epoch=epoch,
             version=version,
             is_commit=body.committed,
-            stamp=await stamp_of(services, request) if version is TransactionVersion.V1 else None,
+            stamp=await connection_epoch_of(services, request) if version is TransactionVersion.V1 else None,
         ),
     )
     return _answer(request, decision)

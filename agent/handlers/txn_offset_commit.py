@@ -22,7 +22,7 @@ from agent.request.messages import answer, request_body
 from agent.request.offset_commits import as_client_error, commit_error, commit_timeout_s, refusal
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
-from agent.request.transactional_requests import stale, stamp_of
+from agent.request.transactional_requests import connection_epoch_of, stale
 from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import TransactionalOffsetsPending
@@ -114,7 +114,7 @@ async def _producer(services: Services, request: Request, body: Any) -> Committi
         producer_id=producer_id,
         epoch=epoch,
         version=version,
-        stamp=await stamp_of(services, request) if version is TransactionVersion.V1 else None,
+        stamp=await connection_epoch_of(services, request) if version is TransactionVersion.V1 else None,
     )
 
 
@@ -136,7 +136,7 @@ def _judge(services: Services, request: Request, body: Any, rows: Sequence[Offse
 async def _submit(
     services: Services, request: Request, group_id: str, rows: Sequence[OffsetRow], producer: CommittingProducer
 ) -> Sequence[ErrorCode]:
-    """An error for each row. Raises `NoAnswer` where the request is stale (S7)."""
+    """An error for each row. Raises `NoAnswerOwed` where the request is stale (S7)."""
     if not _fits(rows):
         return [ErrorCode.invalid_commit_offset_size] * len(rows)
     pending = services.group_ledger.commit_in_transaction(group_id, rows, producer)

@@ -150,7 +150,7 @@ class _HttpApi:
     async def lake(self, request: Request) -> Response:
         limit = _limit(request)
         await self._agent.barrier()
-        catalogs = list(self._agent.followers())
+        catalogs = list(self._agent.catalog_syncs())
         return JSONResponse({"tables": lake_rows(self._agent.state, limit), "external_catalogs": catalogs})
 
     async def table(self, request: Request) -> Response:

@@ -69,7 +69,7 @@ class HttpAgent(RegistryAgent, Protocol):
         the first of which `penstock produce` and `consume` connect to) and further values for people."""
         ...
 
-    def followers(self) -> Sequence[Mapping[str, object]]:
+    def catalog_syncs(self) -> Sequence[Mapping[str, object]]:
         """A report for each external catalog that this agent updates: see `ExternalCatalogSync.view`."""
         ...
 

@@ -18,7 +18,7 @@ from coordinator.state.state import TopicState
 from iceberg_export.tables.columns import ColumnsChange
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.data_file import DataFile
-from protocol.limits import LEVEL_SPAN_SHARE
+from protocol.limits import COMPACTION_SPAN_SHARE
 
 
 class FileRules(NamedTuple):
@@ -37,7 +37,7 @@ def file_rules(topic: TopicState, broker_configs: Mapping[str, str]) -> FileRule
     if table_kept_ms != AS_THE_LOG:
         kept_ms.append(table_kept_ms)
     # A file stays while the log wants it, or the table.
-    span_ms_max = None if min(kept_ms) < 0 else max(kept_ms) // LEVEL_SPAN_SHARE
+    span_ms_max = None if min(kept_ms) < 0 else max(kept_ms) // COMPACTION_SPAN_SHARE
     return FileRules(int(effective(*configs, TABLE_FILE_BYTES)), span_ms_max)
 
 

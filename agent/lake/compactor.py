@@ -32,7 +32,7 @@ from coordinator.state.state import TopicState
 from iceberg_export.compaction.merge import Merge, MergedFile, merge, next_merge
 from iceberg_export.compaction.topic_files import FilesOutOfOrder
 from iceberg_export.tables.columns import ColumnsChange
-from protocol.limits import LEVEL_INTERVAL_S
+from protocol.limits import COMPACTION_CHECK_INTERVAL_S
 from protocol.types import TopicId
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError, StoreUnavailable
 
@@ -83,7 +83,7 @@ class FileCompactor:
     async def run(self) -> None:
         """Merge what is worth it, indefinitely."""
         while True:
-            await self._clock.sleep(LEVEL_INTERVAL_S)
+            await self._clock.sleep(COMPACTION_CHECK_INTERVAL_S)
             await self.turn()
 
     async def turn(self) -> None:
@@ -102,13 +102,13 @@ class FileCompactor:
         for topic_id, owner in zip(changed, owners, strict=True):
             topic = self._metadata.state.topics.get(topic_id)
             if topic is not None and owner == self._writer.session and self._work.is_due(topic):
-                await self._work.run(topic, partial(self._level_all, topic_id))
+                await self._work.run(topic, partial(self._compact_all, topic_id))
         self._work.forget_others(self._metadata.state.topics)
 
-    async def _level_all(self, topic_id: TopicId) -> None:
+    async def _compact_all(self, topic_id: TopicId) -> None:
         """Merge until there is nothing to merge."""
         try:
-            while await self.level(topic_id) is not None:
+            while await self.compact(topic_id) is not None:
                 pass
         except (StoreUnavailable, ObjectMissing, OutcomeUnknown):
             self._metrics.compaction_runs.labels(COMPACTION_KIND, "retried").inc()
@@ -117,7 +117,7 @@ class FileCompactor:
             self._metrics.compaction_runs.labels(COMPACTION_KIND, "failed").inc()
             raise
 
-    async def level(self, topic_id: TopicId) -> MergedFile | None:
+    async def compact(self, topic_id: TopicId) -> MergedFile | None:
         """Do one merge of a topic; None where there is nothing to merge, or it was refused and is planned again.
 
         Raises `StoreError`s and `OutcomeUnknown`: try again, but for `ObjectDamaged` and `TableUnreadable`, where

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from agent.runtime.clock import Clock
-from protocol.limits import LEVEL_DAMAGED_SECONDS_FIRST, LEVEL_DAMAGED_SECONDS_MAX
+from protocol.limits import COMPACTION_DAMAGED_SECONDS_FIRST, COMPACTION_DAMAGED_SECONDS_MAX
 from protocol.types import TopicId
 
 K = TypeVar("K", bound=Hashable)
@@ -48,9 +48,9 @@ class DamagedInputs(Generic[K]):
             if before is not None and now_s < before.retry_s:
                 before.is_left_out = True
                 continue
-            pause_s = LEVEL_DAMAGED_SECONDS_FIRST
+            pause_s = COMPACTION_DAMAGED_SECONDS_FIRST
             if before is not None:
-                pause_s = min(before.pause_s * 2, LEVEL_DAMAGED_SECONDS_MAX)
+                pause_s = min(before.pause_s * 2, COMPACTION_DAMAGED_SECONDS_MAX)
             self._files[key] = _Damaged(topic_id, pause_s, now_s + pause_s)
 
     def end_pauses(self) -> set[TopicId]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
 
 from agent.config.addresses import S3Url, read_store_url, store_root
-from agent.config.external_catalog_settings import FollowerSettings
+from agent.config.external_catalog_settings import ExternalCatalogSettings
 from agent.config.settings import Settings
 from agent.lake.file_io import s3_file_io
 from agent.ledger.apply_loop import ApplyLoop
@@ -29,12 +29,12 @@ from coordinator.state.rendezvous import owner_of, owners_of, staying
 from coordinator.state.state import TopicState
 from iceberg_export.external_catalogs.entries import CatalogFailed, Entries, asked, open_entries
 from protocol.limits import (
-    FOLLOWER_CALL_SECONDS_MAX,
-    FOLLOWER_FAILURES_IN_A_ROW_MAX,
-    FOLLOWER_INTERVAL_S,
-    FOLLOWER_LOOK_AGAIN_S,
-    FOLLOWER_PAUSE_SECONDS_FIRST,
-    FOLLOWER_PAUSE_SECONDS_MAX,
+    EXTERNAL_CATALOG_BACKOFF_SECONDS_FIRST,
+    EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX,
+    EXTERNAL_CATALOG_CALL_SECONDS_MAX,
+    EXTERNAL_CATALOG_CHECK_INTERVAL_S,
+    EXTERNAL_CATALOG_FAILURES_IN_A_ROW_MAX,
+    EXTERNAL_CATALOG_RECHECK_INTERVAL_S,
 )
 from protocol.types import SessionId, TopicId
 from storage.refs import topic_of_metadata_key
@@ -46,7 +46,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 LIST = "list"
 """What the log calls the operation that does not concern one topic."""
-Opener = Callable[[FollowerSettings, str], Entries]
+Opener = Callable[[ExternalCatalogSettings, str], Entries]
 
 
 class NotOurs(Exception):
@@ -67,29 +67,29 @@ class _CatalogBackoff:
     """Of whatever failed: until when, and how long the next one is."""
 
     until_s: float = 0.0
-    next_s: float = FOLLOWER_PAUSE_SECONDS_FIRST
+    next_s: float = EXTERNAL_CATALOG_BACKOFF_SECONDS_FIRST
 
     def begin(self, now_s: float) -> None:
         self.until_s = now_s + self.next_s
-        self.next_s = min(2 * self.next_s, FOLLOWER_PAUSE_SECONDS_MAX)
+        self.next_s = min(2 * self.next_s, EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX)
 
 
-def open_with_pyiceberg(settings: FollowerSettings, root: str) -> Entries:
+def open_with_pyiceberg(settings: ExternalCatalogSettings, root: str) -> Entries:
     """The entries of a follower. Blocks; raises whatever its client does."""
     return open_entries(
         catalog_name=settings.name, properties=settings.properties, namespace=settings.namespace, root=root
     )
 
 
-def catalog_followers(
+def external_catalog_syncs(
     settings: Settings, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock, metrics: Metrics
 ) -> Mapping[str, "ExternalCatalogSync"]:
     """The followers of an agent with these settings, by the names of the tasks that they are to run in."""
     root = store_root(read_store_url(settings.store_url))
     file_io = bucket_properties(settings) if settings.external_catalogs else {}
-    followers: dict[str, ExternalCatalogSync] = {}
+    catalog_syncs: dict[str, ExternalCatalogSync] = {}
     for one in settings.external_catalogs:
-        followers[f"catalog {one.name}"] = ExternalCatalogSync(
+        catalog_syncs[f"catalog {one.name}"] = ExternalCatalogSync(
             settings=replace(one, properties={**file_io, **one.properties}),
             root=root,
             metadata=metadata,
@@ -97,7 +97,7 @@ def catalog_followers(
             clock=clock,
             metrics=metrics,
         )
-    return followers
+    return catalog_syncs
 
 
 def bucket_properties(settings: Settings) -> Mapping[str, str]:
@@ -114,7 +114,7 @@ class ExternalCatalogSync:
     def __init__(
         self,
         *,
-        settings: FollowerSettings,
+        settings: ExternalCatalogSettings,
         root: str,
         metadata: ApplyLoop,
         writer: LedgerWriter,
@@ -165,7 +165,7 @@ class ExternalCatalogSync:
     async def run(self) -> None:
         """Follow, for ever."""
         while True:
-            await self._clock.sleep(FOLLOWER_INTERVAL_S)
+            await self._clock.sleep(EXTERNAL_CATALOG_CHECK_INTERVAL_S)
             await self.look()
 
     async def close(self) -> None:
@@ -210,7 +210,7 @@ class ExternalCatalogSync:
                 due = self._due()
             if await self._follow_all(entries, due) and is_sweep_due:
                 is_done = await self._sweep(entries)
-                again_s = FOLLOWER_LOOK_AGAIN_S if is_done else FOLLOWER_PAUSE_SECONDS_MAX
+                again_s = EXTERNAL_CATALOG_RECHECK_INTERVAL_S if is_done else EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX
                 self._sweep_s = self._clock.monotonic_s() + again_s
             self._outage.answered(LIST)
         except CatalogFailed as error:
@@ -239,7 +239,7 @@ class ExternalCatalogSync:
                 self._failed(operation, str(error))
                 self._put_off(topic_id)
                 failures += 1
-                if failures >= FOLLOWER_FAILURES_IN_A_ROW_MAX:
+                if failures >= EXTERNAL_CATALOG_FAILURES_IN_A_ROW_MAX:
                     self._is_suspect = True
                     return False
                 continue
@@ -316,7 +316,7 @@ class ExternalCatalogSync:
                     "an entry that may be a deleted topic's is looked at later",
                     extra={"catalog": self._settings.name, "topic": name, "reason": str(error)},
                 )
-                if failures >= FOLLOWER_FAILURES_IN_A_ROW_MAX:
+                if failures >= EXTERNAL_CATALOG_FAILURES_IN_A_ROW_MAX:
                     self._is_suspect = True
                     break
         return not failures
@@ -337,11 +337,11 @@ class ExternalCatalogSync:
     async def _ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """What a call of the catalog's client returns. Raises `CatalogFailed`."""
         try:
-            async with self._clock.timeout(FOLLOWER_CALL_SECONDS_MAX):
+            async with self._clock.timeout(EXTERNAL_CATALOG_CALL_SECONDS_MAX):
                 return await self._thread.run(asked, self._settings.secrets, lambda: function(*args, **kwargs))
         except TimeoutError:
             self._failures.inc()
-            raise CatalogFailed(f"no answer within {FOLLOWER_CALL_SECONDS_MAX:.0f} s") from None
+            raise CatalogFailed(f"no answer within {EXTERNAL_CATALOG_CALL_SECONDS_MAX:.0f} s") from None
         except CatalogFailed:
             self._failures.inc()
             raise
@@ -391,7 +391,7 @@ class ExternalCatalogSync:
 
     def _is_old(self, topic: TopicState) -> bool:
         known = self._known.get(topic.topic_id)
-        return known is not None and self._clock.monotonic_s() >= known.looked_s + FOLLOWER_LOOK_AGAIN_S
+        return known is not None and self._clock.monotonic_s() >= known.looked_s + EXTERNAL_CATALOG_RECHECK_INTERVAL_S
 
     def _may_write(self, topic_id: TopicId) -> bool:
         """Whether this agent is the topic's owner still; nobody else knows more, then."""

@@ -17,7 +17,7 @@ from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from coordinator.commands.commands import CommitTable, Done
 from coordinator.state.rendezvous import owner_of
-from protocol.limits import TABLE_LOOKS_PER_GRACE, TABLE_UPKEEP_INTERVAL_S
+from protocol.limits import SNAPSHOT_EXPIRY_CHECK_INTERVAL_S, TABLE_LOOKS_PER_GRACE
 from protocol.types import TopicId
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class SnapshotExpiry:
     async def run(self) -> None:
         """Look again and again, for ever."""
         while True:
-            await self._clock.sleep(TABLE_UPKEEP_INTERVAL_S)
+            await self._clock.sleep(SNAPSHOT_EXPIRY_CHECK_INTERVAL_S)
             for topic_id in list(self._metadata.state.topics):
                 topic = self._metadata.state.topics.get(topic_id)
                 if topic is not None and self._is_due(topic_id) and self._work.is_due(topic):
@@ -85,7 +85,7 @@ class SnapshotExpiry:
             name = await self._lake.name()
             if not await self._lake.complete(topic_id, name.session):
                 return 0
-            change = await self._lake.upkeep(topic_id, superseded_ms=self._superseded_ms)
+            change = await self._lake.expire_snapshots(topic_id, superseded_ms=self._superseded_ms)
             if change is None:
                 self._wait(topic_id)
                 return 0
@@ -107,5 +107,5 @@ class SnapshotExpiry:
         """Until more has to go, or a snapshot may have become old enough."""
         topic = self._metadata.state.topics.get(topic_id)
         if topic is not None and topic.table is not None:
-            later_s = max(TABLE_UPKEEP_INTERVAL_S, self._superseded_ms / 1000 / TABLE_LOOKS_PER_GRACE)
+            later_s = max(SNAPSHOT_EXPIRY_CHECK_INTERVAL_S, self._superseded_ms / 1000 / TABLE_LOOKS_PER_GRACE)
             self._waiting[topic_id] = (len(topic.table.unneeded), self._clock.monotonic_s() + later_s)

@@ -23,7 +23,7 @@ from coordinator.state.state import TopicState
 from coordinator.state.table_folders import folder_name
 from iceberg_export.parquet.reader import ParquetReader
 from iceberg_export.tables.columns import ColumnsChange, newest
-from iceberg_export.tables.commit import Change, TableBefore, check_readable, commit, typed_columns, upkeep
+from iceberg_export.tables.commit import Change, TableBefore, check_readable, commit, expire_snapshots, typed_columns
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.metadata import TableUnreadable
 from iceberg_export.tables.rebuild import rebuild
@@ -270,7 +270,7 @@ class TableCommits:
         found = set(chain.from_iterable(partition.index.archived_objects() for partition in topic.partitions))
         return [state.objects[ObjectId(object_id)].key for object_id in sorted(found - held)]
 
-    async def upkeep(self, topic_id: TopicId, *, superseded_ms: int) -> Change | None:
+    async def expire_snapshots(self, topic_id: TopicId, *, superseded_ms: int) -> Change | None:
         """What has to be done to a topic's table lest it keep files that the log let go of; None if nothing has yet.
 
         Snapshots that another one followed `superseded_ms` ago may expire for it: none while the clock is not believed,
@@ -283,7 +283,7 @@ class TableCommits:
             return None
         before = self._before(topic)
         async with self._whole(before):
-            return await upkeep(
+            return await expire_snapshots(
                 before,
                 [state.objects[object_id].key for object_id in topic.table.unneeded],
                 expires_before_ms=now_ms - superseded_ms,

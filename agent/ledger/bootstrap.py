@@ -7,7 +7,7 @@ taken) begins the load again (safety rule S9).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.runtime.gc_tuning import collector_paused
+from agent.runtime.gc_tuning import cyclic_gc_paused
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.follower import Applied, Follower
 from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerStart
@@ -46,7 +46,7 @@ async def load_state(ledger: Ledger, store: ObjectStore, rules_known: int = RULE
                 raise _damaged(key, error) from error
         follower = Follower(identity, rules_known)
         try:
-            with collector_paused():
+            with cyclic_gc_paused():
                 applied = follower.load(start, snapshot)
         except LedgerCorrupt as error:
             if snapshot is None:

@@ -12,7 +12,7 @@ from agent.ledger.apply_loop import ApplyLoop
 from agent.runtime.clock import Clock
 from coordinator.commands.transaction import Stamp
 from coordinator.ledger.port import LedgerUnavailable
-from protocol.limits import STAMP_SECONDS_MAX
+from protocol.limits import CONNECTION_EPOCH_SECONDS_MAX
 from protocol.types import Position
 
 
@@ -28,14 +28,14 @@ class ConnectionEpoch:
 
     def settle(self, position: Position | None, now_s: float) -> None:
         """The ledger had come to `position` when it was asked, of which the agent learns now; None: it did not say."""
-        is_in_time = now_s - self._accepted_s <= STAMP_SECONDS_MAX
+        is_in_time = now_s - self._accepted_s <= CONNECTION_EPOCH_SECONDS_MAX
         self._position.set_result(position if is_in_time else None)
 
     async def known(self, clock: Clock) -> Stamp | None:
         """The stamp; None where the connection cannot get one: it is to be closed."""
         if not self._position.done():
             try:
-                async with clock.timeout(STAMP_SECONDS_MAX):
+                async with clock.timeout(CONNECTION_EPOCH_SECONDS_MAX):
                     await asyncio.shield(self._position)
             except TimeoutError:
                 return None
@@ -78,7 +78,7 @@ class ConnectionEpochs:
 
     async def _position(self) -> Position | None:
         try:
-            async with self._clock.timeout(STAMP_SECONDS_MAX):
+            async with self._clock.timeout(CONNECTION_EPOCH_SECONDS_MAX):
                 return await self._metadata.barrier()
         except (LedgerUnavailable, TimeoutError):
             return None

@@ -53,7 +53,7 @@ class Services:
     timestamps: TimestampSearch
     producer_ids: ProducerIdBlock
     topics: TopicAdmin
-    stamps: ConnectionEpochs
+    connection_epochs: ConnectionEpochs
     group_ledger: GroupLedger
     consumer_groups: ConsumerGroupCoordinator
     groups: ClassicGroupCoordinator

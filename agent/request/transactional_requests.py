@@ -94,7 +94,7 @@ class BatchesOfTransaction:
         return held is not None and held.metadata.previous_producer_id == producer_id != NO_PRODUCER_ID
 
 
-async def stamp_of(services: Services, request: Request) -> Stamp | None:
+async def connection_epoch_of(services: Services, request: Request) -> Stamp | None:
     """The stamp of the request's connection, None where it came by none. Raises `NoAnswerOwed` where it cannot be had:
     the client comes back by a newer connection (safety rule S7)."""
     if request.stamp is None:

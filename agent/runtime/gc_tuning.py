@@ -8,11 +8,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from protocol.limits import COLLECTOR_OBJECTS_MIN
+from protocol.limits import GC_OBJECTS_MIN
 
 
 @contextmanager
-def collector_paused() -> Iterator[None]:
+def cyclic_gc_paused() -> Iterator[None]:
     """No collection within the block, which makes much that stays and does not await."""
     was_enabled = gc.isenabled()
     gc.disable()
@@ -26,7 +26,7 @@ def collector_paused() -> Iterator[None]:
 def collect_rarely() -> None:
     """Let so many objects gather before the youngest are looked at that most of them are gone by then: a request of a
     thousand partitions makes several thousand."""
-    gc.set_threshold(COLLECTOR_OBJECTS_MIN, *gc.get_threshold()[1:])
+    gc.set_threshold(GC_OBJECTS_MIN, *gc.get_threshold()[1:])
 
 
 def pass_over_what_lives() -> None:

@@ -76,7 +76,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._unread_since_s = 0.0
         self._closing_since_s: float | None = None
         self._client = ConnectedClient()
-        self._stamp: ConnectionEpoch | None = None
+        self._connection_epoch: ConnectionEpoch | None = None
         self.peer = ""
         self.used_s = 0.0
 
@@ -92,7 +92,7 @@ class ClientConnection(asyncio.BufferedProtocol):
                 log.warning("refused a connection: too many are open", extra=extra)
             self._transport.abort()
             return
-        self._stamp = self._services.stamps.accepted()
+        self._connection_epoch = self._services.connection_epochs.accepted()
         self._task = begin_in(self._tasks, contain(self._serve, self._close_on_bug))
         if self._task is None:  # the agent is about to end
             self._transport.abort()
@@ -372,7 +372,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             listener=self.listener,
             peer=self.peer,
             client=self._client,
-            stamp=self._stamp,
+            stamp=self._connection_epoch,
             received_s=began_s,
             fetch_wait=self._fetch_wait,
             room=self._table.answers.room,

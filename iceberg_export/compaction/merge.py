@@ -19,7 +19,7 @@ from iceberg_export.compaction.topic_files import MergeChunk, merge_chunks, topi
 from iceberg_export.rows.executor import RunInThread
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.table_reader import gather_bounded
-from protocol.limits import LEVEL_CHUNKS_MAX
+from protocol.limits import COMPACTION_CHUNKS_MAX
 from protocol.types import ObjectNumber, PartitionIndex, SessionId, TopicId
 from storage.object_store import ObjectStore
 from storage.refs import parquet_key
@@ -69,7 +69,7 @@ async def next_merge(
 
     It is planned over a copy: where the index moves on meanwhile, the ledger refuses what comes of it.
     """
-    if len(topic.partitions) > LEVEL_CHUNKS_MAX // 2:
+    if len(topic.partitions) > COMPACTION_CHUNKS_MAX // 2:
         return None  # two files of all of them are more than an entry names
     indexes = [partition.index.archived() for partition in topic.partitions]
     files = await run_in_thread(topic_files, indexes)
@@ -88,7 +88,7 @@ async def next_merge(
         ],
         bytes_target=bytes_target,
         span_ms_max=span_ms_max,
-        chunks_max=LEVEL_CHUNKS_MAX,
+        chunks_max=COMPACTION_CHUNKS_MAX,
     )
     if planned is None:
         return None

@@ -1,11 +1,11 @@
 """Which of a topic's small files become one.
 
 Rule: pure. Files stand in the order of their offsets, and neighbours alone are merged, so that each partition's rows
-stay together. Files are tiers by size, each `LEVEL_GROWTH` times as large as the one below, as in a log-structured
-merge tree. Neighbours of a tier, or of those below it, are merged when together they reach the tier above: so a byte is
-written about once a tier, and few files of each wait. Of the lowest tier, where a file is hardly more than its footer,
-a number of files is enough. A file of half the target is done, and is read no more; what lies between two of those, and
-can get no more neighbours, becomes one file at once.
+stay together. Files are tiers by size, each `COMPACTION_TIER_GROWTH` times as large as the one below, as in a
+log-structured merge tree. Neighbours of a tier, or of those below it, are merged when together they reach the tier
+above: so a byte is written about once a tier, and few files of each wait. Of the lowest tier, where a file is hardly
+more than its footer, a number of files is enough. A file of half the target is done, and is read no more; what lies
+between two of those, and can get no more neighbours, becomes one file at once.
 
 What would become too old a mixture stays apart: a file goes as a whole, so it should not keep records for long that
 retention wants to drop.
@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from protocol.limits import LEVEL_FILES_MAX, LEVEL_GROWTH, LEVEL_TIER_BYTES_MIN
+from protocol.limits import COMPACTION_FILES_MAX, COMPACTION_TIER_BYTES_MIN, COMPACTION_TIER_GROWTH
 from protocol.types import Milliseconds
 
 
@@ -48,11 +48,11 @@ def plan_merge(
     Small ones come first: they are cheap, and there are most of them.
     """
     tiers = [bytes_target // 2]
-    while tiers[-1] // LEVEL_GROWTH >= LEVEL_TIER_BYTES_MIN:
-        tiers.append(tiers[-1] // LEVEL_GROWTH)
+    while tiers[-1] // COMPACTION_TIER_GROWTH >= COMPACTION_TIER_BYTES_MIN:
+        tiers.append(tiers[-1] // COMPACTION_TIER_GROWTH)
     for below in reversed(tiers):
         for run in _runs(files, below):
-            files_enough = LEVEL_GROWTH if below == tiers[-1] else LEVEL_FILES_MAX
+            files_enough = COMPACTION_TIER_GROWTH if below == tiers[-1] else COMPACTION_FILES_MAX
             found = _window(files, run, _Enough(below, files_enough), bytes_target, span_ms_max, chunks_max)
             if found is not None:
                 return found
@@ -114,7 +114,7 @@ def longest_merge(
             byte_count > bytes_target
             or chunk_count > chunks_max
             or is_too_mixed
-            or index - run.start == LEVEL_FILES_MAX
+            or index - run.start == COMPACTION_FILES_MAX
         ):
             return index, not is_too_mixed
     return run.stop, False

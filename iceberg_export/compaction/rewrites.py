@@ -15,7 +15,7 @@ from iceberg_export.compaction.merge import Merge
 from iceberg_export.compaction.plan import SizedFile, longest_merge
 from iceberg_export.typed.schema_data import SchemaData
 from protocol.decoding import JsonDecoder
-from protocol.limits import LEVEL_CHUNKS_MAX, REWRITE_CHUNKS_MAX
+from protocol.limits import COMPACTION_CHUNKS_MAX, REWRITE_CHUNKS_MAX
 from protocol.types import ObjectNumber, SessionId
 
 
@@ -97,7 +97,7 @@ def select(
         stop = first
         while stop < len(files) and stop in wanted:
             stop += 1
-        end, _ = longest_merge(files, range(first, stop), bytes_target, span_ms_max, LEVEL_CHUNKS_MAX)
+        end, _ = longest_merge(files, range(first, stop), bytes_target, span_ms_max, COMPACTION_CHUNKS_MAX)
         if end - first > 1 or purpose is Purpose.BACKFILL:
             chunk_count += sum(file.chunk_count for file in files[first:end])
             if found and chunk_count > REWRITE_CHUNKS_MAX:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from protocol.limits import FOLLOWER_ERROR_CHARS_MAX
+from protocol.limits import EXTERNAL_CATALOG_ERROR_CHARS_MAX
 
 T = TypeVar("T")
 
@@ -83,4 +83,4 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
     """The text on one line, shortened, with none of the secrets in it."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, SECRET)
-    return re.sub(r"\s+", " ", text)[:FOLLOWER_ERROR_CHARS_MAX]
+    return re.sub(r"\s+", " ", text)[:EXTERNAL_CATALOG_ERROR_CHARS_MAX]

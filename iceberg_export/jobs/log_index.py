@@ -38,7 +38,7 @@ class LogIndex:
 
 
 def check_agent(agent: AgentAddress, cluster_id: str) -> None:
-    """Raises `CannotVerify` where it is another cluster's than the bucket; `NoAnswer`, `Refused`."""
+    """Raises `CannotVerify` where it is another cluster's than the bucket; `AgentUnavailable`, `AgentRejected`."""
     found = _json(agent.get("/api/status")).get("cluster_id")
     if found != cluster_id:
         raise CannotVerify(
@@ -47,7 +47,7 @@ def check_agent(agent: AgentAddress, cluster_id: str) -> None:
 
 
 def ask_index(topic: str, agent: AgentAddress) -> LogIndex:
-    """Raises `CannotVerify`, `NoAnswer`, `Refused`."""
+    """Raises `CannotVerify`, `AgentUnavailable`, `AgentRejected`."""
     path = f"/api/lake/{quote(topic, safe='')}/index"
     for _ in range(VERIFY_ATTEMPTS_MAX):
         rows: defaultdict[str, list[IndexRow]] = defaultdict(list)

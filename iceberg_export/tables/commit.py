@@ -79,7 +79,7 @@ class Change:
     expires_before_ms: int | None = None
     """Snapshots that were followed by another one before this time expire, whatever their number."""
     left: tuple[str, ...] = ()
-    """Keys of data files that no snapshot holds any more, and that no entry has released yet (`upkeep`)."""
+    """Keys of data files that no snapshot holds any more, and that no entry has released yet (`expire_snapshots`)."""
 
     @property
     def makes_snapshot(self) -> bool:
@@ -159,7 +159,7 @@ async def commit(
     )
 
 
-async def upkeep(
+async def expire_snapshots(
     table: TableBefore,
     unneeded: Iterable[str],
     *,
@@ -313,7 +313,7 @@ async def _expire(
     """The metadata without the snapshots that are too many, or too old, and the keys that they release.
 
     Where an entry could not name them all, fewer expire, one at least: as many come as go then. What that one alone
-    has too many of, after years with a name say, are data files: `upkeep` releases the rest.
+    has too many of, after years with a name say, are data files: `expire_snapshots` releases the rest.
     """
     leaving = expiring(metadata, before_ms)
     if not leaving:

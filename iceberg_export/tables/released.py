@@ -42,7 +42,8 @@ async def released_by(
         number = 0 if stays is None else stays.sequence_number
         released.append(
             (
-                # Data files last: what does not fit into an entry is found again among them (`commit.upkeep`).
+                # Data files last: what does not fit into an entry is found again among them
+                # (`commit.expire_snapshots`).
                 key_of_uri(snapshot.manifest_list, reader.root),
                 *(manifest.key for manifest in _without(lists[snapshot.snapshot_id], others)),
                 *(entry.file.key for entry in dropped if entry.sequence_number > number),

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from protocol.limits import LEVEL_INTERVAL_S
+from protocol.limits import COMPACTION_CHECK_INTERVAL_S
 from tests.agreement.compare import Finding, View, audit, compare
 from tests.agreement.freshness import Ages, TablePoller, ages, of_topics, stream_times, table_times
 from tests.agreement.one_copy import Copies, list_copies, one_copy
@@ -40,7 +40,7 @@ CALM_SHARE = 0.4
 STREAM_RESTART_SHARE = 0.7
 POLLED_TOPICS_MAX = 10
 CLEAN_SECONDS_MAX = 120.0
-SETTLED_SECONDS = 2 * LEVEL_INTERVAL_S
+SETTLED_SECONDS = 2 * COMPACTION_CHECK_INTERVAL_S
 """Nothing was merged for so long: there is nothing to merge."""
 TAIL_PRODUCER_FIRST = 1_000
 

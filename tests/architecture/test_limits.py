@@ -228,7 +228,7 @@ def test_a_request_waits_for_its_command_longer_than_for_a_barrier() -> None:
 
 def test_s7_a_client_waits_longer_for_an_answer_than_its_connections_age_may_take_to_be_known() -> None:
     request_timeout_s = 3.0  # of impatient clients; by default 30 to 60
-    assert request_timeout_s > 2 * limits.STAMP_SECONDS_MAX
+    assert request_timeout_s > 2 * limits.CONNECTION_EPOCH_SECONDS_MAX
 
 
 def test_the_command_line_takes_the_largest_answer_to_a_fetch() -> None:

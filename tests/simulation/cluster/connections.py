@@ -148,7 +148,7 @@ class _ServerEnd:
         self._is_closed = self._is_draining = False
         self._number = 0
         is_stamped = bool(around.plan.transactions)
-        self._stamp = life.context.run(services.stamps.accepted) if is_stamped else None
+        self._stamp = life.context.run(services.connection_epochs.accepted) if is_stamped else None
         self._serving = around.loop.create_task(self._serve(), name=f"{life} serves a client", context=life.context)
 
     def arrive(self) -> None:

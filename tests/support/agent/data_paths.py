@@ -264,7 +264,7 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         timestamps=TimestampSearch(metadata=parts.metadata, reader=reader, budget=paths.budget, clock=clock),
         producer_ids=ProducerIdBlock(writer=parts.writer),
         topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=configs),
-        stamps=ConnectionEpochs(metadata=parts.metadata, clock=clock),
+        connection_epochs=ConnectionEpochs(metadata=parts.metadata, clock=clock),
         group_ledger=group_ledger,
         groups=groups,
         consumer_groups=groups.consumer_groups,

@@ -8,7 +8,7 @@ from pathlib import Path
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
-from agent.config.external_catalog_settings import FollowerSettings
+from agent.config.external_catalog_settings import ExternalCatalogSettings
 from agent.lake.external_catalogs import ExternalCatalogSync, Opener, open_with_pyiceberg
 from coordinator.commands.commands import Done
 from iceberg_export.external_catalogs.entries import Entries
@@ -84,11 +84,11 @@ class Place:
         self.root = f"file://{self.bucket}"
         self.properties = {"type": "sql", "uri": f"sqlite:///{folder}/catalog.sqlite"}
         self.reader = SqlCatalog("others", **self.properties)
-        self.settings = FollowerSettings(name="others", properties=self.properties)
+        self.settings = ExternalCatalogSettings(name="others", properties=self.properties)
         self.troubles: list[Trouble] = []
 
     def opener(self) -> Opener:
-        def opened(settings: FollowerSettings, root: str) -> Entries:
+        def opened(settings: ExternalCatalogSettings, root: str) -> Entries:
             entries = open_with_pyiceberg(settings, root)
             if self.kind == "general":
                 entries.close()

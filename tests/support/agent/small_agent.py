@@ -126,7 +126,7 @@ class SmallAgent:
     def status(self) -> Mapping[str, object]:
         return {"name": "a", "kafka": ["PLAINTEXT://127.0.0.1:9092"], **self.status_more}
 
-    def followers(self) -> Sequence[Mapping[str, object]]:
+    def catalog_syncs(self) -> Sequence[Mapping[str, object]]:
         return [{"catalog": "others", "lag_s": 0.0}]
 
     def checked_time(self) -> Milliseconds | None:

@@ -52,7 +52,7 @@ async def serving(
     """With the topic `t`."""
     async with data_paths(partitions=partitions) as paths, asyncio.TaskGroup() as tasks:
         services = services_of(paths, clock or paths.parts.clock, tasks)
-        stamping = tasks.create_task(services.stamps.run()) if is_stamping else None
+        stamping = tasks.create_task(services.connection_epochs.run()) if is_stamping else None
         yield services
         if stamping is not None:
             stamping.cancel()

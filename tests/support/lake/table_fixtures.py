@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 from iceberg_export.rows.schema import FieldId
 from iceberg_export.tables.avro_files import CHECKSUM
 from iceberg_export.tables.column_counts import ColumnCount, ColumnCounts
-from iceberg_export.tables.commit import Change, PreparedCommit, TableBefore, commit, upkeep
+from iceberg_export.tables.commit import Change, PreparedCommit, TableBefore, commit, expire_snapshots
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from iceberg_export.tables.edits import SetProperties, TableEdit
 from iceberg_export.tables.metadata import CHECKSUM_PROPERTY
@@ -114,8 +114,8 @@ class MadeTable:
             run_in_thread=run_here,
         )
 
-    async def upkeep(self, unneeded: Iterable[str], *, expires_before_ms: int = 0) -> Change | None:
-        return await upkeep(
+    async def expire_snapshots(self, unneeded: Iterable[str], *, expires_before_ms: int = 0) -> Change | None:
+        return await expire_snapshots(
             self._before,
             unneeded,
             expires_before_ms=expires_before_ms,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.config.external_catalog_settings import FollowerSettings
+from agent.config.external_catalog_settings import ExternalCatalogSettings
 from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
 from agent.lake.external_catalogs import bucket_properties
 from iceberg_export.external_catalogs.entries import CatalogFailed, asked
@@ -39,11 +39,11 @@ def test_catalogs_have_their_names_and_the_properties_of_pyiceberg(tmp_path: Pat
         "s3.connect-timeout" = 5
     """
     assert load(tmp_path, text).external_catalogs == (
-        FollowerSettings(
+        ExternalCatalogSettings(
             name="warehouse",
             properties={"type": "sql", "uri": "sqlite:////srv/catalog.sqlite", "pool_pre_ping": "true"},
         ),
-        FollowerSettings(
+        ExternalCatalogSettings(
             name="shared-1",
             namespace=("raw", "kafka"),
             topics=re.compile("orders-.*"),

@@ -86,7 +86,7 @@ class TestS7StaleConnections:
     ) -> None:
         async with serving(is_stamping=True) as services:
             producer = await begun(services)
-            old, new = services.stamps.accepted(), services.stamps.accepted()
+            old, new = services.connection_epochs.accepted(), services.connection_epochs.accepted()
             await add(services, producer, stamp=old)
             assert (await end(services, producer, stamp=new)).error_code is NONE
             await add(services, producer, stamp=new)
@@ -102,7 +102,7 @@ class TestS7StaleConnections:
     async def test_s7_nor_does_what_would_begin_a_transaction(self) -> None:
         async with serving(is_stamping=True) as services:
             producer = await begun(services)
-            old, new = services.stamps.accepted(), services.stamps.accepted()
+            old, new = services.connection_epochs.accepted(), services.connection_epochs.accepted()
             await add(services, producer, stamp=new)
             assert (await end(services, producer, stamp=new)).error_code is NONE
             with pytest.raises(NoAnswerOwed):
@@ -113,7 +113,7 @@ class TestS7StaleConnections:
 
     async def test_s7_a_new_epoch_is_enough_for_who_has_it(self) -> None:
         async with serving(is_stamping=True) as services:
-            old, new = services.stamps.accepted(), services.stamps.accepted()
+            old, new = services.connection_epochs.accepted(), services.connection_epochs.accepted()
             producer = await begun(services)
             await add(services, producer, stamp=new)
             fresh = await begun(services)
@@ -122,7 +122,7 @@ class TestS7StaleConnections:
 
     async def test_s7_v2_carries_no_stamp(self) -> None:
         async with serving(is_stamping=True) as services:
-            old, new = services.stamps.accepted(), services.stamps.accepted()
+            old, new = services.connection_epochs.accepted(), services.connection_epochs.accepted()
             producer = await begun(services)
             await add(services, producer, stamp=new)
             assert (await end(services, producer, 5, old)).error_code is NONE
@@ -130,7 +130,7 @@ class TestS7StaleConnections:
     async def test_s7_a_connection_whose_age_is_not_known_is_closed(self) -> None:
         async with serving(clock=Impatient()) as services:  # nobody asks for positions
             producer = await begun(services)
-            stamp = services.stamps.accepted()
+            stamp = services.connection_epochs.accepted()
             with pytest.raises(NoAnswerOwed):
                 await end(services, producer, stamp=stamp)
             assert (await end(services, Producer(*producer))).error_code is ErrorCode.invalid_txn_state

@@ -429,7 +429,7 @@ async def test_s7_a_request_on_a_connection_that_its_client_gave_up_is_not_answe
     async with serving() as services:
         producer = await begun(services)
         assert await add_group(services, producer) is NONE
-        older, newer = services.stamps.accepted(), services.stamps.accepted()
+        older, newer = services.connection_epochs.accepted(), services.connection_epochs.accepted()
         for stamp in (older, newer):
             stamp.settle(Position(1), services.clock.monotonic_s())
         assert await pend(services, producer, {0: 5}, version=3, stamp=newer) == [(0, NONE)]

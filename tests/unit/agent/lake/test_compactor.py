@@ -18,7 +18,7 @@ from iceberg_export.rows.footer import FileUnreadable
 from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.tables.snapshots import REPLACE
 from iceberg_export.tables.table_reader import TableCache, TableReader
-from protocol.limits import LEVEL_DAMAGED_SECONDS_FIRST, LEVEL_DAMAGED_SECONDS_MAX
+from protocol.limits import COMPACTION_DAMAGED_SECONDS_FIRST, COMPACTION_DAMAGED_SECONDS_MAX
 from protocol.records.compression import Compression
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectMissing
@@ -27,7 +27,7 @@ from tests.support.commands.commands import TOPIC, create, delete_before
 from tests.support.lake.table_fixtures import run_here
 from tests.support.records.plain_records import Record, read_batches
 from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_table_commits import GRACE_MS, archiver, files_of_log, live_files, upkeep
+from tests.unit.agent.lake.test_table_commits import GRACE_MS, archiver, expire_snapshots, files_of_log, live_files
 
 FILES = 8
 """So many of what `produce` writes are worth a merge."""
@@ -99,7 +99,7 @@ async def test_small_files_become_one_with_the_same_records_for_consumers_and_in
     store = MemoryStore()
     async with archived(store) as (parts, lake):
         before = await served(parts, store)
-        merged = await file_compactor(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).compact(TOPIC)
         assert merged is not None
         assert merged.file.record_count == 3 * FILES
         assert await served(parts, store) == before
@@ -116,12 +116,12 @@ async def test_nothing_is_merged_while_files_are_few_and_nothing_twice() -> None
         await parts.writer.propose(create())
         lake = lake_of(parts, store)
         compacting = file_compactor(parts, store, lake)
-        assert await compacting.level(TOPIC) is None, "no table yet"
+        assert await compacting.compact(TOPIC) is None, "no table yet"
         await small_files(parts, store, lake, count=2)
-        assert await compacting.level(TOPIC) is None
+        assert await compacting.compact(TOPIC) is None
         await small_files(parts, store, lake, count=FILES - 2, first=2)
-        assert await compacting.level(TOPIC) is not None
-        assert await compacting.level(TOPIC) is None
+        assert await compacting.compact(TOPIC) is not None
+        assert await compacting.compact(TOPIC) is None
 
 
 async def test_a_topic_may_want_its_files_as_they_are() -> None:
@@ -130,14 +130,14 @@ async def test_a_topic_may_want_its_files_as_they_are() -> None:
         await parts.writer.propose(create(penstock_table_file_bytes="0"))
         lake = lake_of(parts, store)
         await small_files(parts, store, lake)
-        assert await file_compactor(parts, store, lake).level(TOPIC) is None
+        assert await file_compactor(parts, store, lake).compact(TOPIC) is None
 
 
 async def test_what_was_merged_is_shown_as_what_older_snapshots_hold() -> None:
     store = MemoryStore()
     async with archived(store) as (parts, lake):
         (before,) = lake_rows(parts.metadata.state, 1)
-        merged = await file_compactor(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).compact(TOPIC)
         assert merged is not None
         (row,) = lake_rows(parts.metadata.state, 1)
         assert (row["files"], row["bytes"]) == (1, merged.file.object_bytes)
@@ -147,9 +147,9 @@ async def test_what_was_merged_is_shown_as_what_older_snapshots_hold() -> None:
 async def test_what_was_merged_goes_once_no_snapshot_that_stays_needs_it() -> None:
     store = MemoryStore()
     async with archived(store) as (parts, lake):
-        merged = await file_compactor(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).compact(TOPIC)
         assert merged is not None
-        keeping = upkeep(parts, lake)
+        keeping = expire_snapshots(parts, lake)
         await keeping.keep(TOPIC)
         assert len(files_of_log(parts)) == FILES + 1, "readers of older snapshots still find their files"
         parts.clock.seconds += 2 * GRACE_MS / 1000
@@ -162,12 +162,12 @@ async def test_records_that_were_deleted_are_left_out() -> None:
     store = MemoryStore()
     async with archived(store, count=FILES + 1) as (parts, lake):
         await parts.writer.propose(delete_before(4))
-        merged = await file_compactor(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).compact(TOPIC)
         assert merged is not None
         assert merged.file.bounds is not None
         assert merged.file.bounds.offset_min == 3, "a file goes as a whole, and its first one went"
         assert [record.offset for record in await served(parts, store)] == list(range(3, 3 * FILES + 3))
-        await upkeep(parts, lake).keep(TOPIC)
+        await expire_snapshots(parts, lake).keep(TOPIC)
         assert sum(live.file.record_count for live in await live_files(parts, store)) == 3 * FILES
 
 
@@ -187,7 +187,7 @@ async def test_a_pass_goes_on_while_files_are_merged() -> None:
     store = DoingStore()
     async with archived(store) as (parts, lake):
         store.meanwhile = lambda: small_files(parts, store, lake, count=1, first=FILES)
-        merged = await file_compactor(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).compact(TOPIC)
         assert merged is not None
         assert [record.offset for record in await served(parts, store)] == list(range(3 * FILES + 3))
         assert sum(live.file.record_count for live in await live_files(parts, store)) == 3 * FILES + 3
@@ -200,11 +200,11 @@ async def test_of_two_merges_of_the_same_files_one_is_given_up() -> None:
         other: list[MergedFile | None] = []
 
         async def merge_too() -> None:
-            other.append(await file_compactor(parts, store, lake).level(TOPIC))
+            other.append(await file_compactor(parts, store, lake).compact(TOPIC))
 
         store.meanwhile = merge_too
         with pytest.raises(FilesNotInTable):
-            await file_compactor(parts, store, lake).level(TOPIC)
+            await file_compactor(parts, store, lake).compact(TOPIC)
         assert [merged is not None for merged in other] == [True]
         assert len(await served(parts, store)) == 3 * FILES
         assert check(parts.metadata.state) == []
@@ -214,7 +214,7 @@ async def test_deleted_records_during_a_merge_have_it_refused() -> None:
     store = DoingStore()
     async with archived(store) as (parts, lake):
         store.meanwhile = lambda: parts.writer.propose(delete_before(3))
-        assert await file_compactor(parts, store, lake).level(TOPIC) is None
+        assert await file_compactor(parts, store, lake).compact(TOPIC) is None
         assert outcomes(parts, "refused") == 1
         assert [record.offset for record in await served(parts, store)] == list(range(3, 3 * FILES))
 
@@ -223,7 +223,7 @@ async def test_a_topic_that_is_deleted_during_a_merge_ends_it() -> None:
     store = DoingStore()
     async with archived(store) as (parts, lake):
         store.meanwhile = lambda: parts.writer.propose(DeleteTopic(topic_id=TOPIC))
-        assert await file_compactor(parts, store, lake).level(TOPIC) is None
+        assert await file_compactor(parts, store, lake).compact(TOPIC) is None
         assert not parts.metadata.state.objects
 
 
@@ -237,13 +237,13 @@ async def test_a_damaged_file_is_told_and_nothing_is_replaced() -> None:
         await store.put(key, [bytes(data)])
         compacting = file_compactor(parts, store, lake)
         with pytest.raises(FileUnreadable):
-            await compacting.level(TOPIC)
+            await compacting.compact(TOPIC)
         assert len(files_of_log(parts)) == FILES
         with pytest.raises(FileUnreadable):
-            await file_compactor(parts, store, lake)._level_all(TOPIC)
+            await file_compactor(parts, store, lake)._compact_all(TOPIC)
         assert outcomes(parts, "failed") == 1
         assert len(files_of_log(parts)) == FILES
-        merged = await compacting.level(TOPIC)
+        merged = await compacting.compact(TOPIC)
         assert merged is not None, "the others are merged without it"
         assert key not in {chunk.object_key for swap in merged.command.partitions for chunk in swap.replaced}
 
@@ -272,7 +272,7 @@ async def test_a_damaged_file_that_was_put_back_is_merged_after_a_pause_without_
         await store.put(key, [right])
         await compacting.turn()
         assert key in indexed(parts), "its pause is not over"
-        parts.clock.seconds += LEVEL_DAMAGED_SECONDS_FIRST
+        parts.clock.seconds += COMPACTION_DAMAGED_SECONDS_FIRST
         await compacting.turn()
         assert key not in indexed(parts)
         assert [record.offset for record in await served(parts, store)] == list(range(3 * 2 * FILES))
@@ -292,8 +292,8 @@ async def test_a_file_that_stays_damaged_is_tried_again_with_growing_pauses() ->
         assert damaged.end_pauses() == set(), "said once"
         pauses.append(clock.seconds - began_s)
         damaged.found(TOPIC, ["a"])
-    assert pauses[:3] == [LEVEL_DAMAGED_SECONDS_FIRST * factor for factor in (1, 2, 4)]
-    assert pauses[-2:] == [LEVEL_DAMAGED_SECONDS_MAX] * 2
+    assert pauses[:3] == [COMPACTION_DAMAGED_SECONDS_FIRST * factor for factor in (1, 2, 4)]
+    assert pauses[-2:] == [COMPACTION_DAMAGED_SECONDS_MAX] * 2
     damaged.forget_others(["b"])
     assert damaged.left_out == set()
 
@@ -308,12 +308,12 @@ async def test_inputs_that_are_tried_on_demand_keep_their_pause() -> None:
         assert damaged.left_out == set()
         damaged.found(TOPIC, ["a"])
         assert damaged.left_out == {"a"}
-    clock.seconds += LEVEL_DAMAGED_SECONDS_FIRST - 51
+    clock.seconds += COMPACTION_DAMAGED_SECONDS_FIRST - 51
     assert damaged.end_pauses() == set(), "not sooner either"
     clock.seconds += 1
     assert damaged.end_pauses() == {TOPIC}
     damaged.found(TOPIC, ["a"])
-    clock.seconds += 2 * LEVEL_DAMAGED_SECONDS_FIRST - 1
+    clock.seconds += 2 * COMPACTION_DAMAGED_SECONDS_FIRST - 1
     assert damaged.end_pauses() == set(), "a pause that had run out is doubled"
     clock.seconds += 1
     assert damaged.end_pauses() == {TOPIC}
@@ -326,7 +326,7 @@ async def test_a_file_that_is_gone_is_left_out_and_tried_again_after_a_pause() -
         right = await store.get(key)
         await store.delete([key])
         with pytest.raises(ObjectMissing):
-            await file_compactor(parts, store, lake)._level_all(TOPIC)
+            await file_compactor(parts, store, lake)._compact_all(TOPIC)
         assert outcomes(parts, "retried") == 1
         compacting = file_compactor(parts, store, lake)
         for _ in range(3):
@@ -336,7 +336,7 @@ async def test_a_file_that_is_gone_is_left_out_and_tried_again_after_a_pause() -
         assert len(indexed(parts)) == 2, "the others were merged"
         await store.put(key, [right])
         await small_files(parts, store, lake, count=FILES - 1, first=FILES + 1)
-        parts.clock.seconds += LEVEL_DAMAGED_SECONDS_FIRST
+        parts.clock.seconds += COMPACTION_DAMAGED_SECONDS_FIRST
         await compacting.turn()
         assert key not in indexed(parts)
         assert [record.offset for record in await served(parts, store)] == list(range(3 * 2 * FILES))
@@ -363,5 +363,5 @@ async def test_a_file_that_the_state_let_go_of_is_not_left_out() -> None:
         store.parts, store.key = parts, files_of_log(parts)[0]
         compacting = file_compactor(parts, store, lake)
         with pytest.raises(ObjectMissing):
-            await compacting.level(TOPIC)
+            await compacting.compact(TOPIC)
         assert compacting._damaged.left_out == set()

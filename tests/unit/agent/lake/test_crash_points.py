@@ -26,7 +26,7 @@ from tests.support.agent.ledger_parts import DAY_MS, Parts, lake_of, running_par
 from tests.support.commands.commands import TOPIC, create
 from tests.unit.agent.lake.test_archiver import produce
 from tests.unit.agent.lake.test_compactor import FILES, file_compactor, objects, served, small_files
-from tests.unit.agent.lake.test_table_commits import GRACE_MS, archiver, live_files, upkeep
+from tests.unit.agent.lake.test_table_commits import GRACE_MS, archiver, expire_snapshots, live_files
 from tests.unit.agent.maintenance.test_garbage_collector import garbage_collector
 
 
@@ -122,10 +122,10 @@ async def work(parts: Parts, store: MemoryStore) -> None:
     lake = lake_of(parts, store)
     await produce(parts, store, 10_000)
     await archiver(parts, store, lake).archive_topic(TOPIC)
-    await file_compactor(parts, store, lake).level(TOPIC)
+    await file_compactor(parts, store, lake).compact(TOPIC)
     await copies(parts, store).copy(TOPIC)
     parts.clock.seconds += 2 * GRACE_MS / 1000
-    await upkeep(parts, lake).keep(TOPIC)
+    await expire_snapshots(parts, lake).keep(TOPIC)
     await copies(parts, store).copy(TOPIC)
     parts.clock.seconds += 2 * GRACE_MS / 1000
     assert await parts.maintenance_leader.claim()
@@ -178,13 +178,13 @@ async def check_what_is_left(store: MemoryStore, core: MemoryLedgerCore, when: s
         parts.clock.seconds += 10 * DAY_MS / 1000
         lake = lake_of(parts, store)
         await archiver(parts, store, lake).archive_topic(TOPIC)
-        while await file_compactor(parts, store, lake).level(TOPIC) is not None:
+        while await file_compactor(parts, store, lake).compact(TOPIC) is not None:
             pass
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)  # one for all: after a step of the time it waits (S21)
         for _ in range(3):
             parts.clock.seconds += 2 * DAY_MS / 1000
-            await upkeep(parts, lake).keep(TOPIC)
+            await expire_snapshots(parts, lake).keep(TOPIC)
             await copies(parts, store).copy(TOPIC)
             await cleaning.clean()
         state = parts.metadata.state

@@ -12,7 +12,7 @@ from coordinator.commands.admin import CreatePartitions
 from coordinator.commands.commands import ChunksCommitted, DeleteTopic
 from iceberg_export.archive.plan import ArchivePolicy
 from iceberg_export.archive.topic_intake import intake_bytes, intake_first
-from protocol.limits import LEVEL_DAMAGED_SECONDS_FIRST
+from protocol.limits import COMPACTION_DAMAGED_SECONDS_FIRST
 from protocol.types import ObjectNumber, Offset, PartitionIndex
 from storage.chunk_format import ChunkParts, encode_object
 from storage.memory_store import MemoryStore
@@ -98,7 +98,7 @@ async def test_a_damaged_chunk_holds_up_its_own_partition_from_there_on(caplog: 
         await until(lambda: archived(parts) == [9, 3, 9])
         await produce(parts, store, 3, [0, 1, 2])
         await until(lambda: archived(parts) == [12, 3, 12])
-        quiet_s = parts.clock.seconds + LEVEL_DAMAGED_SECONDS_FIRST / 2
+        quiet_s = parts.clock.seconds + COMPACTION_DAMAGED_SECONDS_FIRST / 2
         await until(lambda: parts.clock.seconds > quiet_s)
         assert (passes(parts, "done"), passes(parts, "failed")) == (2, 1)
         assert unreadable(parts) == 1
@@ -188,7 +188,7 @@ async def test_in_the_background_it_is_tried_when_the_first_pause_is_over_howeve
                 await archiving.archive_topic(TOPIC)
         await store.put(keys[0], [right])
         await until(lambda: archived(parts) == [9, 9, 9])
-        assert parts.clock.seconds - began_s <= LEVEL_DAMAGED_SECONDS_FIRST + 60
+        assert parts.clock.seconds - began_s <= COMPACTION_DAMAGED_SECONDS_FIRST + 60
         running.cancel()
 
 
@@ -259,7 +259,7 @@ async def test_bytes_that_wait_do_not_hasten_passes_over_other_partitions() -> N
         running = asyncio.create_task(archiver(parts, store, policy=policy).run())
         await until(lambda: archived(parts) == [9, 3, 9])
         await produce(parts, store, 3, [0])
-        later_s = parts.clock.seconds + LEVEL_DAMAGED_SECONDS_FIRST / 2
+        later_s = parts.clock.seconds + COMPACTION_DAMAGED_SECONDS_FIRST / 2
         await until(lambda: parts.clock.seconds > later_s)
         assert archived(parts) == [9, 3, 9]
         await produce(parts, store, 4, [0])

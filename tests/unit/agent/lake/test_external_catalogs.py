@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from agent.config.external_catalog_settings import FollowerSettings
+from agent.config.external_catalog_settings import ExternalCatalogSettings
 from coordinator.commands.commands import DeleteTopic, ReportTime
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.state.rendezvous import owner_of
 from iceberg_export.external_catalogs.entries import Entries
-from protocol.limits import FOLLOWER_LOOK_AGAIN_S, FOLLOWER_PAUSE_SECONDS_MAX
+from protocol.limits import EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX, EXTERNAL_CATALOG_RECHECK_INTERVAL_S
 from protocol.types import TopicId
 from tests.support.agent.external_catalog import Place
 from tests.support.agent.ledger_parts import ManualClock, Parts, running_parts
@@ -173,7 +173,7 @@ async def test_a_catalog_that_was_away_goes_straight_to_the_newest_tables(
         for path in place.bucket.rglob("*.metadata.json"):  # what entries name is long gone
             if str(path.relative_to(place.bucket)) not in current:
                 path.unlink()
-        await later(parts, FOLLOWER_PAUSE_SECONDS_MAX)
+        await later(parts, EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX)
         await follower.look()
         for name, topic_id in topics.items():
             table = parts.metadata.state.topics[topic_id].table
@@ -203,7 +203,7 @@ async def test_an_entry_of_somebody_else_is_never_touched(
         newest = await place.commit(parts)
         for _ in range(5):
             await follower.look()
-            await later(parts, FOLLOWER_PAUSE_SECONDS_MAX)
+            await later(parts, EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX)
         assert place.entry() == location
         assert not {"create", "move", "drop"} & set(place.trouble.asked)
         (told,) = [record for record in caplog.records if record.levelno == logging.ERROR]
@@ -212,7 +212,7 @@ async def test_an_entry_of_somebody_else_is_never_touched(
         assert figure(parts, "conflicts") == 1
         assert figure(parts, "lag_seconds") > 0
         place.reader.drop_table(("lake", "t"))
-        await later(parts, FOLLOWER_PAUSE_SECONDS_MAX)
+        await later(parts, EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX)
         await follower.look()
         assert place.entry() == newest
         assert figure(parts, "conflicts") == 0
@@ -278,7 +278,7 @@ async def test_a_topic_that_was_created_anew_gets_the_entry_of_its_name(place: P
         await follower.look()
         assert place.entry() == location
         assert place.reader.load_table(("lake", "t")).metadata.table_uuid.bytes == OTHER
-        await later(parts, FOLLOWER_LOOK_AGAIN_S)
+        await later(parts, EXTERNAL_CATALOG_RECHECK_INTERVAL_S)
         await follower.look()
         assert place.entry() == location
 
@@ -343,7 +343,7 @@ async def test_what_others_did_to_an_entry_is_put_right_at_the_next_look(place: 
         place.reader.drop_table(("lake", "t"))
         await follower.look()
         assert place.entry() is None
-        await later(parts, FOLLOWER_LOOK_AGAIN_S)
+        await later(parts, EXTERNAL_CATALOG_RECHECK_INTERVAL_S)
         await follower.look()
         assert place.entry() == location
 
@@ -425,7 +425,7 @@ class Hasty(ManualClock):
 async def test_a_call_that_does_not_return_is_given_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     place, is_over = Place(tmp_path, "sql"), threading.Event()
 
-    def never(settings: FollowerSettings, root: str) -> Entries:
+    def never(settings: ExternalCatalogSettings, root: str) -> Entries:
         is_over.wait()
         raise AssertionError(f"{settings} {root}")
 

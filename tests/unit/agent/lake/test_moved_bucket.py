@@ -27,7 +27,7 @@ from tests.support.agent.ledger_parts import Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create, start
 from tests.support.lake.table_fixtures import run_here, setting
 from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_table_commits import archiver, upkeep
+from tests.unit.agent.lake.test_table_commits import archiver, expire_snapshots
 
 
 class Place:
@@ -69,7 +69,7 @@ async def metadata_of(parts: Parts, store: ObjectStore) -> TableMetadata:
 
 
 def keeping(parts: Parts, lake: TableCommits) -> SnapshotExpiry:
-    return upkeep(parts, lake)
+    return expire_snapshots(parts, lake)
 
 
 def offsets_read(place: Place, key: str, snapshot_id: int | None = None) -> Sequence[int]:

@@ -107,7 +107,7 @@ async def test_what_was_overtaken_is_planned_again() -> None:
     async with archived(store, count=8) as (parts, lake):
         made = rewrites(parts, store, lake)
         rewritten = await written(await planned(made, parts), store)
-        assert await file_compactor(parts, store, lake).level(TOPIC) is not None
+        assert await file_compactor(parts, store, lake).compact(TOPIC) is not None
         before, files = await served(parts, store), await live_files(parts, store)
         with pytest.raises(NoRewrite) as refused:
             await made.commit(topic_of(parts), rewritten)

@@ -40,7 +40,7 @@ def archiver(parts: Parts, store: MemoryStore, lake: TableCommits | None = None)
     )
 
 
-def upkeep(parts: Parts, lake: TableCommits) -> SnapshotExpiry:
+def expire_snapshots(parts: Parts, lake: TableCommits) -> SnapshotExpiry:
     return SnapshotExpiry(
         metadata=parts.metadata,
         writer=parts.writer,
@@ -124,7 +124,7 @@ async def test_files_leave_the_table_when_their_records_have_left_the_log() -> N
         for number in range(2):
             await produce(parts, store, number)
             await archiver(parts, store, lake).archive_topic(TOPIC)
-        keeping = upkeep(parts, lake)
+        keeping = expire_snapshots(parts, lake)
         assert await keeping.keep(TOPIC) == 0
         await drop_everything(parts)
         assert keeping._is_due(TOPIC)
@@ -149,7 +149,7 @@ async def test_s2_no_snapshot_expires_and_none_is_made_later_by_a_clock_that_is_
         lake = lake_of(parts, store)
         await produce(parts, store, 0)
         await archiver(parts, store, lake).archive_topic(TOPIC)
-        keeping = upkeep(parts, lake)
+        keeping = expire_snapshots(parts, lake)
         parts.is_clock_checked = False
         parts.clock.seconds += 366 * 86_400
         await drop_everything(parts)
@@ -209,7 +209,7 @@ async def test_upkeep_of_a_topic_that_is_deleted_meanwhile_does_nothing() -> Non
         store.command = DeleteTopic(topic_id=TOPIC)
         lake = lake_of(parts, store)
         lake._number_next = 1_000
-        keeping = upkeep(parts, lake)
+        keeping = expire_snapshots(parts, lake)
         assert await keeping.keep(TOPIC) == 0
         assert await keeping.keep(TOPIC) == 0
         assert not parts.metadata.state.objects

@@ -21,7 +21,13 @@ from tests.support.commands.commands import TOPIC, create
 from tests.support.lake.table_fixtures import run_here
 from tests.unit.agent.lake.test_archiver import produce
 from tests.unit.agent.lake.test_compactor import FILES, file_compactor, served, small_files
-from tests.unit.agent.lake.test_table_commits import archiver, drop_everything, files_of_log, live_files, upkeep
+from tests.unit.agent.lake.test_table_commits import (
+    archiver,
+    drop_everything,
+    expire_snapshots,
+    files_of_log,
+    live_files,
+)
 
 
 @asynccontextmanager
@@ -108,7 +114,7 @@ async def test_it_does_not_matter_which_of_its_metadata_is_gone(suffix: str) -> 
 async def test_what_only_older_snapshots_held_goes() -> None:
     store = MemoryStore()
     async with archived(store, count=FILES) as (parts, lake, rebuild):
-        merged = await file_compactor(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).compact(TOPIC)
         assert merged is not None
         assert len(files_of_log(parts)) == FILES + 1
         rebuilt = await rebuild.rebuild(TOPIC)
@@ -125,7 +131,7 @@ async def test_a_table_whose_log_has_no_file_left_is_empty() -> None:
         assert (rebuilt.files, rebuilt.records) == (0, 0)
         assert (await metadata(parts, store)).snapshots == ()
         assert needed(parts) == {metadata_key(parts)}
-        assert await upkeep(parts, lake).keep(TOPIC) == 0
+        assert await expire_snapshots(parts, lake).keep(TOPIC) == 0
         await small_files(parts, store, lake, count=1, first=3)
         assert len(await live_files(parts, store)) == 1
 
@@ -147,7 +153,7 @@ async def test_where_nobody_goes_on_after_the_first_entry_upkeep_lets_go_of_the_
 ) -> None:
     store = MemoryStore()
     async with archived(store, count=FILES) as (parts, lake, rebuild):
-        await file_compactor(parts, store, lake).level(TOPIC)
+        await file_compactor(parts, store, lake).compact(TOPIC)
         before = len(needed(parts))
         metadata_count = sum("/metadata/" in key for key in needed(parts))
         monkeypatch.setattr(table_rebuild, "TABLE_RELEASED_PER_COMMIT_MAX", metadata_count)
@@ -155,7 +161,7 @@ async def test_where_nobody_goes_on_after_the_first_entry_upkeep_lets_go_of_the_
         with pytest.raises(Interrupted):
             await rebuild.rebuild(TOPIC)
         assert len(needed(parts)) == before - metadata_count + len(("metadata", "list", "manifest"))
-        keeping = upkeep(parts, lake)
+        keeping = expire_snapshots(parts, lake)
         await parts.clock.sleep(3_600)
         await keeping.keep(TOPIC)
         assert needed(parts) == {

@@ -28,7 +28,13 @@ from tests.support.agent.ledger_parts import LAKE_ROOT, ManualClock, Parts, lake
 from tests.support.commands.commands import TOPIC, create
 from tests.support.lake.table_fixtures import run_here, setting
 from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_table_commits import archiver, drop_everything, files_of_log, live_files, upkeep
+from tests.unit.agent.lake.test_table_commits import (
+    archiver,
+    drop_everything,
+    expire_snapshots,
+    files_of_log,
+    live_files,
+)
 from tests.unit.agent.lake.test_table_rebuild import needed
 
 
@@ -74,7 +80,7 @@ async def test_a_tag_keeps_what_the_log_let_go_of_until_it_goes() -> None:
         tagged = (await metadata(parts, store)).snapshots[-1].snapshot_id
         await editing.make(TOPIC, tagging(tagged))
         await drop_everything(parts)
-        keeping = upkeep(parts, lake)
+        keeping = expire_snapshots(parts, lake)
         await parts.clock.sleep(3_600)
         assert await keeping.keep(TOPIC) == 1
         await parts.clock.sleep(3_600)

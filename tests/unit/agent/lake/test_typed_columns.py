@@ -266,7 +266,7 @@ async def test_a_merge_of_files_keeps_their_columns_and_gives_them_to_older_reco
         configs["penstock.table.columns"] = "raw"
         before = await names_of(parts, store)
         assert before == [("error", 11), ("value_id", 100), ("value_n", 101)]
-        merged = await file_compactor(parts, store, lake).level(TOPIC)
+        merged = await file_compactor(parts, store, lake).compact(TOPIC)
         assert merged is not None
         assert await names_of(parts, store) == before
         (file,) = await live_files(parts, store)
@@ -289,8 +289,8 @@ async def test_files_whose_schema_is_gone_are_not_merged_and_keep_their_values()
             await parts.writer.propose(DeleteVersions(subject="s", version=1, is_permanent=is_permanent))
         assert schema_id not in parts.metadata.state.registry.schemas
         compacting = file_compactor(parts, store, lake)
-        assert await compacting.level(TOPIC) is None
-        assert await compacting.level(TOPIC) is None
+        assert await compacting.compact(TOPIC) is None
+        assert await compacting.compact(TOPIC) is None
         assert await rows_of(parts, store) == [{"value_id": number} for number in range(FILES)]
         assert len(files_of_log(parts)) == FILES
 

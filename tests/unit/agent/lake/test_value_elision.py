@@ -37,7 +37,7 @@ async def file_rows(parts: Parts, store: MemoryStore) -> list[dict[str, Any]]:
 
 async def merged_rows(parts: Parts, store: MemoryStore, lake: TableCommits) -> list[dict[str, Any]]:
     """Rows of the file that the next merge makes, as they are stored."""
-    merged = await file_compactor(parts, store, lake).level(TOPIC)
+    merged = await file_compactor(parts, store, lake).compact(TOPIC)
     assert merged is not None
     rows: list[dict[str, Any]] = pq.read_table(pa.BufferReader(await store.get(merged.file.key))).to_pylist()
     return rows
@@ -148,5 +148,5 @@ async def test_consumers_get_values_of_schemas_that_were_deleted() -> None:
         assert schema_id not in parts.metadata.state.registry.schemas
         assert {row["kept_value"] for row in await file_rows(parts, store)} == {None}
         assert await consumed(parts, store) == sent
-        assert await file_compactor(parts, store, lake).level(TOPIC) is None
+        assert await file_compactor(parts, store, lake).compact(TOPIC) is None
         assert await consumed(parts, store) == sent

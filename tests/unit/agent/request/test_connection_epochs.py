@@ -15,7 +15,7 @@ from agent.server.kafka_server import KafkaServer
 from coordinator.commands.commands import ReportTime
 from coordinator.commands.transaction import Stamp
 from coordinator.ledger.port import LedgerUnavailable
-from protocol.limits import STAMP_SECONDS_MAX
+from protocol.limits import CONNECTION_EPOCH_SECONDS_MAX
 from protocol.types import Position
 from tests.support.agent.data_paths import data_paths, services_of
 from tests.support.agent.ledger_parts import ManualClock, Parts, running_parts, until
@@ -43,34 +43,34 @@ class Asked:
 
 @asynccontextmanager
 async def stamping(parts: Parts) -> AsyncIterator[ConnectionEpochs]:
-    stamps = ConnectionEpochs(metadata=parts.metadata, clock=parts.clock)
-    running = asyncio.ensure_future(stamps.run())
+    connection_epochs = ConnectionEpochs(metadata=parts.metadata, clock=parts.clock)
+    running = asyncio.ensure_future(connection_epochs.run())
     try:
-        yield stamps
+        yield connection_epochs
     finally:
         running.cancel()
 
 
 async def test_s7_a_stamp_is_as_new_as_its_connection_and_serials_rise() -> None:
-    async with running_parts() as parts, stamping(parts) as stamps:
-        first, second = stamps.accepted(), stamps.accepted()
+    async with running_parts() as parts, stamping(parts) as connection_epochs:
+        first, second = connection_epochs.accepted(), connection_epochs.accepted()
         before = parts.metadata.state.position
         known = [await first.known(parts.clock), await second.known(parts.clock)]
         assert known == [Stamp(position=before, serial=0), Stamp(position=before, serial=1)]
         await parts.writer.propose(ReportTime())
-        later = await stamps.accepted().known(parts.clock)
+        later = await connection_epochs.accepted().known(parts.clock)
         assert later == Stamp(position=parts.metadata.state.position, serial=2)
         assert later is not None
         assert later.position > before
 
 
 async def test_one_barrier_serves_all_that_were_accepted_before_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_parts() as parts, stamping(parts) as stamps:
+    async with running_parts() as parts, stamping(parts) as connection_epochs:
         asked = Asked(parts, monkeypatch)
         asked.goes_on.clear()
-        early = [stamps.accepted() for _ in range(5)]
+        early = [connection_epochs.accepted() for _ in range(5)]
         await until(lambda: asked.count == 1)
-        late = [stamps.accepted() for _ in range(5)]
+        late = [connection_epochs.accepted() for _ in range(5)]
         await parts.writer.propose(ReportTime())
         asked.goes_on.set()
         told = [await stamp.known(parts.clock) for stamp in (*early, *late)]
@@ -80,14 +80,16 @@ async def test_one_barrier_serves_all_that_were_accepted_before_it_began(monkeyp
         assert positions[5] > positions[0]
 
 
-@pytest.mark.parametrize(("late_s", "is_known"), [(STAMP_SECONDS_MAX, True), (STAMP_SECONDS_MAX + 0.1, False)])
+@pytest.mark.parametrize(
+    ("late_s", "is_known"), [(CONNECTION_EPOCH_SECONDS_MAX, True), (CONNECTION_EPOCH_SECONDS_MAX + 0.1, False)]
+)
 async def test_s7_a_position_that_comes_late_ranks_nothing(
     monkeypatch: pytest.MonkeyPatch, late_s: float, *, is_known: bool
 ) -> None:
-    async with running_parts() as parts, stamping(parts) as stamps:
+    async with running_parts() as parts, stamping(parts) as connection_epochs:
         asked = Asked(parts, monkeypatch)
         asked.goes_on.clear()
-        stamp = stamps.accepted()
+        stamp = connection_epochs.accepted()
         await until(lambda: asked.count == 1)
         parts.clock.seconds += late_s
         asked.goes_on.set()
@@ -95,26 +97,26 @@ async def test_s7_a_position_that_comes_late_ranks_nothing(
 
 
 async def test_a_ledger_that_is_away_costs_the_connections_of_that_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_parts() as parts, stamping(parts) as stamps:
+    async with running_parts() as parts, stamping(parts) as connection_epochs:
         asked = Asked(parts, monkeypatch)
         asked.is_away = True
-        assert await stamps.accepted().known(parts.clock) is None
+        assert await connection_epochs.accepted().known(parts.clock) is None
         asked.is_away = False
-        assert await stamps.accepted().known(parts.clock) is not None
+        assert await connection_epochs.accepted().known(parts.clock) is not None
 
 
 class Impatient(ManualClock):
     """Every wait is over soon."""
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        assert seconds == STAMP_SECONDS_MAX
+        assert seconds == CONNECTION_EPOCH_SECONDS_MAX
         return asyncio.timeout(0.01)
 
 
 async def test_a_request_waits_for_its_stamp_for_some_time_only() -> None:
     async with running_parts() as parts:
-        stamps = ConnectionEpochs(metadata=parts.metadata, clock=parts.clock)  # nobody asks for positions
-        assert await stamps.accepted().known(Impatient()) is None
+        connection_epochs = ConnectionEpochs(metadata=parts.metadata, clock=parts.clock)  # nobody asks for positions
+        assert await connection_epochs.accepted().known(Impatient()) is None
 
 
 END_TXN = struct.pack(">hhih", 26, 0, 1, -1) + struct.pack(">h1sqhb", 1, b"x", 0, 0, 1)

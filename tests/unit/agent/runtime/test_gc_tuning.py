@@ -4,19 +4,19 @@ import gc
 
 import pytest
 
-from agent.runtime.gc_tuning import collect_rarely, collector_paused, pass_over_what_lives
-from protocol.limits import COLLECTOR_OBJECTS_MIN
+from agent.runtime.gc_tuning import collect_rarely, cyclic_gc_paused, pass_over_what_lives
+from protocol.limits import GC_OBJECTS_MIN
 
 
 def test_nothing_is_collected_within_the_block_and_again_after_it() -> None:
     assert gc.isenabled()
-    with collector_paused():
+    with cyclic_gc_paused():
         assert not gc.isenabled()
     assert gc.isenabled()
 
 
 def test_the_collector_goes_on_after_a_block_that_failed() -> None:
-    with pytest.raises(ValueError, match="unreadable"), collector_paused():
+    with pytest.raises(ValueError, match="unreadable"), cyclic_gc_paused():
         raise ValueError("unreadable")
     assert gc.isenabled()
 
@@ -24,7 +24,7 @@ def test_the_collector_goes_on_after_a_block_that_failed() -> None:
 def test_a_collector_that_was_off_stays_off() -> None:
     gc.disable()
     try:
-        with collector_paused():
+        with cyclic_gc_paused():
             pass
         assert not gc.isenabled()
     finally:
@@ -45,6 +45,6 @@ def test_the_youngest_are_looked_at_rarely_and_the_others_as_before() -> None:
     before = gc.get_threshold()
     try:
         collect_rarely()
-        assert gc.get_threshold() == (COLLECTOR_OBJECTS_MIN, *before[1:])
+        assert gc.get_threshold() == (GC_OBJECTS_MIN, *before[1:])
     finally:
         gc.set_threshold(*before)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from iceberg_export.compaction.plan import SizedFile, plan_merge
-from protocol.limits import LEVEL_CHUNKS_MAX, LEVEL_FILES_MAX, LEVEL_GROWTH
+from protocol.limits import COMPACTION_CHUNKS_MAX, COMPACTION_FILES_MAX, COMPACTION_TIER_GROWTH
 from protocol.types import Milliseconds
 
 TARGET = 128 * 1024 * 1024
@@ -26,11 +26,11 @@ def planned(files: list[SizedFile], *, span_ms_max: int | None = None, chunks_ma
 def test_nothing_is_merged_of_nothing_of_one_and_of_few() -> None:
     assert planned([]) is None
     assert planned([sized(1)]) is None
-    assert planned([sized(LOWEST)] * (LEVEL_GROWTH - 1)) is None
+    assert planned([sized(LOWEST)] * (COMPACTION_TIER_GROWTH - 1)) is None
 
 
 def test_enough_neighbours_of_one_size_become_one() -> None:
-    assert planned([sized(LOWEST)] * LEVEL_GROWTH) == range(LEVEL_GROWTH)
+    assert planned([sized(LOWEST)] * COMPACTION_TIER_GROWTH) == range(COMPACTION_TIER_GROWTH)
     assert planned([sized(3 * LOWEST)] * 3) == range(3), "larger ones reach it sooner"
 
 
@@ -41,12 +41,12 @@ def test_a_file_of_half_the_target_is_done() -> None:
 
 
 def test_small_neighbours_go_before_large_ones() -> None:
-    files = [sized(10 * MIB)] * LEVEL_GROWTH + [sized(KIB)] * LEVEL_GROWTH
-    assert planned(files) == range(LEVEL_GROWTH, 2 * LEVEL_GROWTH)
+    files = [sized(10 * MIB)] * COMPACTION_TIER_GROWTH + [sized(KIB)] * COMPACTION_TIER_GROWTH
+    assert planned(files) == range(COMPACTION_TIER_GROWTH, 2 * COMPACTION_TIER_GROWTH)
 
 
 def test_only_neighbours_are_merged() -> None:
-    files = [sized(KIB), sized(TARGET)] * LEVEL_GROWTH
+    files = [sized(KIB), sized(TARGET)] * COMPACTION_TIER_GROWTH
     assert planned(files) is None
 
 
@@ -57,22 +57,22 @@ def test_what_lies_between_files_that_are_done_becomes_one_at_once() -> None:
 
 
 def test_no_merge_reads_more_files_or_replaces_more_chunks_than_it_may() -> None:
-    assert planned([sized(1)] * 1000) == range(LEVEL_FILES_MAX)
+    assert planned([sized(1)] * 1000) == range(COMPACTION_FILES_MAX)
     assert planned([sized(LOWEST, chunk_count=300)] * 1000) == range(3)
     assert planned([sized(1, chunk_count=600)] * 1000) is None, "not even two fit into one entry"
 
 
 def test_what_is_far_apart_in_time_is_not_mixed() -> None:
-    days = [sized(LOWEST, newest_ms=1000 * day) for day in range(3 * LEVEL_GROWTH)]
-    assert planned(days, span_ms_max=1000 * LEVEL_GROWTH) == range(LEVEL_GROWTH + 1)
-    assert planned(days, span_ms_max=1000 * (LEVEL_GROWTH - 2)) is None
-    without_times = [sized(LOWEST, newest_ms=-1)] * LEVEL_GROWTH
-    assert planned(without_times, span_ms_max=0) == range(LEVEL_GROWTH)
+    days = [sized(LOWEST, newest_ms=1000 * day) for day in range(3 * COMPACTION_TIER_GROWTH)]
+    assert planned(days, span_ms_max=1000 * COMPACTION_TIER_GROWTH) == range(COMPACTION_TIER_GROWTH + 1)
+    assert planned(days, span_ms_max=1000 * (COMPACTION_TIER_GROWTH - 2)) is None
+    without_times = [sized(LOWEST, newest_ms=-1)] * COMPACTION_TIER_GROWTH
+    assert planned(without_times, span_ms_max=0) == range(COMPACTION_TIER_GROWTH)
 
 
 def test_neighbours_behind_one_that_is_too_old_are_found() -> None:
-    files = [sized(KIB, newest_ms=0), *[sized(LOWEST, newest_ms=10_000)] * LEVEL_GROWTH]
-    assert planned(files, span_ms_max=100) == range(1, LEVEL_GROWTH + 1)
+    files = [sized(KIB, newest_ms=0), *[sized(LOWEST, newest_ms=10_000)] * COMPACTION_TIER_GROWTH]
+    assert planned(files, span_ms_max=100) == range(1, COMPACTION_TIER_GROWTH + 1)
 
 
 def sizes_of(kind: str, chance: random.Random) -> Iterator[int]:
@@ -117,7 +117,7 @@ def test_each_byte_is_written_a_few_times_and_few_files_wait(
         added += files[-1]
         written += files[-1]
         while (
-            found := planned([sized(size, chunk_count=partitions) for size in files], chunks_max=LEVEL_CHUNKS_MAX)
+            found := planned([sized(size, chunk_count=partitions) for size in files], chunks_max=COMPACTION_CHUNKS_MAX)
         ) is not None:
             merged = sum(files[found.start : found.stop])
             assert merged <= TARGET

@@ -67,7 +67,7 @@ async def works_or_is_refused(table: MadeTable) -> bool:
         metadata = await table.reader.metadata(table.metadata_key)
         await table.reader.live_files(metadata)
         await table.prepare(Change(added=(data_file(9),), offsets={1: (90, 100)}, expires_before_ms=table.now_ms))
-        await table.upkeep([data_file(2).key], expires_before_ms=table.now_ms)
+        await table.expire_snapshots([data_file(2).key], expires_before_ms=table.now_ms)
     except StoreError:
         return False
     return True

@@ -72,7 +72,7 @@ async def commit_and_check(steps: list[Step]) -> None:
             live = [key for key in live if key not in dropped] + [file.key for file in added]
         assert await reachable(table) == table.objects
         files = {key for key in table.objects if key.endswith(".parquet")}
-        change = await table.upkeep(files)
+        change = await table.expire_snapshots(files)
         assert (frozenset() if change is None else change.dropped) == set(live)
         assert sorted(await table.live_keys()) == sorted(live)
 
@@ -130,13 +130,13 @@ async def test_snapshots_expire_by_the_time_at_which_another_one_followed_them()
     await table.commit(data_file(1))
     dropped_ms = (await table.commit(dropped=[data_file(0).key])).metadata.last_updated_ms
     gone = [data_file(0).key]
-    assert await table.upkeep(gone, expires_before_ms=dropped_ms - 1_000) is None
-    change = await table.upkeep(gone, expires_before_ms=dropped_ms)
+    assert await table.expire_snapshots(gone, expires_before_ms=dropped_ms - 1_000) is None
+    change = await table.expire_snapshots(gone, expires_before_ms=dropped_ms)
     assert change is not None
     assert not change.dropped
     await table.commit(expires_before_ms=dropped_ms)
     assert data_file(0).key in table.objects  # the snapshot before the drop was current until the drop
-    assert await table.upkeep(gone, expires_before_ms=dropped_ms) is None
+    assert await table.expire_snapshots(gone, expires_before_ms=dropped_ms) is None
     prepared = await table.commit(expires_before_ms=dropped_ms + 1)
     assert data_file(0).key in prepared.table.released
     assert len(prepared.metadata.snapshots) == 1
@@ -166,7 +166,9 @@ async def test_a_named_snapshot_keeps_what_it_needs_until_its_name_goes() -> Non
     assert data_file(2).key in table.released, "no snapshot that stays held it"
     assert data_file(0).key in table.objects
     assert await reachable(table) == table.objects
-    assert await table.upkeep([data_file(0).key], expires_before_ms=table.now_ms * 2) is None, "it was dropped before"
+    assert await table.expire_snapshots([data_file(0).key], expires_before_ms=table.now_ms * 2) is None, (
+        "it was dropped before"
+    )
     await table.commit(edit=TableEdit(updates=(RemoveSnapshotRef(ref_name="audit"),)))
     prepared = await table.commit(expires_before_ms=table.now_ms * 2)
     assert {data_file(0).key} == {key for key in prepared.table.released if key.endswith(".parquet")}
@@ -180,9 +182,9 @@ async def test_a_name_that_is_too_old_lets_its_snapshot_expire() -> None:
     await table.commit(edit=TableEdit(updates=(named,)))
     await table.commit(data_file(1), dropped=[data_file(0).key])
     gone, forever_ms = [data_file(0).key], table.now_ms * 2
-    assert await table.upkeep(gone, expires_before_ms=forever_ms) is None
+    assert await table.expire_snapshots(gone, expires_before_ms=forever_ms) is None
     table.now_ms += 10_000
-    assert await table.upkeep(gone, expires_before_ms=forever_ms) is not None
+    assert await table.expire_snapshots(gone, expires_before_ms=forever_ms) is not None
     prepared = await table.commit(expires_before_ms=forever_ms)
     assert set(prepared.metadata.refs) == {"main"}
     assert data_file(0).key in prepared.table.released
@@ -206,7 +208,9 @@ async def test_a_name_that_goes_after_years_releases_more_than_an_entry_can_name
     gone = {data_file(number).key for number in range(30)}
     prepared = await table.commit(data_file(32), expires_before_ms=table.now_ms * 2)
     most = [len(prepared.table.released)]
-    while (change := await table.upkeep(gone & table.objects, expires_before_ms=table.now_ms * 2)) is not None:
+    while (
+        change := await table.expire_snapshots(gone & table.objects, expires_before_ms=table.now_ms * 2)
+    ) is not None:
         table.apply(prepared := await table.prepare(change))
         most.append(len(prepared.table.released))
     assert max(most) <= 1 + 10
