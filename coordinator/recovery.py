@@ -289,8 +289,8 @@ class StateRecovery:
         offsets = [index.row(row) for row, object_id in enumerate(object_ids) if object_id in lost]
         if not offsets:
             return []
-        told = self.topics.setdefault(topic_id, TopicRecovered(topic=self.state.topics[topic_id].name))
-        told.offsets_lost += sum(chunk.offset_end - chunk.offset_first for chunk in offsets)
+        recovered = self.topics.setdefault(topic_id, TopicRecovered(topic=self.state.topics[topic_id].name))
+        recovered.offsets_lost += sum(chunk.offset_end - chunk.offset_first for chunk in offsets)
         leading = next((row for row, object_id in enumerate(object_ids) if object_id not in lost), len(index))
         if leading:
             index.truncate_before(index.row(leading - 1).offset_end)
@@ -435,18 +435,18 @@ class StateRecovery:
         self, command: CommitChunks, outcome: ChunksCommitted, gaps: set[int], ends: dict[TopicId, list[int]]
     ) -> None:
         for topic_id, partition, row in _batch_rows(command):
-            told = self.topics.setdefault(topic_id, TopicRecovered(topic=self.state.topics[topic_id].name))
+            recovered = self.topics.setdefault(topic_id, TopicRecovered(topic=self.state.topics[topic_id].name))
             if command.batches.is_transactional[row]:
                 assert outcome.error_codes[row] != NO_ERROR, "nobody has a transactional id"
-                told.of_transactions += 1
+                recovered.of_transactions += 1
             elif outcome.error_codes[row] != NO_ERROR:
-                told.refused += 1
+                recovered.refused += 1
             elif outcome.base_offsets[row] < ends[topic_id][partition]:
-                told.duplicates += 1
+                recovered.duplicates += 1
             else:
-                told.batches += 1
-                told.records += command.batches.record_count[row]
-                told.without_sequence += row in gaps
+                recovered.batches += 1
+                recovered.records += command.batches.record_count[row]
+                recovered.without_sequence += row in gaps
 
 
 def _batch_rows(command: CommitChunks) -> Iterator[tuple[TopicId, PartitionIndex, int]]:

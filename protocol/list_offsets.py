@@ -53,7 +53,7 @@ class OffsetWanted(NamedTuple):
     timestamp: int
 
 
-class OffsetTold(NamedTuple):
+class PartitionOffset(NamedTuple):
     """One partition of an answer."""
 
     partition_index: int
@@ -68,9 +68,9 @@ class TopicOffsetsWanted(NamedTuple):
     partitions: Sequence[OffsetWanted]
 
 
-class TopicOffsetsTold(NamedTuple):
+class TopicOffsets(NamedTuple):
     name: str
-    partitions: Sequence[OffsetTold]
+    partitions: Sequence[PartitionOffset]
 
 
 class ListOffsetsRequest(NamedTuple):
@@ -140,7 +140,7 @@ def _read_partitions(body: memoryview, position: int, count: int, version: int) 
     return partitions, position
 
 
-def write_list_offsets_response(correlation_id: int, version: int, topics: Sequence[TopicOffsetsTold]) -> list[Buffer]:
+def write_list_offsets_response(correlation_id: int, version: int, topics: Sequence[TopicOffsets]) -> list[Buffer]:
     """Response header and body, ready for `ServerConnection.respond`; nobody is throttled."""
     is_flexible = version >= _FLEXIBLE_FIRST
     out = bytearray(INT32.pack(correlation_id))
@@ -153,11 +153,11 @@ def write_list_offsets_response(correlation_id: int, version: int, topics: Seque
         out += pack_string(topic.name, is_flexible=is_flexible)
         out += pack_length(len(topic.partitions), is_flexible=is_flexible)
         if is_flexible:
-            out += b"".join([_ANSWER_V6.pack(*told, 0) for told in topic.partitions]) + b"\0"
+            out += b"".join([_ANSWER_V6.pack(*partition, 0) for partition in topic.partitions]) + b"\0"
         elif version >= _LEADER_EPOCH_FIRST:
-            out += b"".join([_ANSWER_V4.pack(*told) for told in topic.partitions])
+            out += b"".join([_ANSWER_V4.pack(*partition) for partition in topic.partitions])
         else:
-            out += b"".join([_ANSWER_V1.pack(*told[:-1]) for told in topic.partitions])
+            out += b"".join([_ANSWER_V1.pack(*partition[:-1]) for partition in topic.partitions])
     if is_flexible:
         out += b"\0"
     return [out]

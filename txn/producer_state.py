@@ -25,7 +25,7 @@ Differs from Kafka: ProducerStateEntry.NUM_BATCHES_TO_RETAIN is 5, for one leade
 """
 
 NO_POSITION = Position(0)
-NOT_TOLD = Milliseconds(0)
+NO_ACTIVITY_TIME = Milliseconds(0)
 """When a producer was active while nobody told the time (safety rule S2)."""
 
 
@@ -216,15 +216,17 @@ def expire(
 ) -> bool:
     """Forget every producer last active before `before_ms`; returns whether there was any.
 
-    now_ms: when those were last active that were so while nobody told the time (safety rule S2); `NOT_TOLD` where
-    nobody tells it now, either: they stay as they are.
-    kept: those with an open transaction in the partition; they are not forgotten (ProducerStateManager).
+    now_ms: when those were last active that were so while nobody told the time (safety rule S2); `NO_ACTIVITY_TIME`
+    where nobody tells it now, either: they stay as they are. kept: those with an open transaction in the partition;
+    they are not forgotten (ProducerStateManager).
     """
     for state in producers.values():
-        if state.last_active_ms == NOT_TOLD:
+        if state.last_active_ms == NO_ACTIVITY_TIME:
             state.last_active_ms = now_ms
     expired = [
-        one for one, state in producers.items() if NOT_TOLD < state.last_active_ms < before_ms and one not in kept
+        one
+        for one, state in producers.items()
+        if NO_ACTIVITY_TIME < state.last_active_ms < before_ms and one not in kept
     ]
     for producer_id in expired:
         del producers[producer_id]

@@ -41,7 +41,7 @@ NEVER_GIVEN: Final = ProducerId((1 << 63) - 1)
 NO_VERSION: Final = 1 << 15
 """Beyond every version: the error is never told."""
 
-TOLD_FROM: Final[Mapping[ErrorCode, tuple[ErrorCode, Mapping[int, int]]]] = {
+CLIENT_ERRORS: Final[Mapping[ErrorCode, tuple[ErrorCode, Mapping[int, int]]]] = {
     ErrorCode.producer_fenced: (
         ErrorCode.invalid_producer_epoch,
         {
@@ -68,10 +68,10 @@ def transaction_version(api_key: int, version: int) -> TransactionVersion:
 
 def answered_code(api_key: int, version: int, error_code: ErrorCode) -> ErrorCode:
     """How `error_code`, as `txn.transitions` gave it, is told in an answer of this version."""
-    if error_code not in TOLD_FROM:
+    if error_code not in CLIENT_ERRORS:
         return error_code
-    instead, told_from = TOLD_FROM[error_code]
-    return error_code if version >= told_from.get(api_key, 0) else instead
+    instead, first_versions = CLIENT_ERRORS[error_code]
+    return error_code if version >= first_versions.get(api_key, 0) else instead
 
 
 def check_init_producer_id(

@@ -113,17 +113,17 @@ class _End(NamedTuple):
 
     is_commit: bool
     is_bumped: bool
-    is_told: bool
+    is_epoch_answered: bool
     """Whether the new epoch is answered."""
 
 
 _ENDS: Final[Mapping[TransitionStep, _End]] = {
-    TransitionStep.COMMIT: _End(is_commit=True, is_bumped=False, is_told=False),
-    TransitionStep.ABORT: _End(is_commit=False, is_bumped=False, is_told=False),
-    TransitionStep.COMMIT_AND_BUMP: _End(is_commit=True, is_bumped=True, is_told=True),
-    TransitionStep.ABORT_AND_BUMP: _End(is_commit=False, is_bumped=True, is_told=True),
-    TransitionStep.BUMP: _End(is_commit=False, is_bumped=True, is_told=True),
-    TransitionStep.FENCE: _End(is_commit=False, is_bumped=True, is_told=False),
+    TransitionStep.COMMIT: _End(is_commit=True, is_bumped=False, is_epoch_answered=False),
+    TransitionStep.ABORT: _End(is_commit=False, is_bumped=False, is_epoch_answered=False),
+    TransitionStep.COMMIT_AND_BUMP: _End(is_commit=True, is_bumped=True, is_epoch_answered=True),
+    TransitionStep.ABORT_AND_BUMP: _End(is_commit=False, is_bumped=True, is_epoch_answered=True),
+    TransitionStep.BUMP: _End(is_commit=False, is_bumped=True, is_epoch_answered=True),
+    TransitionStep.FENCE: _End(is_commit=False, is_bumped=True, is_epoch_answered=False),
 }
 
 _EPOCHS_GIVEN: Final[Mapping[TransitionStep, tuple[bool, ...]]] = {
@@ -175,8 +175,8 @@ def _end(current: TransactionMetadata, fresh: ProducerId, end: _End) -> Decision
     else:
         following = replace(current, status=status)
     return Decision(
-        producer_id=following.producer_id if end.is_told else NO_PRODUCER_ID,
-        epoch=following.epoch if end.is_told else NO_PRODUCER_EPOCH,
+        producer_id=following.producer_id if end.is_epoch_answered else NO_PRODUCER_ID,
+        epoch=following.epoch if end.is_epoch_answered else NO_PRODUCER_EPOCH,
         following=following,
         ending=_ending(current, is_commit=end.is_commit, is_bumped=end.is_bumped),
         is_fresh_id_used=following.producer_id == fresh,

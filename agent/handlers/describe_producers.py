@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 from protocol.records.control_batches import COORDINATOR_EPOCH
 from protocol.types import NO_TIMESTAMP, SEQUENCE_END, PartitionIndex
 from storage.object_store import Buffer
-from txn.producer_state import NOT_TOLD
+from txn.producer_state import NO_ACTIVITY_TIME
 
 API_KEY = 61
 NO_COORDINATOR_EPOCH = -1
@@ -66,7 +66,7 @@ async def _described(
             "producer_id": producer_id,
             "producer_epoch": producer.epoch,
             "last_sequence": (producer.sequence_next - 1) % SEQUENCE_END if producer.recent else NO_SEQUENCE,
-            "last_timestamp": NO_TIMESTAMP if producer.last_active_ms == NOT_TOLD else producer.last_active_ms,
+            "last_timestamp": NO_TIMESTAMP if producer.last_active_ms == NO_ACTIVITY_TIME else producer.last_active_ms,
             "coordinator_epoch": COORDINATOR_EPOCH if producer_id in transactional else NO_COORDINATOR_EPOCH,
             "current_txn_start_offset": open_here.get(producer_id, NO_TRANSACTION),
         }

@@ -25,9 +25,9 @@ from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.list_offsets import (
     ListOffsetsRequest,
-    OffsetTold,
     OffsetWanted,
-    TopicOffsetsTold,
+    PartitionOffset,
+    TopicOffsets,
     read_list_offsets_request,
     write_list_offsets_response,
 )
@@ -61,10 +61,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     isolation = IsolationLevel(body.isolation_level) if body.isolation_level in LEVELS else None
     is_behind = isolation is not None and not await _barrier(services)
     pacer = CooperativeYield(services.clock)
-    topics: list[TopicOffsetsTold] = []
+    topics: list[TopicOffsets] = []
     row_count = 0
     for topic in body.topics:
-        partitions: list[OffsetTold] = []
+        partitions: list[PartitionOffset] = []
         for partition in {each.partition_index: each for each in topic.partitions}.values():
             error_code = ErrorCode.not_leader_or_follower if is_behind else ErrorCode.none
             if (topic.name, partition.partition_index) in repeated:
@@ -81,9 +81,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                     now, timestamp = held.partitions[partition.partition_index], partition.timestamp
                     known = _known(now, timestamp, isolation)
                     error_code, found = known or await offset_at(services.timestamps, key, now, timestamp, isolation)
-            partitions.append(OffsetTold(partition.partition_index, error_code, *found))
+            partitions.append(PartitionOffset(partition.partition_index, error_code, *found))
             await pacer.step()
-        topics.append(TopicOffsetsTold(topic.name, partitions))
+        topics.append(TopicOffsets(topic.name, partitions))
         row_count += 1 + len(partitions)
         await pacer.step()
     return await inline_or_in_thread(

@@ -146,8 +146,8 @@ def _advance_time(state: ClusterState, time_ms: Milliseconds | None) -> None:
     """Time comes from checked clocks and never goes back (safety rule S2)."""
     if time_ms is not None and time_ms > state.time_ms:
         state.time_ms = time_ms
-    state.is_time_told = time_ms is not None and state.time_ms != NO_TIME
-    if state.is_time_told and state.released_untimed:
+    state.is_time_known = time_ms is not None and state.time_ms != NO_TIME
+    if state.is_time_known and state.released_untimed:
         stamp_untimed(state)
 
 

@@ -36,7 +36,7 @@ from txn.transaction import TransactionVersion
 
 NO_ERROR: Final = int(ErrorCode.none)
 NO_OFFSET: Final = -1
-NOBODY: Final = ProducerId(0)
+NO_UNKNOWN_PRODUCERS: Final = ProducerId(0)
 UNKNOWN_PARTITION: Final = int(ErrorCode.unknown_topic_or_partition)
 NOT_STAMPED: Final = int(ErrorCode.not_leader_or_follower)
 """A client's own remedy: it asks again."""
@@ -81,7 +81,7 @@ class _ChunkColumns:
         self.state = state
         self.command = command
         self.object_id = state.object_id_next
-        self.now_ms = state.now_ms_told
+        self.now_ms = state.known_time_ms
         self.position = state.position
         self.crcs = unpack_crcs(command.batch_crcs) or (NO_CHECKSUM,) * len(command.batches.record_bytes)
         self.references = 0
@@ -258,13 +258,15 @@ class _ChunkColumns:
             epoch=epoch,
             base_sequence=base_sequence,
             record_count=batches.record_count[row],
-            unknown_producers_below=NOBODY if version >= TransactionVersion.V2 else partition.unknown_producers_below,
+            unknown_producers_below=NO_UNKNOWN_PRODUCERS
+            if version >= TransactionVersion.V2
+            else partition.unknown_producers_below,
             is_outside_transaction=not version and partition.has_open_transaction(producer_id),
         )
         match decision:
             case Duplicate(base_offset):
                 if base_offset == NO_OFFSET and producer is not None:
-                    self._tell_repeat(partition, producer, row)
+                    self._report_repeat(partition, producer, row)
                 return NO_ERROR, base_offset
             case Reject(error_code):
                 return int(error_code), NO_OFFSET
@@ -311,7 +313,7 @@ class _ChunkColumns:
         if is_stamped:
             self.waiting_append_time_ms[row] = append_time_ms
 
-    def _tell_repeat(self, partition: PartitionState, producer: ProducerState, row: int) -> None:
+    def _report_repeat(self, partition: PartitionState, producer: ProducerState, row: int) -> None:
         """When the first copy of a batch that waits was appended. Sequences count the records behind it."""
         batches = self.command.batches
         runs = partition.waiting.get(ProducerId(batches.producer_id[row]), ())

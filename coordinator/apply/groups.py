@@ -153,14 +153,14 @@ def _written(state: ClusterState, group: GroupState, value: ClassicGroup | Consu
     if group.has_members:
         group.empty_since_ms = None
     elif had_members:
-        group.empty_since_ms = state.now_ms_told
+        group.empty_since_ms = state.known_time_ms
 
 
 def commit_offsets(state: ClusterState, session_id: SessionId, command: CommitOffsets) -> Outcome:
     """Remember how far groups have come. A partition that is gone, or a claim that is over, is its row's error."""
     groups = [claimed(state, session_id, group_id, epoch) for group_id, epoch in command.groups]
     topics = [state.topics.get(topic_id) for topic_id in command.topic_ids]
-    now_ms = state.now_ms_told
+    now_ms = state.known_time_ms
     error_codes: list[int] = []
     places = zip(command.group, command.topic, command.partition, strict=True)
     notes = command.metadata or ("",) * len(command.group)
@@ -202,7 +202,7 @@ def delete_offsets(state: ClusterState, session_id: SessionId, command: DeleteOf
 def _stay(state: ClusterState, group: GroupState) -> None:
     """A group that lost its last offset is there until it expires: without members it is a classic one, as in Kafka."""
     if group.is_vacant:
-        group.value, group.empty_since_ms = NO_GROUP, state.now_ms_told
+        group.value, group.empty_since_ms = NO_GROUP, state.known_time_ms
 
 
 def delete_group(state: ClusterState, session_id: SessionId, command: DeleteGroup) -> Outcome:
@@ -222,7 +222,7 @@ def expire_offsets(state: ClusterState, command: ExpireOffsets) -> Outcome:
     What was written while nobody told the time is as old as this entry. Where that tells none either, for the clock was
     found wrong after this was proposed, it counts as one of `NO_TIME`.
     """
-    now_ms = Milliseconds(min(command.now_ms, state.now_ms_told))
+    now_ms = Milliseconds(min(command.now_ms, state.known_time_ms))
     for group_id in command.group_ids:
         group = state.groups.get(group_id)
         if group is None:
@@ -273,7 +273,7 @@ def end_pending_offsets(state: ClusterState, group: GroupState, ending: Ending) 
             for partition, found in partitions.items():
                 before = committed.get(partition)
                 if before is None or before.number < found.number:
-                    committed[partition] = found._replace(commit_ms=state.now_ms_told)
+                    committed[partition] = found._replace(commit_ms=state.known_time_ms)
     _stay(state, group)
 
 

@@ -70,7 +70,7 @@ def stamp_untimed(state: ClusterState) -> None:
 
 
 def _release(state: ClusterState, key: str) -> None:
-    if state.is_time_told:
+    if state.is_time_known:
         state.released[key] = state.time_ms
     else:
         state.released[key] = NO_TIME

@@ -56,7 +56,7 @@ def commit_transactional_offsets(
 def _keep(state: ClusterState, group: GroupState, command: CommitTransactionalOffsets) -> list[int]:
     topics = [state.topics.get(topic_id) for topic_id in command.topic_ids]
     notes = command.metadata or ("",) * len(command.topic)
-    now_ms = state.now_ms_told
+    now_ms = state.known_time_ms
     error_codes: list[int] = []
     rows = zip(command.topic, command.partition, command.offset, command.leader_epoch, notes, strict=True)
     for topic_row, index, offset, leader_epoch, note in rows:

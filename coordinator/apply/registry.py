@@ -94,8 +94,8 @@ def register_schema(registry: Registry, command: RegisterSchema) -> SchemaRegist
 def _check_name(subject: str) -> RegistryRefused | None:
     if 0 < len(subject) <= SUBJECT_CHARS_MAX:
         return None
-    told = f"A subject has 1 to {SUBJECT_CHARS_MAX} characters, this one has {len(subject)}."
-    return RegistryRefused(error=RegistryError.INVALID_SUBJECT, reason=told)
+    reason = f"A subject has 1 to {SUBJECT_CHARS_MAX} characters, this one has {len(subject)}."
+    return RegistryRefused(error=RegistryError.INVALID_SUBJECT, reason=reason)
 
 
 def _check_registering(registry: Registry, command: RegisterSchema) -> RegistryRefused | None:
@@ -105,38 +105,38 @@ def _check_registering(registry: Registry, command: RegisterSchema) -> RegistryR
     if mode is wanted:
         return None
     remedy = " Schemas come with their ids then." if mode is RegistryMode.IMPORT else ""
-    told = f"Subject {command.subject} is in {mode.name} mode, this takes {wanted.name}.{remedy}"
-    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told)
+    reason = f"Subject {command.subject} is in {mode.name} mode, this takes {wanted.name}.{remedy}"
+    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=reason)
 
 
 def _check_references(registry: Registry, command: RegisterSchema) -> RegistryRefused | None:
     content = command.content
     if len(content.references) > SCHEMA_REFERENCES_MAX:
-        told = f"The schema has {len(content.references)} references, {SCHEMA_REFERENCES_MAX} is the most."
-        return RegistryRefused(error=RegistryError.INVALID_SCHEMA, reason=told)
+        reason = f"The schema has {len(content.references)} references, {SCHEMA_REFERENCES_MAX} is the most."
+        return RegistryRefused(error=RegistryError.INVALID_SCHEMA, reason=reason)
     names_bytes = sum(len(each.name.encode()) + len(each.subject.encode()) for each in content.references)
     if names_bytes > SCHEMA_REFERENCES_BYTES_MAX:
-        told = f"The references' names have {names_bytes} bytes, {SCHEMA_REFERENCES_BYTES_MAX} is the most."
-        return RegistryRefused(error=RegistryError.INVALID_SCHEMA, reason=told)
+        reason = f"The references' names have {names_bytes} bytes, {SCHEMA_REFERENCES_BYTES_MAX} is the most."
+        return RegistryRefused(error=RegistryError.INVALID_SCHEMA, reason=reason)
     for reference in content.references:
         if registry.live_version(reference.subject, reference.version) is None:
-            told = f"No schema reference found for subject '{reference.subject}' and version {reference.version}."
-            return RegistryRefused(error=RegistryError.INVALID_SCHEMA, reason=told)
+            reason = f"No schema reference found for subject '{reference.subject}' and version {reference.version}."
+            return RegistryRefused(error=RegistryError.INVALID_SCHEMA, reason=reason)
     return None
 
 
 def _check_imported(registry: Registry, command: RegisterSchema, known_id: int | None) -> RegistryRefused | None:
     """An id means one content for ever, and a version one id."""
-    told = ""
+    reason = ""
     if command.schema_id is not None and known_id not in (None, command.schema_id):
-        told = f"The schema has the id {known_id} already, it cannot have {command.schema_id} too."
+        reason = f"The schema has the id {known_id} already, it cannot have {command.schema_id} too."
     elif command.schema_id is not None and known_id is None and command.schema_id in registry.schemas:
-        told = f"Overwriting the schema with id {command.schema_id} is not permitted."
+        reason = f"Overwriting the schema with id {command.schema_id} is not permitted."
     held = registry.subjects.get(command.subject)
     found = None if held is None or command.version is None else held.versions.get(command.version)
-    if not told and found is not None and found.schema_id != known_id:
-        told = f"Version {command.version} of subject {command.subject} is another schema already."
-    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told) if told else None
+    if not reason and found is not None and found.schema_id != known_id:
+        reason = f"Version {command.version} of subject {command.subject} is another schema already."
+    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=reason) if reason else None
 
 
 def _check_seen(registry: Registry, command: RegisterSchema) -> RegistryRefused | None:
@@ -147,8 +147,8 @@ def _check_seen(registry: Registry, command: RegisterSchema) -> RegistryRefused 
     is_seen = command.checked_at == registry.changed_at(command.subject) or wanted is Compatibility.NONE
     if command.checked_as is wanted and is_seen:
         return None
-    told = f"Subject {command.subject} was changed meanwhile."
-    return RegistryRefused(error=RegistryError.CHANGED_MEANWHILE, reason=told)
+    reason = f"Subject {command.subject} was changed meanwhile."
+    return RegistryRefused(error=RegistryError.CHANGED_MEANWHILE, reason=reason)
 
 
 def _check_room(
@@ -156,24 +156,24 @@ def _check_room(
 ) -> RegistryRefused | None:
     text_bytes = len(command.content.text.encode())
     if text_bytes > SCHEMA_BYTES_MAX:
-        told = f"The schema has {text_bytes} bytes, {SCHEMA_BYTES_MAX} is the most."
-        return RegistryRefused(error=RegistryError.SCHEMA_TOO_LARGE, reason=told)
+        reason = f"The schema has {text_bytes} bytes, {SCHEMA_BYTES_MAX} is the most."
+        return RegistryRefused(error=RegistryError.SCHEMA_TOO_LARGE, reason=reason)
     held = registry.subjects.get(command.subject)
-    told = ""
+    reason = ""
     if held is None and len(registry.subjects) >= REGISTRY_SUBJECTS_MAX:
-        told = f"There are {len(registry.subjects)} subjects, {REGISTRY_SUBJECTS_MAX} is the most."
+        reason = f"There are {len(registry.subjects)} subjects, {REGISTRY_SUBJECTS_MAX} is the most."
     elif held is not None and version not in held.versions and len(held.versions) >= SUBJECT_VERSIONS_MAX:
-        told = f"Subject {command.subject} has {len(held.versions)} versions, {SUBJECT_VERSIONS_MAX} is the most."
+        reason = f"Subject {command.subject} has {len(held.versions)} versions, {SUBJECT_VERSIONS_MAX} is the most."
     elif not is_known and len(registry.schemas) >= SCHEMAS_MAX:
-        told = f"There are {len(registry.schemas)} schemas, {SCHEMAS_MAX} is the most."
+        reason = f"There are {len(registry.schemas)} schemas, {SCHEMAS_MAX} is the most."
     elif not is_known and registry.text_bytes + text_bytes > REGISTRY_TEXT_BYTES_MAX:
-        told = f"All schemas have {registry.text_bytes} bytes, {REGISTRY_TEXT_BYTES_MAX} is the most."
+        reason = f"All schemas have {registry.text_bytes} bytes, {REGISTRY_TEXT_BYTES_MAX} is the most."
     elif schema_id >= ID_END or version >= ID_END:
-        told = f"Ids and versions end at {ID_END - 1}."
-    if not told:
+        reason = f"Ids and versions end at {ID_END - 1}."
+    if not reason:
         return None
-    told = f"{told} Delete permanently what nobody needs."
-    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told)
+    reason = f"{reason} Delete permanently what nobody needs."
+    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=reason)
 
 
 def delete_versions(registry: Registry, command: DeleteVersions) -> VersionsDeleted | RegistryRefused:
@@ -208,21 +208,21 @@ def _deletable(registry: Registry, command: DeleteVersions) -> list[int] | Regis
     if version is None:
         live = held.live()
         if not command.is_permanent and not live:
-            told = f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
-            return RegistryRefused(error=RegistryError.SUBJECT_SOFT_DELETED, reason=told)
+            reason = f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
+            return RegistryRefused(error=RegistryError.SUBJECT_SOFT_DELETED, reason=reason)
         if command.is_permanent and live:
-            told = f"Subject '{subject}' was not deleted first before being permanently deleted"
-            return RegistryRefused(error=RegistryError.SUBJECT_NOT_SOFT_DELETED, reason=told)
+            reason = f"Subject '{subject}' was not deleted first before being permanently deleted"
+            return RegistryRefused(error=RegistryError.SUBJECT_NOT_SOFT_DELETED, reason=reason)
         return list(held.versions) if command.is_permanent else live
     found = held.versions.get(version)
     if found is None:
         return RegistryRefused(error=RegistryError.VERSION_NOT_FOUND, reason=f"Version {version} not found.")
     if found.is_deleted and not command.is_permanent:
-        told = f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete permanently"
-        return RegistryRefused(error=RegistryError.VERSION_SOFT_DELETED, reason=told)
+        reason = f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete permanently"
+        return RegistryRefused(error=RegistryError.VERSION_SOFT_DELETED, reason=reason)
     if not found.is_deleted and command.is_permanent:
-        told = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
-        return RegistryRefused(error=RegistryError.VERSION_NOT_SOFT_DELETED, reason=told)
+        reason = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
+        return RegistryRefused(error=RegistryError.VERSION_NOT_SOFT_DELETED, reason=reason)
     return [version]
 
 
@@ -234,11 +234,11 @@ def _check_unreferenced(
     for subject, version in going:
         for schema_id in registry.referrers_of(subject, version, with_deleted=is_permanent):
             if not leaving.issuperset(registry.users_of(schema_id, with_deleted=is_permanent)):
-                told = (
+                reason = (
                     f"One or more references exist to subject '{subject}' version {version}: schema {schema_id} "
                     "refers to it. Delete that first."
                 )
-                return RegistryRefused(error=RegistryError.REFERENCE_EXISTS, reason=told)
+                return RegistryRefused(error=RegistryError.REFERENCE_EXISTS, reason=reason)
     return None
 
 
@@ -269,8 +269,8 @@ def set_mode(registry: Registry, command: SetMode) -> Done | RegistryRefused:
     if command.mode is RegistryMode.IMPORT and not command.is_forced:
         names = registry.subjects if subject == EVERY_SUBJECT else [subject]
         if any(name in registry.subjects and registry.subjects[name].live() for name in names):
-            told = "Cannot import since found existing subjects. Set force=true to import nevertheless."
-            return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told)
+            reason = "Cannot import since found existing subjects. Set force=true to import nevertheless."
+            return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=reason)
     registry.modes[subject] = command.mode
     return Done()
 
@@ -281,11 +281,11 @@ def _check_setting(settings: Collection[str], subject: str, *, is_removed: bool)
     if is_removed or subject in settings or subject == EVERY_SUBJECT:
         return None
     if len(settings) > REGISTRY_SUBJECTS_MAX:
-        told = f"{len(settings)} subjects have settings of their own, {REGISTRY_SUBJECTS_MAX} is the most."
-        return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told)
+        reason = f"{len(settings)} subjects have settings of their own, {REGISTRY_SUBJECTS_MAX} is the most."
+        return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=reason)
     return _check_name(subject)
 
 
 def _read_only(subject: str) -> RegistryRefused:
-    told = f"Subject {subject} is in READONLY mode" if subject else "The registry is in READONLY mode"
-    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=told)
+    reason = f"Subject {subject} is in READONLY mode" if subject else "The registry is in READONLY mode"
+    return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=reason)

@@ -212,7 +212,7 @@ def expire_producers(state: ClusterState, command: ExpireProducers) -> Outcome:
     for topic in state.topics.values():
         for partition in topic.partitions:
             count = len(partition.producers)
-            if expire(partition.producers, before_ms, state.now_ms_told, partition.open_producers()):
+            if expire(partition.producers, before_ms, state.known_time_ms, partition.open_producers()):
                 partition.unknown_producers_below = state.producer_id_next
                 state.producers_count -= count - len(partition.producers)
     return Done()

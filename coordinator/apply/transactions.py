@@ -139,7 +139,7 @@ def join_partition(
         # What `decide` would say of almost every batch: to add to what is open changes nothing but who takes part.
         if not is_added and _is_full(held):
             return ErrorCode.policy_violation
-        held.updated_ms = state.now_ms_told
+        held.updated_ms = state.known_time_ms
         held.partitions[key] = None
         return ErrorCode.none
     return join(state, transactional_id, held, producer_id, epoch, version, partition=key, is_added=is_added)
@@ -232,7 +232,7 @@ def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalId
     before_ms = min(command.cutoff_ms, state.time_ms)
     for held in state.transactional_ids.values():
         if held.updated_ms == NO_TIME:
-            held.updated_ms = state.now_ms_told
+            held.updated_ms = state.known_time_ms
     due = (
         transactional_id
         for transactional_id, held in state.transactional_ids.items()
@@ -302,7 +302,7 @@ def _carry_out(
     if following is not None:
         if held is None:
             held = state.transactional_ids[transactional_id] = TransactionalId(
-                metadata=following, updated_ms=state.now_ms_told
+                metadata=following, updated_ms=state.known_time_ms
             )
         else:
             del state.producers_of_transactions[held.metadata.producer_id]
@@ -320,7 +320,7 @@ def _carry_out(
             state.transaction_counts.begun += 1
             state.open_transactions[transactional_id] = None
         held.metadata = following
-        held.updated_ms = state.now_ms_told
+        held.updated_ms = state.known_time_ms
     return TransactionDecided(
         error_code=decision.error_code,
         producer_id=decision.producer_id,
@@ -332,7 +332,7 @@ def _carry_out(
 
 def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
     """Put the marker into every partition, and let go of what the groups committed, or make it true."""
-    producer_id, epoch, is_commit, now_ms = ending.producer_id, ending.epoch, ending.is_commit, state.now_ms_told
+    producer_id, epoch, is_commit, now_ms = ending.producer_id, ending.epoch, ending.is_commit, state.known_time_ms
     row = marker_row(MarkerRow(producer_id, epoch, is_commit, state.time_ms))
     for topic_id, index in held.partitions:
         topic = state.topics[topic_id]

@@ -260,13 +260,13 @@ class LiveClassicGroup:
 
     def _answer_sync(self, member: LiveMember, now_s: float) -> None:
         if member.sync_ticket is not None:
-            told = SyncAnswer(
+            answer = SyncAnswer(
                 error_code=ErrorCode.none,
                 protocol_type=self.protocol_type,
                 protocol=self.protocol,
                 assignment=member.assignment,
             )
-            self._work.answers.append((member.sync_ticket, told))
+            self._work.answers.append((member.sync_ticket, answer))
             member.sync_ticket = None
             member.heard_of(now_s)
 
@@ -471,7 +471,7 @@ class LiveClassicGroup:
         skip_assignment: bool = False,
     ) -> None:
         """Tell of the generation as it is."""
-        told = JoinAnswer(
+        answer = JoinAnswer(
             error_code=ErrorCode.none,
             member_id=member.member_id,
             generation=self.generation,
@@ -481,7 +481,7 @@ class LiveClassicGroup:
             skip_assignment=skip_assignment,
             members=members,
         )
-        self._work.answers.append((ticket, told))
+        self._work.answers.append((ticket, answer))
 
     def _move_to(self, state: ClassicGroupState) -> None:
         assert state in NEXT_STATES[self.state], f"no way from {self.state.value} to {state.value}"

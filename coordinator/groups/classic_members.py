@@ -104,10 +104,10 @@ def member_of(join: Join, member_id: str, deadline_s: float) -> LiveMember:
     )
 
 
-def size_of(told: Join | LiveMember) -> int:
+def size_of(member: Join | LiveMember) -> int:
     """Characters and bytes of what a member tells of itself, its id apart, and something for each protocol."""
-    names = len(told.client_id) + len(told.group_instance_id or "")
-    return names + sum(CLASSIC_PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in told.protocols)
+    names = len(member.client_id) + len(member.group_instance_id or "")
+    return names + sum(CLASSIC_PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in member.protocols)
 
 
 class Members:

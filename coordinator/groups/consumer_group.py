@@ -125,12 +125,12 @@ class LiveConsumerGroup:
             and (request.names is not None or request.regex is not None)
             and request.owned is not None
         )
-        is_told = request.epoch == JOIN_EPOCH or is_full or after.assigned != standing.assigned
+        is_assignment_sent = request.epoch == JOIN_EPOCH or is_full or after.assigned != standing.assigned
         answer = HeartbeatAnswer(
             member_id=member.member_id,
             epoch=after.epoch,
             heartbeat_interval_ms=config.heartbeat_interval_ms,
-            assigned=after.assigned if is_told else None,
+            assigned=after.assigned if is_assignment_sent else None,
         )
         return answer, self.take_change()
 

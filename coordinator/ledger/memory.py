@@ -275,13 +275,13 @@ class MemoryLedger:
         return self._reach().is_session_ended(name, session)
 
     async def released_names(self) -> AsyncGenerator[str, None]:
-        told_count = len(self._reach().released)
+        appended_count = len(self._reach().released)
         while True:
             core = self._reach()
             changed = core.changed
-            while told_count < len(core.released):
-                told_count += 1
-                yield core.released[told_count - 1]
+            while appended_count < len(core.released):
+                appended_count += 1
+                yield core.released[appended_count - 1]
             await changed.wait()
 
     async def live_names(self) -> Sequence[str]:

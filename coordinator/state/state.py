@@ -213,7 +213,7 @@ class ClusterState:
     than elsewhere: nothing that is applied goes by it."""
     released_untimed: list[str] = field(default_factory=list[str], compare=False)
     """Derived: what of `released` waits for a time."""
-    is_time_told: bool = field(default=True, compare=False)
+    is_time_known: bool = field(default=True, compare=False)
     """Derived: whether the entry that is being applied tells the time."""
 
     @classmethod
@@ -222,10 +222,10 @@ class ClusterState:
         return cls(cluster_id=cluster_id, incarnation=incarnation)
 
     @property
-    def now_ms_told(self) -> Milliseconds:
+    def known_time_ms(self) -> Milliseconds:
         """The state's time, unless the entry that is being applied tells none: then it may be long past, and what is
         noted has `NO_TIME` until something that expires such notes puts its own (safety rule S2)."""
-        return self.time_ms if self.is_time_told else NO_TIME
+        return self.time_ms if self.is_time_known else NO_TIME
 
     def uses_append_time(self, topic: TopicState) -> bool:
         """Whether the broker stamps the topic's records: as it says itself, else as all brokers say (S14)."""

@@ -48,7 +48,7 @@ class IntakeChunk:
         return self.object_key == NO_KEY
 
 
-NOBODY_WAITS: Final = MappingProxyType[PartitionIndex, Offset]({})
+NO_WAITING_OFFSETS: Final = MappingProxyType[PartitionIndex, Offset]({})
 
 Aborted = Mapping[PartitionIndex, AbortedBatches]
 """What is left out of the archive, by partition; none of those without aborted transactions."""
@@ -141,7 +141,7 @@ class ArchiveSchedule:
 def plan_pass(
     intake: TopicIntake,
     *,
-    waiting: Mapping[PartitionIndex, Offset] = NOBODY_WAITS,
+    waiting: Mapping[PartitionIndex, Offset] = NO_WAITING_OFFSETS,
     bytes_max: int = ARCHIVE_PASS_BYTES_MAX,
     chunks_max: int = ARCHIVE_PASS_CHUNKS_MAX,
 ) -> ArchivePass | None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from coordinator.state.chunk_index import NO_OBJECT, ChunkRef
 from coordinator.state.state import ClusterState, PartitionState, TopicState
 from coordinator.state.table_folders import folder_name
-from iceberg_export.archive.plan import NO_KEY, NOBODY_WAITS, IntakeChunk, TopicIntake
+from iceberg_export.archive.plan import NO_KEY, NO_WAITING_OFFSETS, IntakeChunk, TopicIntake
 from protocol.limits import ARCHIVE_PASS_CHUNKS_MAX
 from protocol.types import Offset, PartitionIndex, TopicId
 from storage.refs import ObjectKind
@@ -35,7 +35,7 @@ def topic_intake(state: ClusterState, topic_id: TopicId) -> TopicIntake | None:
 
 
 def intake_bytes(
-    state: ClusterState, topic_id: TopicId, waiting: Mapping[PartitionIndex, Offset] = NOBODY_WAITS
+    state: ClusterState, topic_id: TopicId, waiting: Mapping[PartitionIndex, Offset] = NO_WAITING_OFFSETS
 ) -> int:
     """How many bytes of the topic could be archived; 0 for an unknown topic. `waiting`: as `plan_pass` has it."""
     topic = state.topics.get(topic_id)

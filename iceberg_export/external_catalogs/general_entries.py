@@ -36,7 +36,7 @@ class GeneralEntries:
         self._can_overwrite = can_overwrite
         self._root = root
         place = re.escape(root.partition("://")[2])
-        self._told_as_missing = re.compile(rf"(?:^|://|file:|[\s'\"(]){place}/([^\s'\"]+\.metadata\.json)")
+        self._missing_pattern = re.compile(rf"(?:^|://|file:|[\s'\"(]){place}/([^\s'\"]+\.metadata\.json)")
 
     def names(self) -> list[str]:
         """As `Entries` says."""
@@ -51,7 +51,7 @@ class GeneralEntries:
         try:
             return self._catalog.load_table((*self._namespace, name)).metadata_location
         except Exception as error:
-            missing = self._told_as_missing.search(str(error))
+            missing = self._missing_pattern.search(str(error))
             if missing is not None:
                 return f"{self._root}/{missing[1]}"
             if isinstance(error, NoSuchTableError):

@@ -106,7 +106,7 @@ class _Sorted(NamedTuple):
     is_as_written: bool
 
 
-def examine(data: bytes, task: FileTask, told: TableFacts) -> FileReport:
+def examine(data: bytes, task: FileTask, facts: TableFacts) -> FileReport:
     """Decode every value, and compare every row with what is said of it."""
     key = task.file.key
     findings: list[TableFinding] = []
@@ -125,7 +125,7 @@ def examine(data: bytes, task: FileTask, told: TableFacts) -> FileReport:
         return FileReport(key=key, byte_count=len(data), findings=tuple(findings))
     ordered = _ordered(rows)
     uncovered = _uncovered(ordered, task.index)
-    dropped = uncovered[_is_dropped(ordered, uncovered, told.log_starts)]
+    dropped = uncovered[_is_dropped(ordered, uncovered, facts.log_starts)]
     findings += some(_faults(rows, ordered, task))
     findings += some(_strangers(ordered, np.setdiff1d(uncovered, dropped), key))
     return FileReport(
@@ -134,7 +134,7 @@ def examine(data: bytes, task: FileTask, told: TableFacts) -> FileReport:
         row_count=len(rows.offset),
         dropped_count=len(dropped),
         hulls=_hulls(ordered),
-        counts=_counts(ordered, told.counted),
+        counts=_counts(ordered, facts.counted),
         findings=tuple(findings),
     )
 
@@ -195,8 +195,8 @@ def _give_back(data: bytes, table: pa.Table) -> None:
 
 def _footer_spans(file: pq.ParquetFile) -> tuple[OffsetSpan, ...] | None:
     """Which offsets the file says that it answers for; None where it does not."""
-    told = (file.metadata.metadata or {}).get(FILE_METADATA_KEY.encode())
-    return None if told is None else tuple(OffsetSpan(*span) for span in read_footer_text(told).partitions)
+    facts = (file.metadata.metadata or {}).get(FILE_METADATA_KEY.encode())
+    return None if facts is None else tuple(OffsetSpan(*span) for span in read_footer_text(facts).partitions)
 
 
 def _wrong_statistics(said: pq.RowGroupMetaData, group: int, columns: dict[str, list[Numbers]]) -> Iterator[str]:
@@ -285,12 +285,12 @@ def _not_as_indexed(rows: _Rows, ordered: _Sorted, index: Sequence[IndexRow], ke
     firsts, ends = _within(ordered, [OffsetSpan(*row[:3]) for row in index])
     for row, first, end in zip(index, firsts.tolist(), ends.tolist(), strict=True):
         found = partial(TableFinding, file=key, partition=row.partition, offset=row.offset_first)
-        told = f"offsets {row.offset_first} to {row.offset_end - 1}"
+        facts = f"offsets {row.offset_first} to {row.offset_end - 1}"
         if end - first != row.row_count:
-            what = f"{told} are {row.row_count:,} records by the log's index, and {end - first:,} rows"
+            what = f"{facts} are {row.row_count:,} records by the log's index, and {end - first:,} rows"
             yield found(what=what)
         elif row.row_count and ordered.is_as_written and not _is_at(rows, row, first, end):
-            what = f"{told} are in row group {row.row_group} from row {row.row_first:,} on by the log's index, and not"
+            what = f"{facts} are in row group {row.row_group} from row {row.row_first:,} on by the log's index, and not"
             yield found(what=f"{what} there")
 
 

@@ -27,7 +27,7 @@ class TableFinding:
     offset: int | None = None
     do: str = ROWS_SECTION
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
 

@@ -29,11 +29,11 @@ class TableReport:
     problem: str = ""
     """Why it could not be verified, or not to its end."""
 
-    def told(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         names = ("topic", "files", "rows", "dropped", "bytes", "partitions", "not_checked", "problem")
-        told = {name: getattr(self, name) for name in names}
-        return {**told, "findings": [finding.told() for finding in self.findings]}
+        values = {name: getattr(self, name) for name in names}
+        return {**values, "findings": [finding.to_dict() for finding in self.findings]}
 
 
 def exit_status(reports: Sequence[TableReport]) -> int:
@@ -44,7 +44,7 @@ def exit_status(reports: Sequence[TableReport]) -> int:
 
 
 def as_json(reports: Sequence[TableReport]) -> str:
-    return json.dumps([report.told() for report in reports], indent=2)
+    return json.dumps([report.to_dict() for report in reports], indent=2)
 
 
 def as_text(reports: Sequence[TableReport]) -> str:

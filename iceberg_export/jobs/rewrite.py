@@ -82,7 +82,7 @@ class Summary:
         self.files_after += 1
         self.byte_count += done.byte_count
 
-    def told(self) -> str:
+    def prepared(self) -> str:
         if not self.files_before and not self.problems:
             return "there was nothing to do"
         return (
@@ -164,7 +164,7 @@ def _make_true(agent: AgentAddress, path: str, done: TaskResult) -> bool:
 def _rewrite_one(store_url: str, columns: "Broadcast[ColumnsPlan | None]", task: RewriteTask) -> TaskResult:
     from iceberg_export.compaction.merge import merge
 
-    told = partial(TaskResult, keys=task.merge.keys, byte_count=task.merge.file_bytes)
+    prepared = partial(TaskResult, keys=task.merge.keys, byte_count=task.merge.file_bytes)
     bucket = open_bucket(store_url, {})
     plan: ColumnsPlan | None = columns.value
     try:
@@ -180,14 +180,14 @@ def _rewrite_one(store_url: str, columns: "Broadcast[ColumnsPlan | None]", task:
             )
         )
     except RewriteSchemasDeleted as error:
-        return told(problem=f"stays as it is: {error}", is_final=True)
+        return prepared(problem=f"stays as it is: {error}", is_final=True)
     except ObjectMissing as error:
-        return told(problem=f"went meanwhile: {error}")
+        return prepared(problem=f"went meanwhile: {error}")
     except ObjectExists:  # Spark tried the task before, and what that wrote may come true, or be true by now
-        return told(problem="it was written already, by a try that Spark gave up; it is planned again")
+        return prepared(problem="it was written already, by a try that Spark gave up; it is planned again")
     except StoreError as error:
-        return told(problem=str(error), is_final=True)
-    return told(rewritten=Rewritten(command=merged.command, before=None if plan is None else plan.before))
+        return prepared(problem=str(error), is_final=True)
+    return prepared(rewritten=Rewritten(command=merged.command, before=None if plan is None else plan.before))
 
 
 def _writable(store_url: str, store: ObjectStore) -> ObjectStore:
@@ -254,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         _say("not done to its end: see above; what came true stays, and the job goes on behind it when it is run again")
         return FAILED
-    sys.stdout.write(summary.told() + "\n")
+    sys.stdout.write(summary.prepared() + "\n")
     return 1 if summary.problems else 0
 
 

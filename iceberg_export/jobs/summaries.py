@@ -36,8 +36,10 @@ def brought(snapshots: Sequence[Snapshot], log: Mapping[int, LogBounds]) -> tupl
         if OFFSETS not in snapshot.summary:
             continue
         try:
-            told = _offsets_decoder.decode(snapshot.summary[OFFSETS])
-            spans = tuple(OffsetSpan(int(partition), first, end) for partition, (first, end) in told.items())
+            spans_by_partition = _offsets_decoder.decode(snapshot.summary[OFFSETS])
+            spans = tuple(
+                OffsetSpan(int(partition), first, end) for partition, (first, end) in spans_by_partition.items()
+            )
         except ValueError:  # damaged, and then as good as not there
             omitted += 1
             continue

@@ -116,11 +116,11 @@ class Verification:
         """What is found, and the keys of objects that are not there, which may have been replaced meanwhile."""
         report = TableReport(topic=name, findings=list(some(listing.findings)))
         commits, not_counted = brought(listing.snapshots, index.log) if index.rows is None else ([], [])
-        told = TableFacts(
+        facts = TableFacts(
             log_starts=index.log_starts(), counted=tuple(chain.from_iterable(one.spans for one in commits))
         )
         tasks = [FileTask(file=file, index=index.rows_of(file.key)) for file in listing.files]
-        done = list(self._read(name, tasks, told))
+        done = list(self._read(name, tasks, facts))
         for file in done:
             report.files += 1
             report.rows += file.row_count
@@ -143,15 +143,15 @@ class Verification:
             if listing.findings or gone or report.problem:
                 report.not_checked.append("how many records there are: not all that the table names could be read")
             else:
-                report.findings += some(wrong_counts(commits, _summed(done, told)))
+                report.findings += some(wrong_counts(commits, _summed(done, facts)))
         report.not_checked += not_counted
         return report, gone
 
-    def _read(self, topic: str, tasks: Sequence[FileTask], told: TableFacts) -> Iterator[FileReport]:
+    def _read(self, topic: str, tasks: Sequence[FileTask], facts: TableFacts) -> Iterator[FileReport]:
         """The report of each file, as executors come to them."""
         groups = list(grouped(tasks))
         context = self._start_spark()
-        work = partial(_examine_all, self._store_url, context.broadcast(told))
+        work = partial(_examine_all, self._store_url, context.broadcast(facts))
         wave = max(1, context.defaultParallelism) * TASKS_A_CORE
         files = read_bytes = 0
         for first in range(0, len(groups), wave):
@@ -162,12 +162,12 @@ class Verification:
             _say(f"{topic}: {files:,} of {len(tasks):,} files, {read_bytes:,} bytes")
 
 
-def _summed(done: Sequence[FileReport], told: TableFacts) -> list[int]:
+def _summed(done: Sequence[FileReport], facts: TableFacts) -> list[int]:
     """How many rows each of `TableFacts.counted` has in all files."""
     counts: Counter[int] = Counter()
     for file in done:
         counts.update(file.counts)
-    return [counts[number] for number in range(len(told.counted))]
+    return [counts[number] for number in range(len(facts.counted))]
 
 
 def grouped(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
@@ -188,7 +188,7 @@ def grouped(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
 # On executors.
 
 
-def _examine_all(store_url: str, told: "Broadcast[TableFacts]", tasks: Sequence[FileTask]) -> Iterator[FileReport]:
+def _examine_all(store_url: str, facts: "Broadcast[TableFacts]", tasks: Sequence[FileTask]) -> Iterator[FileReport]:
     bucket = open_bucket(store_url, {})
     for task in tasks:
         key = task.file.key
@@ -201,7 +201,7 @@ def _examine_all(store_url: str, told: "Broadcast[TableFacts]", tasks: Sequence[
         except StoreError as error:
             yield FileReport(key=key, problem=f"{key} could not be read: {error}")
         else:
-            yield examine(data, task, told.value)
+            yield examine(data, task, facts.value)
 
 
 # The job.

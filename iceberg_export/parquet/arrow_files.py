@@ -268,8 +268,8 @@ def _footer(file_metadata: Arrow, checksums: FileChecksums | None) -> Footer:
 def _checked_version(metadata: Mapping[str, str]) -> int:
     """The file's format. Raises `FileUnreadable` where it may mean something else by its columns than this program
     knows of."""
-    told = metadata.get(schema.FILE_METADATA_KEY)
-    version = schema.FILE_FORMAT_VERSION if told is None else read_footer_text(told).version
+    footer_text = metadata.get(schema.FILE_METADATA_KEY)
+    version = schema.FILE_FORMAT_VERSION if footer_text is None else read_footer_text(footer_text).version
     if version > schema.FILE_FORMAT_VERSION_NEWEST:
         raise FileUnreadable(
             f"the file is of format {version}, this program reads {schema.FILE_FORMAT_VERSION_NEWEST} at most: "

@@ -11,7 +11,7 @@ import logging
 from threading import Lock, Thread
 
 from protocol.limits import PLAIN_RECORDS_MAX
-from protocol.records.records import tell_plain_records, warm_kernels
+from protocol.records.records import observe_plain_records, warm_kernels
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class Kernels:
 
     def watch(self) -> None:
         """Count what this process does from now on."""
-        tell_plain_records(self.count)
+        observe_plain_records(self.count)
 
     def count(self, record_count: int) -> None:
         """So many records are about to be taken by the reference."""

@@ -51,14 +51,14 @@ class LossReporter:
     """Where records that cannot be read are told of."""
 
     is_fatal: bool
-    told: list[str] = field(default_factory=list[str])
+    messages: list[str] = field(default_factory=list[str])
 
-    def tell(self, message: str) -> None:
+    def report(self, message: str) -> None:
         """Raises `DataLoss` unless the query is to go on."""
         if self.is_fatal:
             raise DataLoss(f"{message}. If the query may go on without them, set the option failOnDataLoss to false.")
         log.warning("records are passed over: %s", message)
-        self.told.append(message)
+        self.messages.append(message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ def extents(
 
     Raises `OptionError` for a topic or partition that is named and does not exist, unless it may be missing.
     """
-    wanted = sorted((topic for topic in manifest.topics if subscription.wants(topic.name)), key=lambda one: one.name)
+    wanted = sorted((topic for topic in manifest.topics if subscription.matches(topic.name)), key=lambda one: one.name)
     missing = set(subscription.names) - {topic.name for topic in wanted}
     if missing and not may_be_missing:
         raise OptionError(
@@ -154,9 +154,9 @@ def resolve_batch(lake: SparkLake, options: ReadOptions, losses: LossReporter) -
         if max(start, end) > extent.end:
             extent.check_whole()
         if start < extent.first < end:
-            losses.tell(f"{name} begins at offset {extent.first}, and was to be read from {start}")
+            losses.report(f"{name} begins at offset {extent.first}, and was to be read from {start}")
         if max(start, end) > extent.end:
-            losses.tell(f"{name} ends at offset {extent.end}, and was to be read from {start} to {end}")
+            losses.report(f"{name} ends at offset {extent.end}, and was to be read from {start} to {end}")
         first, end = max(start, extent.first), min(end, extent.end)
         if first < end:
             ranges.append(extent.range(first, end))
@@ -227,14 +227,14 @@ def _held(lake: SparkLake, topic: TailTopic | None, wanted: OffsetRange, losses:
     name = f"{wanted.topic}-{wanted.partition}"
     partition = None if topic is None else topic.partition(wanted.partition)
     if topic is None or partition is None or topic.topic_id != wanted.topic_id:
-        losses.tell(f"topic {wanted.topic} was deleted: offsets {wanted.first} to {wanted.end} of {name} are gone")
+        losses.report(f"topic {wanted.topic} was deleted: offsets {wanted.first} to {wanted.end} of {name} are gone")
         return None
     readable = lake.readable(partition)
     first, end = max(wanted.first, readable.first), min(wanted.end, readable.end)
     if first > wanted.first:
-        losses.tell(f"{name} begins at offset {readable.first} by now, and {wanted.first} was to be read")
+        losses.report(f"{name} begins at offset {readable.first} by now, and {wanted.first} was to be read")
     if end < wanted.end:
-        losses.tell(f"{name} ends at offset {readable.end}, where it had reached {wanted.end} before")
+        losses.report(f"{name} ends at offset {readable.end}, where it had reached {wanted.end} before")
     return (
         OffsetRange(
             topic=wanted.topic,

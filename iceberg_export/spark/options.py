@@ -105,7 +105,7 @@ class TopicSubscription:
         """The topics that are named, none where a pattern is."""
         return self.topics or tuple(self.assigned)
 
-    def wants(self, topic: str) -> bool:
+    def matches(self, topic: str) -> bool:
         """Whether partitions of the topic are asked for."""
         if self.pattern:
             return re.fullmatch(self.pattern, topic) is not None
@@ -221,16 +221,16 @@ def _subscription(options: Mapping[str, str]) -> TopicSubscription:
 
 
 def _assigned(value: str) -> dict[str, tuple[int, ...]]:
-    told = 'option assign must be JSON as {"topicA": [0, 1], "topicB": [2]}, not ' + repr(value)
+    expected = 'option assign must be JSON as {"topicA": [0, 1], "topicB": [2]}, not ' + repr(value)
     try:
         parsed = decode_json(value)
     except Undecodable as error:
-        raise OptionError(told) from error
+        raise OptionError(expected) from error
     if not isinstance(parsed, dict) or not parsed:
-        raise OptionError(told)
+        raise OptionError(expected)
     for partitions in parsed.values():
         if not isinstance(partitions, list) or not partitions or not all(_is_count(each) for each in partitions):
-            raise OptionError(told)
+            raise OptionError(expected)
     return {topic: tuple(sorted(set(partitions))) for topic, partitions in parsed.items()}
 
 
@@ -289,21 +289,21 @@ def _refuse_backwards(starting: Bound, ending: Bound) -> None:
 
 
 def _by_partition(name: str, value: str) -> dict[TopicPartition, int]:
-    told = f'option {name} must be earliest, latest or JSON as {{"topicA": {{"0": 23, "1": -2}}}}, not {value!r}'
+    expected = f'option {name} must be earliest, latest or JSON as {{"topicA": {{"0": 23, "1": -2}}}}, not {value!r}'
     if "ByTimestamp" in name:
-        told = f'option {name} must be JSON as {{"topicA": {{"0": 1700000000000}}}}, not {value!r}'
+        expected = f'option {name} must be JSON as {{"topicA": {{"0": 1700000000000}}}}, not {value!r}'
     try:
         parsed = decode_json(value)
         if not isinstance(parsed, dict):
-            raise OptionError(told)
+            raise OptionError(expected)
         found: dict[TopicPartition, int] = {}
         for topic, numbers in parsed.items():
             for partition, number in numbers.items():
                 if not isinstance(number, int) or isinstance(number, bool) or not _is_count(int(partition)):
-                    raise OptionError(told)
+                    raise OptionError(expected)
                 found[topic, int(partition)] = number
     except (ValueError, AttributeError) as error:
-        raise OptionError(told) from error
+        raise OptionError(expected) from error
     return found
 
 

@@ -92,8 +92,8 @@ def _parse(options: Mapping[str, str], *, is_stream: bool, schema: StructType | 
     names: list[str] = []
     for column in [] if schema is None else schema.fields:
         if TYPES.get(column.name) != column.dataType.simpleString():
-            told = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
-            raise OptionError(f"column {column.name} {column.dataType.simpleString()} is none of the source: {told}")
+            types = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+            raise OptionError(f"column {column.name} {column.dataType.simpleString()} is none of the source: {types}")
         names.append(column.name)
     parsed = parse_options(dict(options), os.environ, is_stream=is_stream, schema_columns=names)
     if names and (HEADERS in names) > (HEADERS in parsed.columns):

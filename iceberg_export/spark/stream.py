@@ -45,7 +45,7 @@ class SourceStream:
         """The end of the last batch that was planned; None before the first."""
         self._begun: StreamPosition | None = None
         """Where a query begins that has no batch yet."""
-        self._told: _CachedAnswer | None = None
+        self._cached: _CachedAnswer | None = None
 
     def initial_offset(self) -> dict[str, Any]:
         """Where the first batch begins: the same for as long as it is the first."""
@@ -56,10 +56,10 @@ class SourceStream:
     def latest_offset(self) -> dict[str, Any]:
         """Where the next batch should end. While nothing is new Spark asks a hundred times a second."""
         manifest = self._lake.manifest(apart_s=SPARK_LOOKS_APART_SECONDS)
-        told = self._told
-        if told is None or told.manifest is not manifest or told.at is not self._at:
-            self._told = told = _CachedAnswer(manifest, self._at, self._end(manifest).to_json())
-        return told.offset
+        cached = self._cached
+        if cached is None or cached.manifest is not manifest or cached.at is not self._at:
+            self._cached = cached = _CachedAnswer(manifest, self._at, self._end(manifest).to_json())
+        return cached.offset
 
     def _end(self, manifest: TailManifest) -> StreamPosition:
         """Of the next batch; the same as that of the last one where nothing is new."""
@@ -104,8 +104,10 @@ class SourceStream:
             if (first := _first(start, end, (topic, partition))) < offset
         ]
         # What told the end knows where all up to it lies; what has gone since is planned again.
-        told_by = self._told.manifest if self._told is not None and self._told.offset == end_json else None
-        pieces = plan_ranges(self._lake, ranges, self._losses, manifest=told_by)
+        manifest_before = (
+            self._cached.manifest if self._cached is not None and self._cached.offset == end_json else None
+        )
+        pieces = plan_ranges(self._lake, ranges, self._losses, manifest=manifest_before)
         count = self._options.partitions_min
         return divide(pieces, count or self._task_count, is_count_wanted=count is not None)
 
@@ -119,7 +121,7 @@ class SourceStream:
                     extent.check_whole()
                 if not extent.first <= start <= extent.end:
                     held = f"holds offsets {extent.first} to {extent.end}"
-                    self._losses.tell(f"{topic}-{partition} {held}, and was to be read from {start}")
+                    self._losses.report(f"{topic}-{partition} {held}, and was to be read from {start}")
             self._begun = StreamPosition(
                 cluster_id=manifest.cluster_id,
                 incarnation=manifest.incarnation,
@@ -135,16 +137,16 @@ class SourceStream:
         self._check_log(before, manifest)
         gone = [f"{topic}-{partition}" for topic, partition in before.offsets if (topic, partition) not in found]
         if gone:
-            self._losses.tell(f"{', '.join(gone)} are gone: what was not read of them is lost")
+            self._losses.report(f"{', '.join(gone)} are gone: what was not read of them is lost")
         begins: dict[TopicPartition, int] = {}
         for key, extent in found.items():
             name, known_id = f"{key[0]}-{key[1]}", before.topic_ids.get(key[0])
             start = before.offsets.get(key, 0)
             if known_id is not None and known_id != extent.topic.topic_id.hex():
-                self._losses.tell(f"topic {key[0]} was deleted and created anew: {name} begins anew, too")
+                self._losses.report(f"topic {key[0]} was deleted and created anew: {name} begins anew, too")
                 start = 0
             if start > extent.end:
-                self._losses.tell(f"{name} ends at offset {extent.end}, and had been read up to {start}")
+                self._losses.report(f"{name} ends at offset {extent.end}, and had been read up to {start}")
             begins[key] = min(max(start, extent.first), extent.end)
         return begins
 
@@ -156,7 +158,7 @@ class SourceStream:
                 f"{manifest.cluster_id}: give the URL of the other bucket, or begin with a new checkpoint"
             )
         if position.incarnation != manifest.incarnation:
-            self._losses.tell(
+            self._losses.report(
                 f"the cluster was recovered from its bucket (incarnation {position.incarnation}, by now "
                 f"{manifest.incarnation}): offsets behind its last snapshot may be other records than before"
             )

@@ -66,8 +66,8 @@ def with_columns(metadata: TableMetadata, change: ColumnsChange) -> TableMetadat
     if before == change.after:
         return metadata
     if before != change.before:
-        told = ["none" if each is None else f"version {each.version}" for each in (before, change.before)]
-        raise ColumnsMovedOn(f"the table has typed columns of {told[0]}, and the file was made for {told[1]}")
+        versions = ["none" if each is None else f"version {each.version}" for each in (before, change.before)]
+        raise ColumnsMovedOn(f"the table has typed columns of {versions[0]}, and the file was made for {versions[1]}")
     used = {snapshot.schema_id for snapshot in metadata.snapshots} | {metadata.current_schema_id}
     schema_id = metadata.current_schema_id + 1
     kept = (schema for schema in metadata.schemas if _schema_id(schema) in used)

@@ -94,27 +94,31 @@ def _without(manifests: Sequence[ManifestFile], others: Sequence[ManifestFile]) 
 
 async def _dropped_between(pairs: Sequence[_Pair], reader: TableReader) -> list[list[ManifestEntry]]:
     """Of each pair the data files that the first one holds and the second does not."""
-    told = await _told([following for before, following in pairs if _is_parent(before, following)], reader)
+    from_manifests = await _changes_in_manifests(
+        [following for before, following in pairs if _is_parent(before, following)], reader
+    )
     return [
-        told[following.snapshot_id] if _is_parent(before, following) else await _compared(before, following, reader)
+        from_manifests[following.snapshot_id]
+        if _is_parent(before, following)
+        else await _compared(before, following, reader)
         for before, following in pairs
     ]
 
 
-async def _told(snapshots: Sequence[Snapshot], reader: TableReader) -> dict[int, list[ManifestEntry]]:
+async def _changes_in_manifests(snapshots: Sequence[Snapshot], reader: TableReader) -> dict[int, list[ManifestEntry]]:
     """What snapshots say that they dropped of their parents, by their ids."""
     lists = await gather_bounded([partial(reader.manifests, snapshot) for snapshot in snapshots])
-    tell = [
+    dropping_manifests = [
         manifest
         for snapshot, manifests in zip(snapshots, lists, strict=True)
         for manifest in manifests
         if manifest.deleted_files and manifest.added_snapshot_id == snapshot.snapshot_id
     ]
     read: list[tuple[ManifestEntry, ...]] = await gather_bounded(
-        [partial(reader.entries, manifest) for manifest in tell]
+        [partial(reader.entries, manifest) for manifest in dropping_manifests]
     )
     dropped: dict[int, list[ManifestEntry]] = {snapshot.snapshot_id: [] for snapshot in snapshots}
-    for manifest, entries in zip(tell, read, strict=True):
+    for manifest, entries in zip(dropping_manifests, read, strict=True):
         dropped[manifest.added_snapshot_id] += (entry for entry in entries if not entry.is_live)
     return dropped
 

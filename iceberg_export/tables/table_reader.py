@@ -119,9 +119,11 @@ def _checked_list(data: bytes, *, snapshot: Snapshot, key: str, root: str) -> tu
         "total-records": sum(manifest.added_rows + manifest.existing_rows for manifest in manifests),
     }
     for name, count in counted.items():
-        told = snapshot.summary.get(name)
-        if told is not None and told != str(count):
-            raise TableUnreadable(f"the manifest list {key!r} comes to {count} of {name}, and its snapshot says {told}")
+        summary_count = snapshot.summary.get(name)
+        if summary_count is not None and summary_count != str(count):
+            raise TableUnreadable(
+                f"the manifest list {key!r} comes to {count} of {name}, and its snapshot says {summary_count}"
+            )
     return manifests
 
 

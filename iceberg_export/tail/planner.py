@@ -47,28 +47,28 @@ class TailTopics:
     they are, and to look whether one did costs a twentieth of telling it."""
 
     def __init__(self) -> None:
-        self._told: dict[TopicId, list[_PlannedPartition]] = {}
+        self._planned: dict[TopicId, list[_PlannedPartition]] = {}
 
     def topic(self, state: ClusterState, topic_id: TopicId, *, each_max: int) -> TailTopic | None:
         """The topic as the manifest tells it, with at most `each_max` chunks of a partition. None: there is none."""
         topic = state.topics.get(topic_id)
         if topic is None:
             return None
-        before = chain(self._told.get(topic_id, ()), repeat(None))
-        self._told[topic_id] = told = [
-            _tell(held, state, each_max, known) for held, known in zip(topic.partitions, before, strict=False)
+        before = chain(self._planned.get(topic_id, ()), repeat(None))
+        self._planned[topic_id] = planned = [
+            _plan_partition(held, state, each_max, known) for held, known in zip(topic.partitions, before, strict=False)
         ]
         return TailTopic(
             name=topic.name,
             topic_id=topic_id,
             metadata_key=_metadata_key(topic),
-            partitions=tuple(each.partition for each in told),
+            partitions=tuple(each.partition for each in planned),
         )
 
     def forget_others(self, topic_ids: Collection[TopicId]) -> None:
         """Only these topics are left."""
-        for topic_id in self._told.keys() - topic_ids:
-            del self._told[topic_id]
+        for topic_id in self._planned.keys() - topic_ids:
+            del self._planned[topic_id]
 
 
 def _metadata_key(topic: TopicState) -> str:
@@ -105,7 +105,7 @@ def _row_end(held: PartitionState) -> int:
     return row + (row < len(held.index) and held.index.offset_first(row) < decided_end)
 
 
-def _tell(
+def _plan_partition(
     held: PartitionState, state: ClusterState, each_max: int, before: _PlannedPartition | None
 ) -> _PlannedPartition:
     index = held.index

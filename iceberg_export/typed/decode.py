@@ -119,8 +119,8 @@ def _of_schema(
     if schema_id == NULL:
         return [(rows, _undecoded(columns, len(rows), None))]
     if schema_id == NO_FRAME:
-        told = "it does not begin with a byte 0 and the id of a schema"
-        return [(rows, _undecoded(columns, len(rows), told))]
+        error_text = "it does not begin with a byte 0 and the id of a schema"
+        return [(rows, _undecoded(columns, len(rows), error_text))]
     if schema_id not in readers.with_indexes:
         return _of_writer(WriterSchema(schema_id=schema_id), rows, ends, data, columns, readers)
     text = data.tobytes()
@@ -186,7 +186,7 @@ def _read(
             errors.append(None)
         except Exception as error:
             rows.append(None)
-            errors.append(_told(writer, error))
+            errors.append(_error_text(writer, error))
     fields = top_fields(reader.shape)
     make = partial(field_arrays, columns, fields)
     try:
@@ -195,7 +195,7 @@ def _read(
         try:
             nothing = make([None])
         except Exception as error:  # it is the schema
-            return _undecoded(columns, len(payloads), _told(writer, error))
+            return _undecoded(columns, len(payloads), _error_text(writer, error))
         arrays = _halves(make, rows, errors, 0, writer, nothing)
         return DecodedColumns(arrays=[_joined(each) for each in zip(*arrays, strict=True)], errors=errors)
 
@@ -214,7 +214,7 @@ def _halves(
         return [make(rows)]
     except Exception as error:
         if len(rows) == 1:
-            errors[first] = _told(writer, error)
+            errors[first] = _error_text(writer, error)
             return [nothing]
     middle = len(rows) // 2
     return _halves(make, rows[:middle], errors, first, writer, nothing) + _halves(
@@ -222,7 +222,7 @@ def _halves(
     )
 
 
-def _told(writer: WriterSchema, error: BaseException) -> str:
+def _error_text(writer: WriterSchema, error: BaseException) -> str:
     what = ": ".join(each for each in (type(error).__name__, " ".join(str(error).split())) if each)
     # An error may quote a string with half of a surrogate pair, which no column can hold: `error` is UTF-8.
     text = f"schema {writer.schema_id}: {what}"[:TYPED_ERROR_CHARS_MAX]
@@ -230,9 +230,9 @@ def _told(writer: WriterSchema, error: BaseException) -> str:
 
 
 def _undecoded(columns: Sequence[Column], count: int, error: str | None) -> DecodedColumns:
-    told = None if error is None else error[:TYPED_ERROR_CHARS_MAX]
+    error_text = None if error is None else error[:TYPED_ERROR_CHARS_MAX]
     arrays = [pa.nulls(count, arrow_type(column.type)) for column in columns]
-    return DecodedColumns(arrays=arrays, errors=[told] * count)
+    return DecodedColumns(arrays=arrays, errors=[error_text] * count)
 
 
 def _together(

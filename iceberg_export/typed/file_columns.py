@@ -77,7 +77,7 @@ class FileColumns:
         key = _side(rows.key, self.columns.key, self.key, is_wanted=self.sides.has_key)
         value = _side(rows.value, self.columns.value, self.value, is_wanted=self.sides.has_value)
         errors = [
-            None if not (of_key or of_value) else "; ".join(_told(of_key, of_value))
+            None if not (of_key or of_value) else "; ".join(_error_texts(of_key, of_value))
             for of_key, of_value in zip(key.errors, value.errors, strict=True)
         ]
         first = [*raw.columns, pa.array(errors, type=pa.string())]
@@ -99,8 +99,8 @@ class FileColumns:
 
     def metadata(self) -> Mapping[str, str]:
         """What the file's footer says of them."""
-        told = {TYPED_METADATA_KEY: encode(self.columns)}
-        return told if self.plans is None else {**told, PLANS_METADATA_KEY: encode_plans(self.plans)}
+        metadata = {TYPED_METADATA_KEY: encode(self.columns)}
+        return metadata if self.plans is None else {**metadata, PLANS_METADATA_KEY: encode_plans(self.plans)}
 
     def with_statistics(self) -> list[str]:
         """Columns whose lowest and highest value each row group tells: those that engines choose by."""
@@ -111,7 +111,7 @@ def _field(name: str, kind: Arrow, field_id: int) -> Arrow:
     return pa.field(name, kind, nullable=True, metadata={b"PARQUET:field_id": str(field_id).encode()})
 
 
-def _told(of_key: str | None, of_value: str | None) -> list[str]:
+def _error_texts(of_key: str | None, of_value: str | None) -> list[str]:
     return [f"{side}: {error}" for side, error in (("key", of_key), ("value", of_value)) if error]
 
 

@@ -39,7 +39,7 @@ __all__ = [
     "decode_records",
     "encode_batches",
     "kernels_ready",
-    "tell_plain_records",
+    "observe_plain_records",
     "validate_records",
     "warm_kernels",
 ]
@@ -116,7 +116,7 @@ def warm_kernels(cache_directory: str | None = None) -> None:
     _workers.append(record_kernels)
 
 
-def tell_plain_records(observer: Callable[[int], object]) -> None:
+def observe_plain_records(observer: Callable[[int], object]) -> None:
     """Have `observer` told how many records the reference is about to take, each time, by the thread that has it do so.
 
     It takes the place of the one before. Once the kernels do the work it is told nothing.
@@ -245,8 +245,8 @@ def _compress(compression: Compression, records: memoryview, bytes_max: int | No
 def _worker(record_count: int) -> _Worker:
     """Who takes the next so many records."""
     if not kernels_ready():
-        for tell in _observers:
-            tell(record_count)
+        for observe in _observers:
+            observe(record_count)
     return _workers[-1]
 
 

@@ -59,7 +59,7 @@ class PackReader:
 
     def _find(self, key: str, byte_first: int, byte_count: int | None) -> bytes:
         with errors_of(key):  # of folder and files: of bytes that the disk does not give back `ReadableBytes` tells
-            for look in (None, self._look_on, self._look_anew):
+            for look in (None, self._look_on, self._read_again):
                 if look is not None:
                     look()
                 place = self._places.get(key)
@@ -71,36 +71,36 @@ class PackReader:
         raise ObjectMissing(f"{key} does not exist")
 
     def _look_on(self) -> None:
-        self._look(is_anew=False)
+        self._look(is_from_start=False)
 
-    def _look_anew(self) -> None:
+    def _read_again(self) -> None:
         """From the beginnings, and behind what cannot be read: to look for records there takes a read of every pack."""
         self._packs.clear()
         self._places.clear()
         self._has_gaps = self._has_strays()
-        self._look(is_anew=True)
+        self._look(is_from_start=True)
 
-    def _look(self, *, is_anew: bool) -> None:
-        for number in self._in_order() if is_anew else self._numbers():
+    def _look(self, *, is_from_start: bool) -> None:
+        for number in self._in_order() if is_from_start else self._numbers():
             with suppress(FileNotFoundError):  # taken back meanwhile
                 descriptor = self._files.open_existing(self._pack_files.path(number))
                 try:
                     held = self._files.readable(descriptor)
-                    self._look_through(held, number, is_anew=is_anew)
+                    self._look_through(held, number, is_from_start=is_from_start)
                     self._has_gaps |= bool(held.stretches)
                 finally:
                     self._files.close(descriptor)
 
-    def _look_through(self, held: ReadableBytes, number: int, *, is_anew: bool) -> None:
+    def _look_through(self, held: ReadableBytes, number: int, *, is_from_start: bool) -> None:
         read = held.read
-        named = pack_of(read, number) if is_anew else read_pack_header(read(PACK_HEADER_BYTES, 0))
-        if named is None or (named.number != number and not is_anew):
+        named = pack_of(read, number) if is_from_start else read_pack_header(read(PACK_HEADER_BYTES, 0))
+        if named is None or (named.number != number and not is_from_start):
             return
         nonce = named.nonce
         pack = self._packs.get(number)
         if pack is None or pack.nonce != nonce:
             pack = self._packs[number] = _Pack(nonce=nonce)
-        while is_anew or _record_at(held, pack.end, nonce) is not None:
+        while is_from_start or _record_at(held, pack.end, nonce) is not None:
             scanned = next(records_from(read, nonce, pack.end), None)
             if scanned is None:
                 return

@@ -93,10 +93,10 @@ _TLS_REMEDIES = (
 
 def store_error(operation: S3Operation, subject: str, text: str, place: ErrorContext) -> StoreError:
     """The error for the library's `text`; `subject` is the key, the prefix or a count of keys."""
-    told, _, debug = text.partition("\n\n")
-    answer = _answer(told)
+    message, _, debug = text.partition("\n\n")
+    answer = _answer(message)
     if answer is None:
-        return _unanswered(subject, told, debug, place)
+        return _unanswered(subject, message, debug, place)
     return _answered(operation, subject, answer, place)
 
 
@@ -115,12 +115,12 @@ def _answered(operation: S3Operation, subject: str, answer: _Answer, place: Erro
     if operation is S3Operation.GET and answer.status == _RANGE_NOT_SATISFIABLE:
         return ObjectDamaged(f"{subject} ends before the bytes that were asked for: it was cut")
     remedy = _remedy(operation, answer, place)
-    told = f"{operation.name.lower()} {subject}: {answer}" + (f"; {remedy}" if remedy else "")
+    message = f"{operation.name.lower()} {subject}: {answer}" + (f"; {remedy}" if remedy else "")
     if answer.code in _DENYING_CODES or (not answer.code and answer.status == 403):
-        return StoreDenied(told)
+        return StoreDenied(message)
     if answer.code == "NoSuchBucket":
-        return BucketMissing(told)
-    return StoreUnavailable(told) if passes else StoreMisconfigured(told)
+        return BucketMissing(message)
+    return StoreUnavailable(message) if passes else StoreMisconfigured(message)
 
 
 def _passes(answer: _Answer, place: ErrorContext) -> bool:
@@ -180,7 +180,7 @@ def _region_remedy(answer: _Answer, place: ErrorContext) -> str:
     return f"the bucket {place.bucket} is not in region {place.region}: set AWS_REGION to its region"
 
 
-def _unanswered(subject: str, told: str, debug: str, place: ErrorContext) -> StoreError:
+def _unanswered(subject: str, message: str, debug: str, place: ErrorContext) -> StoreError:
     """No answer came: the connection failed, or the time was over."""
     remedy = next((remedy for word, remedy in _TLS_REMEDIES if word in debug), None)
     if remedy is not None:
@@ -192,20 +192,20 @@ def _unanswered(subject: str, told: str, debug: str, place: ErrorContext) -> Sto
     if "kind: Timeout" in debug or "TimedOut" in debug:
         return StoreUnavailable(f"{subject}: {place.endpoint} did not answer in time")
     reasons = _QUOTED.findall(debug)
-    reason = reasons[-1] if reasons else _without_markup(told)
+    reason = reasons[-1] if reasons else _without_markup(message)
     return StoreUnavailable(f"{subject}: no connection to {place.endpoint}, or it broke: {reason}")
 
 
-def _answer(told: str) -> _Answer | None:
+def _answer(message: str) -> _Answer | None:
     """What the server said, as far as the library's words hold it; None if it said nothing."""
-    if found := _STATUS.search(told):
+    if found := _STATUS.search(message):
         status, reason, body = int(found[1]), found[2].strip(), found[3]
         code = _element("Code", body)
         message = _element("Message", body) if code else _without_markup(f"{reason} {body}")
         return _Answer(status=status, code=code, message=message, region=_element("Region", body))
-    if found := _DELETE_REFUSED.search(told):
+    if found := _DELETE_REFUSED.search(message):
         return _Answer(status=0, code=found[2], message=_without_markup(found[1]), region="")
-    if "redirect without LOCATION" in told:
+    if "redirect without LOCATION" in message:
         return _Answer(status=301, code="", message="Moved Permanently", region="")
     return None
 

@@ -18,7 +18,7 @@ from storage.s3.settings import S3Settings
 if TYPE_CHECKING:
     from botocore.exceptions import ClientError
 
-ROLE_OF_NOBODY = "arn:aws:iam::000000000000:role/penstock"
+PLACEHOLDER_ROLE = "arn:aws:iam::000000000000:role/penstock"
 """For an STS that takes no notice of it."""
 SESSION_NAME = "penstock-catalog"
 PASSING_STATUS = 500
@@ -93,7 +93,7 @@ def assume_role(
         )
         try:
             found = client.assume_role(
-                RoleArn=role_arn or ROLE_OF_NOBODY,
+                RoleArn=role_arn or PLACEHOLDER_ROLE,
                 RoleSessionName=SESSION_NAME,
                 Policy=policy,
                 DurationSeconds=seconds,

@@ -220,8 +220,8 @@ def _trust(settings: S3Settings) -> ssl.SSLContext:
         try:
             trust.load_verify_locations(cafile=settings.ca_bundle)
         except (OSError, ssl.SSLError) as error:
-            told = f"AWS_CA_BUNDLE={settings.ca_bundle} holds no certificates that can be read (PEM): {error}"
-            raise StoreMisconfigured(told) from error
+            message = f"AWS_CA_BUNDLE={settings.ca_bundle} holds no certificates that can be read (PEM): {error}"
+            raise StoreMisconfigured(message) from error
     return trust
 
 

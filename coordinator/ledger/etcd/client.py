@@ -145,7 +145,7 @@ class EtcdClient:
                 if self._access.user is not None and is_token_refused(error) and not is_token_new:
                     self._token, is_token_new = None, True
                     continue
-                raise await self._told(channel, error) from error
+                raise await self._failure(channel, error) from error
 
     @contextlib.asynccontextmanager
     async def _stream(
@@ -185,7 +185,7 @@ class EtcdClient:
                     raise
                 raise self._given_up() from error
             except grpc.aio.AioRpcError as error:
-                raise await self._told(channel, error) from error
+                raise await self._failure(channel, error) from error
 
         async with contextlib.aclosing(read()) as answers:
             try:
@@ -214,21 +214,21 @@ class EtcdClient:
             raise self._given_up() from error
         except grpc.aio.AioRpcError as error:
             if not is_authentication_off(error):
-                raise await self._told(channel, error) from error
+                raise await self._failure(channel, error) from error
             self._token = ""
         else:
             self._token = answer.token
 
-    async def _told(self, channel: grpc.aio.Channel, error: grpc.aio.AioRpcError) -> LedgerUnavailable | Trimmed:
+    async def _failure(self, channel: grpc.aio.Channel, error: grpc.aio.AioRpcError) -> LedgerUnavailable | Trimmed:
         """What a failed call tells its caller; the next one asks the next endpoint, if this one is at fault."""
         if self._is_closed:
             return LedgerUnavailable("this ledger was closed")
-        told = ledger_error(error, self._access, self.endpoint)
+        failure = ledger_error(error, self._access, self.endpoint)
         if is_token_refused(error):
             self._token = None
         elif is_endpoint_failed(error):
             await self._leave(channel)
-        return told
+        return failure
 
     async def _leave(self, channel: grpc.aio.Channel) -> None:
         """Ask the next endpoint from now on; what is under way on this one is given up."""

@@ -12,9 +12,9 @@ from protocol.list_offsets import (
     VERSION_MAX,
     VERSION_MIN,
     ListOffsetsRequest,
-    OffsetTold,
     OffsetWanted,
-    TopicOffsetsTold,
+    PartitionOffset,
+    TopicOffsets,
     TopicOffsetsWanted,
     read_list_offsets_request,
     write_list_offsets_response,
@@ -38,7 +38,7 @@ API_KEY = 2
 
 wanted = st.builds(OffsetWanted, partition_index=int32, current_leader_epoch=int32, timestamp=int64)
 told = st.builds(
-    OffsetTold,
+    PartitionOffset,
     partition_index=int32,
     error_code=st.sampled_from(ErrorCode),
     timestamp=int64,
@@ -50,7 +50,7 @@ requests = st.builds(
     isolation_level=st.integers(-128, 127),
     topics=st.lists(st.builds(TopicOffsetsWanted, name=text, partitions=st.lists(wanted, max_size=4)), max_size=3),
 )
-answers = st.lists(st.builds(TopicOffsetsTold, name=text, partitions=st.lists(told, max_size=4)), max_size=3)
+answers = st.lists(st.builds(TopicOffsets, name=text, partitions=st.lists(told, max_size=4)), max_size=3)
 
 
 def kio_request(request: ListOffsetsRequest, version: int) -> KioEntity:
@@ -95,7 +95,7 @@ def test_requests_are_read_as_kio_writes_them(version: int, request: ListOffsets
 
 @pytest.mark.parametrize("version", VERSIONS)
 @given(topics=answers)
-def test_answers_are_written_as_kio_writes_them(version: int, topics: list[TopicOffsetsTold]) -> None:
+def test_answers_are_written_as_kio_writes_them(version: int, topics: list[TopicOffsets]) -> None:
     module = response_module(API_KEY, version)
     entity = made(
         module.ListOffsetsResponse,

@@ -30,7 +30,7 @@ from tests.simulation.mutations.patches import patched
 from tests.simulation.mutations.transactions import deciding, has
 from tests.simulation.plan import Plan, ProducerFate
 from txn import producer_state
-from txn.producer_state import NOT_TOLD, ProducerState
+from txn.producer_state import NO_ACTIVITY_TIME, ProducerState
 from txn.transaction import Decision
 
 Recover = Callable[[StateRecovery], None]
@@ -264,8 +264,8 @@ def s2_a_producer_that_wrote_untimed_is_forgotten_at_once() -> Iterator[None]:
 
     def change(producers: dict[ProducerId, ProducerState], before_ms: Milliseconds) -> Milliseconds:
         for producer in producers.values():
-            if producer.last_active_ms == NOT_TOLD:
-                producer.last_active_ms = Milliseconds(NOT_TOLD + 1)
+            if producer.last_active_ms == NO_ACTIVITY_TIME:
+                producer.last_active_ms = Milliseconds(NO_ACTIVITY_TIME + 1)
         return before_ms
 
     with forgetting(change):

@@ -173,7 +173,10 @@ def a_transaction_is_ended_under_any_epoch() -> Iterator[None]:
 @mutation(where=lambda plan: has(plan, comes_late(2)))
 def the_end_of_a_transaction_keeps_its_epoch() -> Iterator[None]:
     """V2 as V1: a late request is taken for one of the next transaction."""
-    kept = {step: end._replace(is_bumped=end.is_bumped and not end.is_told) for step, end in transitions._ENDS.items()}
+    kept = {
+        step: end._replace(is_bumped=end.is_bumped and not end.is_epoch_answered)
+        for step, end in transitions._ENDS.items()
+    }
     with patched(transitions, "_ENDS", kept):
         yield
 

@@ -6,9 +6,9 @@ from protocol.errors import ErrorCode, MalformedRequest
 from protocol.limits import REQUEST_METADATA_BYTES_MAX
 from protocol.list_offsets import (
     ListOffsetsRequest,
-    OffsetTold,
     OffsetWanted,
-    TopicOffsetsTold,
+    PartitionOffset,
+    TopicOffsets,
     TopicOffsetsWanted,
     read_list_offsets_request,
     write_list_offsets_response,
@@ -22,7 +22,7 @@ REQUEST_4 = CONSUMER + b"\1\0\0\0\1\0\1t\0\0\0\1\0\0\0\5\0\0\0\3" + TIME
 REQUEST_6 = CONSUMER + b"\1\2\2t\2\0\0\0\5\0\0\0\3" + TIME + b"\1\7\1x\0\0"
 REQUEST_10 = CONSUMER + b"\1\2\2t\2\0\0\0\5\0\0\0\3" + TIME + b"\0\0\0\0\0\7\0"
 REQUESTS = [(REQUEST_1, 1), (REQUEST_2, 2), (REQUEST_4, 4), (REQUEST_6, 6), (REQUEST_10, 10)]
-TOLD = [TopicOffsetsTold("t", [OffsetTold(5, ErrorCode.offset_out_of_range, 42, 7, 3)])]
+TOLD = [TopicOffsets("t", [PartitionOffset(5, ErrorCode.offset_out_of_range, 42, 7, 3)])]
 
 
 def wanted(isolation_level: int, leader_epoch: int) -> ListOffsetsRequest:

@@ -7,7 +7,7 @@ from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, Offset, ProducerEpoch, ProducerId, Sequence
 from txn.producer_state import (
     ACCEPT,
-    NOT_TOLD,
+    NO_ACTIVITY_TIME,
     Decision,
     Duplicate,
     ProducerState,
@@ -224,13 +224,13 @@ def test_producers_idle_since_before_the_cutoff_are_forgotten() -> None:
 
 
 def test_what_is_not_told_is_the_same_everywhere() -> None:
-    assert NOT_TOLD == NO_TIME
+    assert NO_ACTIVITY_TIME == NO_TIME
 
 
 def test_s2_a_producer_that_was_active_while_nobody_told_the_time_is_as_old_as_the_expiry() -> None:
-    producers = {ProducerId(0): producer((0, 1, NOT_TOLD))}
+    producers = {ProducerId(0): producer((0, 1, NO_ACTIVITY_TIME))}
     assert any_idle(producers, Milliseconds(10))
-    assert not expire(producers, Milliseconds(10), NOT_TOLD)
+    assert not expire(producers, Milliseconds(10), NO_ACTIVITY_TIME)
     assert any_idle(producers, Milliseconds(10))
     assert not expire(producers, Milliseconds(10), Milliseconds(20))
     assert producers[ProducerId(0)].last_active_ms == 20

@@ -52,6 +52,6 @@ def test_what_the_reference_does_is_counted_and_what_kernels_do_is_not(monkeypat
     assert counted.wait()
     warm_kernels()
     told: list[int] = []
-    records.tell_plain_records(told.append)
+    records.observe_plain_records(told.append)
     assert validate_records(BATCH, header, decompressed_bytes_max=len(BATCH)) == before
     assert not told

@@ -63,15 +63,15 @@ def test_a_time_for_all_goes_before_times_and_these_before_offsets() -> None:
 def test_assigned_partitions_are_a_set() -> None:
     subscription = parse(assign='{"a": [2, 0, 2], "b": [1]}').subscription
     assert subscription.assigned == {"a": (0, 2), "b": (1,)}
-    assert subscription.wants("b")
-    assert not subscription.wants("c")
+    assert subscription.matches("b")
+    assert not subscription.matches("c")
     assert subscription.partitions_of("a", 9) == (0, 2)
 
 
 def test_a_pattern_has_to_match_the_whole_name() -> None:
     subscription = parse(subscribePattern="or.*s").subscription
-    assert subscription.wants("orders")
-    assert not subscription.wants("orders-2")
+    assert subscription.matches("orders")
+    assert not subscription.matches("orders-2")
     assert not subscription.names
 
 

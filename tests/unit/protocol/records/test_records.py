@@ -26,7 +26,7 @@ from protocol.records.records import (
     decode_records,
     encode_batches,
     kernels_ready,
-    tell_plain_records,
+    observe_plain_records,
     validate_records,
     warm_kernels,
 )
@@ -404,7 +404,7 @@ class TestBatchesAboveTheBound:
 
 def test_records_are_told_of_while_the_reference_takes_them() -> None:
     told: list[int] = []
-    tell_plain_records(told.append)
+    observe_plain_records(told.append)
     source = columns_of([(5, 6, b"k", b"v", []), (7, 8, b"k", b"v", [(b"h", None)])])
     batch = encode_batches(source, compression=Compression.NONE, batch_bytes_target=1 << 20, log_append_time=False)
     decode_headers(decode_records(batch, read_header(batch)))
