@@ -38,8 +38,8 @@ async def handle(services: Services, request: Request) -> Answer:
     frame.leave_body()
     if len(body.protocols) > CLASSIC_PROTOCOLS_MAX:
         return _answer(frame, JoinAnswer(error_code=ErrorCode.inconsistent_group_protocol, member_id=body.member_id))
-    join_answer = await services.groups.join(body.group_id, _join(services, request, body))
-    return later(join_answer, lambda join_answer: _answer(frame, join_answer))
+    joining = await services.groups.join(body.group_id, _join(services, request, body))
+    return later(joining, lambda join_answer: _answer(frame, join_answer))
 
 
 def _join(services: Services, request: Request, body: Any) -> Join:

@@ -33,8 +33,8 @@ async def handle(services: Services, request: Request) -> Answer:
         return _answer(frame, SyncAnswer(error_code=ErrorCode.inconsistent_group_protocol))
     if len(body.assignments) > CLASSIC_MEMBERS_MAX:
         return _answer(frame, SyncAnswer(error_code=ErrorCode.invalid_request))
-    sync_answer = await services.groups.sync(body.group_id, _sync(frame.api_version, body))
-    return later(sync_answer, lambda sync_answer: _answer(frame, sync_answer))
+    syncing = await services.groups.sync(body.group_id, _sync(frame.api_version, body))
+    return later(syncing, lambda sync_answer: _answer(frame, sync_answer))
 
 
 def _sync(version: int, body: Any) -> Sync:

@@ -67,7 +67,7 @@ class Asker:
     address: str
     connection: ConnectedClient
 
-    def labels(self, instance_id: uuid.UUID) -> Mapping[str, str]:
+    def attributes(self, instance_id: uuid.UUID) -> Mapping[str, str]:
         """What subscriptions may be about, by the names of `coordinator.configs.client_metrics_configs.MATCHED`."""
         host, _, port = self.address.rpartition(":")
         return {
@@ -95,7 +95,7 @@ class ClientInstance:
     """A client, as this agent knows it. Times are the clock's monotonic ones."""
 
     instance_id: uuid.UUID
-    labels: Mapping[str, str]
+    attributes: Mapping[str, str]
     connection: ConnectedClient
     subscription_id: int
     metrics: Sequence[str]
@@ -208,9 +208,9 @@ class ClientTelemetry:
                 instance.last_error = ErrorCode.invalid_record
                 raise self._refused(ErrorCode.invalid_record) from error
         labels = ClientLabels(
-            instance_id=instance.labels["client_instance_id"],
-            client_id=instance.labels["client_id"],
-            software_name=instance.labels["client_software_name"],
+            instance_id=instance.attributes["client_instance_id"],
+            client_id=instance.attributes["client_id"],
+            software_name=instance.attributes["client_software_name"],
         )
         self.series.add(labels, points, kept_s=instance.silent_s_max)
 
@@ -236,12 +236,12 @@ class ClientTelemetry:
         read, version = self._subscriptions.read, self._subscriptions.version
         instance = self._instances.get(instance_id)
         if instance is None or instance.version != version:
-            labels = asker.labels(instance_id) if instance is None else instance.labels
+            attributes = asker.attributes(instance_id) if instance is None else instance.attributes
             is_asked = any(subscription.match for subscription in read)
-            wanted = await run_in_thread(_meant, read, labels) if is_asked else read
+            wanted = await run_in_thread(_meant, read, attributes) if is_asked else read
             instance = self._instances.get(instance_id)  # another request of the same client may have been faster
             if instance is None or instance.version != version:
-                instance = self._made(instance_id, labels, asker.connection, wanted, version)
+                instance = self._made(instance_id, attributes, asker.connection, wanted, version)
                 self._instances[instance_id] = instance
         instance.used_s, instance.connection = self._clock.monotonic_s(), asker.connection
         asker.connection.instance_id = instance_id
@@ -260,7 +260,7 @@ class ClientTelemetry:
     def _made(
         self,
         instance_id: uuid.UUID,
-        labels: Mapping[str, str],
+        attributes: Mapping[str, str],
         connection: ConnectedClient,
         wanted: Sequence[ClientSubscription],
         version: int,
@@ -271,7 +271,7 @@ class ClientTelemetry:
         interval_ms = min((NOTHING.interval_ms, *(subscription.interval_ms for subscription in wanted)))
         return ClientInstance(
             instance_id=instance_id,
-            labels=labels,
+            attributes=attributes,
             connection=connection,
             subscription_id=subscription_id(metrics, interval_ms, instance_id),
             metrics=metrics,
@@ -284,9 +284,9 @@ class ClientTelemetry:
         return uuid.UUID(bytes=self._ids.new_uuid())
 
 
-def _meant(subscriptions: Sequence[ClientSubscription], labels: Mapping[str, str]) -> Sequence[ClientSubscription]:
+def _meant(subscriptions: Sequence[ClientSubscription], attributes: Mapping[str, str]) -> Sequence[ClientSubscription]:
     """Those that are about the client which says this of itself."""
-    return [each for each in subscriptions if all(_is_match(labels[name], re) for name, re in each.match.items())]
+    return [each for each in subscriptions if all(_is_match(attributes[name], re) for name, re in each.match.items())]
 
 
 def _is_match(text: str, expression: str) -> bool:

@@ -42,9 +42,9 @@ def _state_of(group: ClassicGroup) -> ClassicGroupState:
 
 def _described(member: LiveMember | ClassicMember, protocol: str | None) -> DescribedMember:
     metadata = b""
-    for name, metadata in member.protocols:
+    for name, subscription in member.protocols:
         if name == protocol:
-            metadata = metadata
+            metadata = subscription
             break
     return DescribedMember(
         member.member_id,

@@ -196,16 +196,16 @@ def _unanswered(subject: str, message: str, debug: str, place: ErrorContext) -> 
     return StoreUnavailable(f"{subject}: no connection to {place.endpoint}, or it broke: {reason}")
 
 
-def _answer(message: str) -> _Answer | None:
+def _answer(text: str) -> _Answer | None:
     """What the server said, as far as the library's words hold it; None if it said nothing."""
-    if found := _STATUS.search(message):
+    if found := _STATUS.search(text):
         status, reason, body = int(found[1]), found[2].strip(), found[3]
         code = _element("Code", body)
         message = _element("Message", body) if code else _without_markup(f"{reason} {body}")
         return _Answer(status=status, code=code, message=message, region=_element("Region", body))
-    if found := _DELETE_REFUSED.search(message):
+    if found := _DELETE_REFUSED.search(text):
         return _Answer(status=0, code=found[2], message=_without_markup(found[1]), region="")
-    if "redirect without LOCATION" in message:
+    if "redirect without LOCATION" in text:
         return _Answer(status=301, code="", message="Moved Permanently", region="")
     return None
 

@@ -254,7 +254,7 @@ class TestPushes:
 
 class TestMemory:
     async def test_a_long_id_is_kept_cut(self) -> None:
-        assert (await World().ask(client_id="x" * 30_000)).labels["client_id"] == "x" * 200
+        assert (await World().ask(client_id="x" * 30_000)).attributes["client_id"] == "x" * 200
 
     async def test_a_client_goes_with_its_connection(self) -> None:
         world = World({"a": EVERY_MINUTE})
