@@ -264,5 +264,5 @@ def a_classic_group_takes_up_who_waits_for_partitions_as_if_it_had_them() -> Ite
 @mutation(is_scripted=True)
 def s4_a_coordinator_that_is_cut_off_calls_members_unknown() -> Iterator[None]:
     """They have joined elsewhere, and give up what they have."""
-    with patched(consumer_group, "costs_place", lambda error_code: False):
+    with patched(consumer_group, "is_fatal_to_member", lambda error_code: False):
         yield
