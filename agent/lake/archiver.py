@@ -12,8 +12,10 @@ refused (safety rule S6), and its file is deleted at once: nothing else names it
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+
+from msgspec.structs import replace
 
 from agent.lake.damaged_intake import DamagedIntake
 from agent.lake.table_commits import LakeName, TableCommits

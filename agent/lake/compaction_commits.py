@@ -5,9 +5,10 @@ The topic's turn is taken for this alone.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from agent.lake.table_commits import TableCommits
 from agent.ledger.apply_loop import ApplyLoop

@@ -1,10 +1,11 @@
 """A proposal as the bytes of a ledger entry, and back.
 
 Layout: format version (1 byte), flags (1 byte), in `FORMAT_CHECKED` a CRC-32C (u32, little-endian), then the body; with
-`COMPRESSED` the body's size (u32, little-endian) and its zstd frame. The body is MessagePack in the shape of
-`coordinator.codec.command_wire`; columns are little-endian array bytes. Its shape depends on the version of the rules
-in force (`coordinator.commands.forms`), and so does the format: entries are checked from `RULES_CHECKED_ENTRIES` on.
-The CRC covers format, flags, session and number of the entry, then all that follows it.
+`COMPRESSED` the body's size (u32, little-endian) and its zstd frame. The body is the MessagePack array of a
+`WireProposal`, with the command as it is or with its columns as little-endian array bytes
+(`coordinator.codec.command_wire`). Its shape depends on the version of the rules in force
+(`coordinator.commands.forms`), and so does the format: entries are checked from `RULES_CHECKED_ENTRIES` on. The CRC
+covers format, flags, session and number of the entry, then all that follows it.
 
 Rule: `decode` believes nothing before the CRC is right (safety rule S20), and lets nothing through that
 `coordinator.apply.apply` could stumble over: lengths, ranges and indexes are checked here, once. Bytes that cannot be
@@ -26,7 +27,7 @@ from coordinator.ledger.port import LedgerCorrupt, LedgerRecord
 from protocol.decoding import DAMAGE, MsgpackDecoder
 from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
 from protocol.records.crc import crc32c
-from protocol.types import Milliseconds, SessionId
+from protocol.types import SessionId
 
 FORMAT_UNCHECKED = 1
 FORMAT_CHECKED = 2
@@ -115,9 +116,8 @@ def _read_body(body: bytes | memoryview, form: int = RULES_FIRST) -> Proposal:
     """The one place that says which entries are sound, for writing and for reading. `form`: what the format needs."""
     try:
         wire = _decoder.decode(body)
-        time_ms = None if wire.time_ms is None else Milliseconds(wire.time_ms)
         needed = form_needed(wire.command)
-        return Proposal(time_ms=time_ms, command=from_wire(wire.command), form=max(form, needed))
+        return Proposal(time_ms=wire.time_ms, command=from_wire(wire.command), form=max(form, needed))
     except DAMAGE as error:  # S20: of the decoder, and of what makes a command of its values
         raise LedgerCorrupt(f"an entry cannot be read: {error}") from error
 

@@ -1,49 +1,16 @@
-"""The shape of committed offsets in entries, and of groups in snapshots. Other commands on groups are wire structs
-themselves: `coordinator.commands.group`.
+"""The shape of groups in snapshots.
 
-Rule: in a snapshot everything is in order of names and ids, so that equal groups give equal bytes.
+Rule: everything is in order of names and ids, so that equal groups give equal bytes.
 """
 
 from collections.abc import Mapping, Sequence
 
-from coordinator.codec.command_columns import offset_columns, read_offsets
 from coordinator.codec.consumer_group_wire import WireConsumerGroup, consumer_group_to_wire
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.field_types import Index, Natural, Signed32, Timestamp, Uuid
 from coordinator.commands.forms import WireStruct
-from coordinator.commands.group import CommitOffsets
 from coordinator.commands.group_values import ClassicGroup, CommittedOffset, GroupState, check_generation
-from coordinator.ledger.port import LedgerCorrupt
 from protocol.types import Milliseconds, Offset, PartitionIndex, ProducerId, SessionId, TopicId
-
-
-class WireCommitOffsets(WireStruct, frozen=True, tag=21):
-    groups: list[tuple[str, Natural]]
-    topic_ids: list[Uuid]
-    columns: list[bytes]
-    metadata: list[str] = []
-
-    def command(self) -> CommitOffsets:
-        columns = read_offsets(self.columns, groups_count=len(self.groups), topics_count=len(self.topic_ids))
-        group, topic, partition, offset, leader_epoch, retention_ms = columns
-        if self.metadata and len(self.metadata) != len(group):
-            raise LedgerCorrupt(f"{len(self.metadata)} texts for {len(group)} committed offsets")
-        return CommitOffsets(
-            groups=tuple(self.groups),
-            topic_ids=tuple(map(TopicId, self.topic_ids)),
-            group=group,
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            leader_epoch=leader_epoch,
-            retention_ms=retention_ms,
-            metadata=tuple(self.metadata),
-        )
-
-
-def commit_offsets_to_wire(command: CommitOffsets) -> WireCommitOffsets:
-    columns = offset_columns(command)
-    return WireCommitOffsets(list(command.groups), list(command.topic_ids), columns, list(command.metadata))
 
 
 class WireOffset(WireStruct, frozen=True):

@@ -1,12 +1,7 @@
-"""The shape of pending offsets in entries, and of transactional ids in snapshots. Other commands on transactions are
-wire structs themselves: `coordinator.commands.transaction`.
-"""
+"""The shape of transactional ids in snapshots."""
 
-from coordinator.codec.command_columns import pending_offset_columns, read_pending_offsets
-from coordinator.commands.field_types import Natural, ProducerEpochField, ProducerIdField, TopicIdField
 from coordinator.commands.forms import WireStruct
-from coordinator.commands.transaction import CommitTransactionalOffsets, Stamp, TransactionPartition
-from coordinator.ledger.port import LedgerCorrupt
+from coordinator.commands.transaction import TransactionPartition
 from coordinator.state.transactions import AppliedStamp, TransactionalId
 from protocol.types import (
     Milliseconds,
@@ -21,54 +16,6 @@ from txn.transaction import TransactionMetadata, TransactionStatus, TransactionV
 
 WireAppliedStamp = tuple[int, int, int]
 """Position, session, serial."""
-
-
-class WireCommitTransactionalOffsets(WireStruct, frozen=True, tag=37):
-    group_id: str
-    claim_epoch: Natural
-    transactional_id: str
-    producer_id: ProducerIdField
-    epoch: ProducerEpochField
-    version: TransactionVersion
-    stamp: Stamp | None
-    topic_ids: tuple[TopicIdField, ...]
-    columns: list[bytes]
-    metadata: tuple[str, ...]
-
-    def command(self) -> CommitTransactionalOffsets:
-        topic, partition, offset, leader_epoch = read_pending_offsets(self.columns, topics_count=len(self.topic_ids))
-        if self.metadata and len(self.metadata) != len(topic):
-            raise LedgerCorrupt(f"{len(self.metadata)} texts for {len(topic)} committed offsets")
-        return CommitTransactionalOffsets(
-            group_id=self.group_id,
-            claim_epoch=self.claim_epoch,
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            epoch=self.epoch,
-            version=self.version,
-            stamp=self.stamp,
-            topic_ids=self.topic_ids,
-            topic=topic,
-            partition=partition,
-            offset=offset,
-            leader_epoch=leader_epoch,
-            metadata=self.metadata,
-        )
-
-
-def pending_offsets_to_wire(command: CommitTransactionalOffsets) -> WireCommitTransactionalOffsets:
-    return WireCommitTransactionalOffsets(
-        command.group_id,
-        command.claim_epoch,
-        command.transactional_id,
-        command.producer_id,
-        command.epoch,
-        command.version,
-        command.stamp,
-        command.topic_ids,
-        pending_offset_columns(command),
-        command.metadata,
-    )
 
 
 class WireTransactionalId(WireStruct, frozen=True):

@@ -1,1 +1,2 @@
-"""The commands that a ledger entry may carry, as plain values, and the versions of their rules."""
+"""The commands that a ledger entry may carry, each defined once with its tag, its fields and their ranges, and the
+versions of their rules."""

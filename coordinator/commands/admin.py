@@ -1,4 +1,4 @@
-"""What can be written to the ledger about partitions, configs and quotas. Part of `coordinator.commands.commands`.
+"""Ledger commands about partitions, configs and quotas.
 
 Rule: an alteration carries the operations that were asked for, not the configs that its agent expects to come out of
 them: they are carried out where the entry is applied, so of two alterations at a time neither undoes the other. What a

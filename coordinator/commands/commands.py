@@ -1,9 +1,13 @@
-"""What can be written to the ledger, and what applying it can answer.
+"""The commands that an agent may propose to the ledger, and the outcomes of applying them.
+
+A command is a wire struct: it stands in the entry as it is (`coordinator.commands.forms`), with the ranges that are
+checked in the types of its fields (`coordinator.commands.field_types`). Those with a row for each batch or offset are
+dataclasses, whose columns `coordinator.codec.command_wire` packs. An entry's bytes: `coordinator.codec.codec`.
 
 Rule: a command says what an agent proposes; the outcome is computed by `coordinator.apply.apply` from the state at the
-entry's position, on every agent alike. A refused command is an outcome, never an exception. Bytes:
-`coordinator.codec.codec`. Commands on groups: `coordinator.commands.group`; on
-partition counts, configs and quotas: `coordinator.commands.admin`; on schemas: `coordinator.commands.registry`.
+entry's position, on every agent alike. A rejected command is an outcome, never an exception. Tags are never given
+twice; fields are only ever added at the end, with a default and the version that brings them (`forms.since`).
+How to add a command: CONTRIBUTING.md.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +21,24 @@ from coordinator.commands.admin import (
     CreatePartitions,
     Replicas,
 )
-from coordinator.commands.group import GroupCommand, GroupsClaimed, OffsetsCommitted
+from coordinator.commands.field_types import (
+    Digest,
+    Index,
+    MillisecondsField,
+    Natural,
+    NaturalMilliseconds,
+    OffsetField,
+    PartitionField,
+    PositionField,
+    Positive,
+    SessionField,
+    Shape,
+    Signed32,
+    Timestamp,
+    TopicIdField,
+)
+from coordinator.commands.forms import WireStruct
+from coordinator.commands.group import CommitOffsets, GroupsClaimed, OffsetsCommitted, PlainGroupCommand
 from coordinator.commands.registry import (
     DeleteVersions,
     RegisterSchema,
@@ -27,109 +48,101 @@ from coordinator.commands.registry import (
     SetMode,
 )
 from coordinator.commands.rules import RULES_FIRST
-from coordinator.commands.transaction import TransactionalOffsetsPending, TransactionCommand, TransactionDecided
+from coordinator.commands.transaction import (
+    CommitTransactionalOffsets,
+    PlainTransactionCommand,
+    TransactionalOffsetsPending,
+    TransactionDecided,
+)
 from coordinator.configs.config_types import LONG_MAX
 from protocol.errors import ErrorCode
 from protocol.types import (
     Milliseconds,
     ObjectNumber,
-    Offset,
     PartitionIndex,
-    Position,
     ProducerId,
     SessionId,
     TopicId,
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(WireStruct, frozen=True, kw_only=True):
     """An address under a listener's name, as clients should use it."""
 
     listener: str
     host: str
-    port: int
+    port: Index
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartSession:
+class StartSession(WireStruct, frozen=True, kw_only=True, tag=1):
     """The first entry of a session. It ends a predecessor of the same name (safety rule S12)."""
 
     name: str
-    node_id: int
+    node_id: Signed32
     endpoints: tuple[Endpoint, ...]
     zone: str | None
-    rules_version: int
+    rules_version: Natural
     """The newest rules that the agent knows (safety rule S3)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EndSession:
+class EndSession(WireStruct, frozen=True, kw_only=True, tag=2):
     """A session is over; proposed by its own agent, or by another that saw the lease gone (safety rule S12)."""
 
-    session: SessionId
+    session: SessionField
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StartDrain:
+class StartDrain(WireStruct, frozen=True, kw_only=True, tag=13):
     """A session's agent is stopping: from now on clients are sent to the other agents."""
 
-    session: SessionId
+    session: SessionField
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimHousekeeper:
+class ClaimHousekeeper(WireStruct, frozen=True, kw_only=True, tag=14):
     """The session's agent wants to keep house: refused while somebody does, or where the epoch is not the next one."""
 
-    epoch: int
+    epoch: Natural
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompareDigest:
+class CompareDigest(WireStruct, frozen=True, kw_only=True, tag=17):
     """Every live agent is to say what the state's digest is behind this append (safety rule S3).
 
     `shape`: of its canonical bytes (`coordinator.snapshot.SHAPE`).
     """
 
-    shape: bytes
+    shape: Shape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportDigest:
+class ReportDigest(WireStruct, frozen=True, kw_only=True, tag=18):
     """What the session's agent computed at the position of a `CompareDigest`; None where it writes another shape."""
 
-    position: Position
-    digest: bytes | None
+    position: PositionField
+    digest: Digest | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RaiseRules:
+class RaiseRules(WireStruct, frozen=True, kw_only=True, tag=3):
     """Put a newer version of the rules in force; refused until every live session knows it (safety rule S3)."""
 
-    rules_version: int
+    rules_version: Natural
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateTopic:
+class CreateTopic(WireStruct, frozen=True, kw_only=True, tag=4):
     name: str
-    topic_id: TopicId
-    partition_count: int
+    topic_id: TopicIdField
+    partition_count: Signed32
     configs: tuple[tuple[str, str], ...]
     """Overrides by Kafka's names, sorted by name, validated by the proposer (`coordinator.configs.topic_configs`)."""
     replicas: tuple[Replicas, ...] = ()
     """By hand, of each partition; or of none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteTopic:
-    topic_id: TopicId
+class DeleteTopic(WireStruct, frozen=True, kw_only=True, tag=5):
+    topic_id: TopicIdField
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AllocateProducerIds:
+class AllocateProducerIds(WireStruct, frozen=True, kw_only=True, tag=6):
     """Reserve a block of producer ids for the session's agent; the outcome names the first."""
 
-    count: int
+    count: Timestamp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,54 +190,49 @@ class CommitChunks:
     force has no place for them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplacedChunk:
+class ReplacedChunk(WireStruct, frozen=True, kw_only=True):
     """A chunk that is in the index now, named exactly (safety rule S6). A transaction's marker has the key "" and its
     producer's id as first byte."""
 
-    offset_first: Offset
-    offset_end: Offset
+    offset_first: OffsetField
+    offset_end: OffsetField
     object_key: str
-    byte_first: int
+    byte_first: Natural
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArchivedChunk:
+class ArchivedChunk(WireStruct, frozen=True, kw_only=True):
     """A run of rows of the new data file: rows `[row_first, row_first + row_count)` of one row group.
 
     `[offset_first, offset_end)` is the range of offsets it answers for; it may hold gaps. `byte_first` and `byte_count`
     are the row group's place in the file (a hint for read plans and limits).
     """
 
-    offset_first: Offset
-    offset_end: Offset
-    row_group: int
-    row_first: int
-    row_count: int
-    byte_first: int
-    byte_count: int
-    max_timestamp: Milliseconds
+    offset_first: OffsetField
+    offset_end: OffsetField
+    row_group: Index
+    row_first: Index
+    row_count: Index
+    byte_first: Natural
+    byte_count: Natural
+    max_timestamp: MillisecondsField
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionReplacement:
-    partition: PartitionIndex
+class PartitionReplacement(WireStruct, frozen=True, kw_only=True):
+    partition: PartitionField
     replaced: tuple[ReplacedChunk, ...]
     """Consecutive chunks of the index, in order of offsets."""
     archived: tuple[ArchivedChunk, ...]
     """What stands in their place, in order of offsets, covering exactly the same range of offsets."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewObject:
+class NewObject(WireStruct, frozen=True, kw_only=True):
     """A durable object that an entry makes part of a table."""
 
     key: str
-    object_bytes: int
+    object_bytes: Natural
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableCommit:
+class TableCommit(WireStruct, frozen=True, kw_only=True):
     """The next version of a topic's Iceberg table. Any difference from the state refuses the whole command (S6)."""
 
     replaces: str
@@ -239,47 +247,42 @@ class TableCommit:
     """Keys of what the table needs no more, the replaced metadata among them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReplaceChunks:
+class ReplaceChunks(WireStruct, frozen=True, kw_only=True, tag=8):
     """Put one Parquet file in the place of chunks. Any difference from the state refuses the whole command (S6)."""
 
-    topic_id: TopicId
-    object_session: SessionId
+    topic_id: TopicIdField
+    object_session: SessionField
     object_key: str
-    object_bytes: int
+    object_bytes: Natural
     partitions: tuple[PartitionReplacement, ...]
     table: TableCommit | None = None
     """What becomes of the table with it; None where the file holds no rows."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitTable:
+class CommitTable(WireStruct, frozen=True, kw_only=True, tag=39):
     """Change a topic's table, and nothing of its log: files leave it, or enter it that were archived before."""
 
-    topic_id: TopicId
-    object_session: SessionId
+    topic_id: TopicIdField
+    object_session: SessionField
     table: TableCommit
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetObjects:
+class ForgetObjects(WireStruct, frozen=True, kw_only=True, tag=9):
     """Released objects that were deleted from the bucket: the state need not remember them any more."""
 
     object_keys: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForgetSessions:
+class ForgetSessions(WireStruct, frozen=True, kw_only=True, tag=10):
     """Ended sessions whose prefixes were listed for the last time (safety rule S6)."""
 
-    sessions: tuple[SessionId, ...]
+    sessions: tuple[SessionField, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExpireProducers:
+class ExpireProducers(WireStruct, frozen=True, kw_only=True, tag=11):
     """Drop the state of producers idle since before the smaller of `cutoff_ms` and the state's time (S2)."""
 
-    cutoff_ms: Milliseconds
+    cutoff_ms: MillisecondsField
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,8 +298,7 @@ class AdvanceLogStart:
     log_start: Sequence[int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApplyRetention:
+class ApplyRetention(WireStruct, frozen=True, kw_only=True, tag=16):
     """Drop what the named topics need not keep by their configs, as they are when this is applied.
 
     `now_ms` is from a checked clock; the smaller of it and the state's time counts (S2). The rest are the proposer's
@@ -306,21 +308,24 @@ class ApplyRetention:
     out, all are meant. No more than `chunks_max` chunks go: what is due beyond that needs another entry.
     """
 
-    now_ms: Milliseconds
-    topic_ids: tuple[TopicId, ...]
-    retention_ms: int
-    retention_bytes: int
+    now_ms: NaturalMilliseconds
+    topic_ids: tuple[TopicIdField, ...]
+    retention_ms: Timestamp
+    retention_bytes: Timestamp
     is_deleting: bool
-    partitions: tuple[tuple[int, int], ...] = ()
-    chunks_max: int = LONG_MAX
+    partitions: tuple[tuple[Index, Index], ...] = ()
+    chunks_max: Positive = LONG_MAX
+
+    def __post_init__(self) -> None:
+        if self.partitions and len(self.partitions) != len(self.topic_ids):
+            raise ValueError(f"{len(self.partitions)} ranges of partitions for {len(self.topic_ids)} topics")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReportTime:
+class ReportTime(WireStruct, frozen=True, kw_only=True, tag=12):
     """Carries nothing but the envelope's time: lets the state's time advance while nothing is written."""
 
 
-Command = (
+PlainCommand = (
     StartSession
     | EndSession
     | StartDrain
@@ -331,20 +336,22 @@ Command = (
     | CreateTopic
     | DeleteTopic
     | AllocateProducerIds
-    | CommitChunks
     | ReplaceChunks
     | CommitTable
     | ForgetObjects
     | ForgetSessions
     | ExpireProducers
-    | AdvanceLogStart
     | ApplyRetention
     | ReportTime
-    | GroupCommand
+    | PlainGroupCommand
     | AdminCommand
-    | TransactionCommand
+    | PlainTransactionCommand
     | RegistryCommand
 )
+"""Commands without columns. They stand in entries as they are, each under a tag that is never given twice."""
+ColumnarCommand = CommitChunks | AdvanceLogStart | CommitOffsets | CommitTransactionalOffsets
+"""Commands with a row for each batch, partition or offset: `coordinator.codec.command_wire` packs their columns."""
+Command = PlainCommand | ColumnarCommand
 
 
 DEFINITIONS = (

@@ -8,7 +8,17 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from protocol.types import Milliseconds, PartitionIndex, Position, ProducerEpoch, ProducerId, TopicId
+from protocol.types import (
+    Milliseconds,
+    ObjectNumber,
+    Offset,
+    PartitionIndex,
+    Position,
+    ProducerEpoch,
+    ProducerId,
+    SessionId,
+    TopicId,
+)
 
 INT64_MAX = (1 << 63) - 1
 
@@ -24,6 +34,9 @@ Digest = Annotated[bytes, Meta(min_length=32, max_length=32)]
 # The same for the kinds of number that must never be mixed (`protocol.types`).
 TopicIdField = Annotated[TopicId, Meta(min_length=16, max_length=16)]
 PartitionField = Annotated[PartitionIndex, Meta(ge=0, le=(1 << 31) - 1)]
+SessionField = Annotated[SessionId, Meta(ge=0, le=INT64_MAX)]
+ObjectNumberField = Annotated[ObjectNumber, Meta(ge=0, le=INT64_MAX)]
+OffsetField = Annotated[Offset, Meta(ge=0, le=INT64_MAX)]
 PositionField = Annotated[Position, Meta(ge=0, le=INT64_MAX)]
 ProducerIdField = Annotated[ProducerId, Meta(ge=-1, le=INT64_MAX)]
 ProducerEpochField = Annotated[ProducerEpoch, Meta(ge=-1, le=(1 << 15) - 1)]

@@ -1,5 +1,4 @@
-"""What can be written to the ledger about groups, and what applying it can answer. Part of
-`coordinator.commands.commands`.
+"""Ledger commands about groups, and the outcomes of applying them.
 
 Rule: every command on a group that exists names the claim under which its agent coordinates it; apply refuses one of
 another session or of an older claim with NOT_COORDINATOR (safety rule S13). `ExpireOffsets` alone needs none: what it
@@ -96,9 +95,9 @@ class ExpireOffsets(WireStruct, frozen=True, kw_only=True, tag=24):
     group_ids: tuple[str, ...]
 
 
-GroupStructs = ClaimGroups | WriteClassicGroup | WriteConsumerGroup | DeleteOffsets | DeleteGroup | ExpireOffsets
-"""Commands that stand in entries as they are."""
-GroupCommand = GroupStructs | CommitOffsets
+PlainGroupCommand = ClaimGroups | WriteClassicGroup | WriteConsumerGroup | DeleteOffsets | DeleteGroup | ExpireOffsets
+"""Commands without columns."""
+GroupCommand = PlainGroupCommand | CommitOffsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

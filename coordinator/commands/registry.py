@@ -1,4 +1,4 @@
-"""What can be written to the ledger about schemas, and what comes of it. Part of `coordinator.commands.commands`.
+"""Ledger commands about schemas, and the outcomes of applying them.
 
 Rule: whether a schema can be read, and whether it goes with earlier versions, was judged by the agent that proposed it:
 applying an entry parses nothing, so versions of this program may parse in different ways (safety rule S3). The command

@@ -1,5 +1,4 @@
-"""What can be written to the ledger about transactions, and what applying it answers. Part of
-`coordinator.commands.commands`.
+"""Ledger commands about transactions, and the outcomes of applying them.
 
 Rule: a command carries what a client asked for; whether it may have it is decided where the entry is applied
 (`coordinator.apply.transactions`), so of two requests at a time the ledger's order decides. One `EndTransaction`
@@ -128,7 +127,7 @@ class CommitTransactionalOffsets:
     metadata: tuple[str, ...] = ()
 
 
-TransactionStructs = (
+PlainTransactionCommand = (
     InitTransactionalProducer
     | AddToTransaction
     | EndTransaction
@@ -137,8 +136,8 @@ TransactionStructs = (
     | ExpireTransactionalIds
     | SetTransactionVersion
 )
-"""Commands that stand in entries as they are."""
-TransactionCommand = TransactionStructs | CommitTransactionalOffsets
+"""Commands without columns."""
+TransactionCommand = PlainTransactionCommand | CommitTransactionalOffsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,11 @@ say the most that has to fit together, and one that fails half-way would end eve
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from coordinator.apply import producer_bounds
 from coordinator.apply.apply import apply_proposal

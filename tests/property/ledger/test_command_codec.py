@@ -8,6 +8,7 @@ from dataclasses import asdict
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import Struct
 
 from coordinator.codec.codec import Unwritable
 from coordinator.commands.commands import (
@@ -179,13 +180,17 @@ commands: st.SearchStrategy[Command] = st.one_of(
         st.lists(st.tuples(st.integers(0, 1), small | ints, small | ints), max_size=3),
     ),
     st.builds(
-        ApplyRetention,
+        lambda rows, is_in_part, **values: ApplyRetention(
+            topic_ids=tuple(topic for topic, _ in rows),
+            partitions=tuple(partitions for _, partitions in rows) if is_in_part else (),
+            **values,
+        ),
+        st.lists(st.tuples(uuids.map(TopicId), st.tuples(ints, ints)), max_size=2),
+        st.booleans(),
         now_ms=ints.map(Milliseconds),
-        topic_ids=st.lists(uuids.map(TopicId), max_size=2).map(tuple),
         retention_ms=ints,
         retention_bytes=ints,
         is_deleting=st.booleans(),
-        partitions=st.lists(st.tuples(ints, ints), max_size=2).map(tuple),
         chunks_max=ints,
     ),
     st.just(ReportTime()),
@@ -194,6 +199,8 @@ commands: st.SearchStrategy[Command] = st.one_of(
 
 def _plain(command: Command) -> object:
     """The command with columns as lists: they are written from lists and read as arrays."""
+    if isinstance(command, Struct):
+        return command
     fields = asdict(command)
     for table in ("chunks", "batches"):
         if table in fields:

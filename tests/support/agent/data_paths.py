@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from agent.admin.config_layers import BrokerConfigs
 from agent.admin.configs import ConfigAdmin

@@ -4,7 +4,9 @@ Rule: everything goes through `command_codec`, so that a test applies what an ag
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from coordinator.apply.apply import apply
 from coordinator.codec.codec import encode

@@ -9,7 +9,7 @@ from coordinator.commands import rules
 RULES_FUTURE = rules.RULES_NEWEST + 1
 rules.RULES_NEWEST = RULES_FUTURE  # type: ignore[misc]  # before anything takes it from there
 
-from dataclasses import replace  # noqa: E402
+from msgspec.structs import replace  # noqa: E402
 
 from coordinator.apply import chunks as apply_chunks  # noqa: E402
 from coordinator.apply import topics as apply_topics  # noqa: E402

@@ -3,9 +3,9 @@
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from agent.admin.config_layers import BrokerConfigs
 from agent.admin.configs import Alteration, ConfigAdmin, ConfigError

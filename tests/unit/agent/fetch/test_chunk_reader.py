@@ -1,9 +1,9 @@
 """Chunks read together: what can be read is served up to what cannot, each in the compression that was asked for."""
 
 import asyncio
-from dataclasses import asdict
 
 import pytest
+from msgspec.structs import asdict
 
 from agent.cache.chunk_cache import ServedChunk
 from coordinator.commands.commands import ArchivedChunk

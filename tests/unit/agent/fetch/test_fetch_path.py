@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from agent.admin.topics import TopicAdmin
 from agent.fetch.fetch_path import FetchPath, PartitionRead

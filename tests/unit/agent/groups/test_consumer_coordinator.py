@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from agent.groups.classic_coordinator import ClassicGroupCoordinator
 from agent.groups.consumer_coordinator import ConsumerGroupCoordinator

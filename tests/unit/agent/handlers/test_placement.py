@@ -16,6 +16,7 @@ from kio.schema.metadata.v5.response import MetadataResponse as MetadataResponse
 from kio.schema.produce.v3.response import ProduceResponse
 from kio.serial import entity_reader
 from kio.static.protocol import Entity
+from msgspec import structs
 
 from agent.handlers import describe_topic_partitions, fetch, metadata, produce
 from agent.request.services import NoAnswerOwed, Request, Services
@@ -41,7 +42,7 @@ E = TypeVar("E", bound=Entity)
 
 
 def agent(name: str, node: int, zone: str) -> StartSession:
-    return replace(start(name, node=node, rules=RULES_NEWEST), zone=zone)
+    return structs.replace(start(name, node=node, rules=RULES_NEWEST), zone=zone)
 
 
 class Trio:

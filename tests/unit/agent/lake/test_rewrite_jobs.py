@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from msgspec import structs
 
 from agent.lake.rewrite_jobs import LakeRewrites, NoRewrite
 from agent.lake.table_commits import TableCommits
@@ -120,32 +121,41 @@ Forge = Callable[[ReplaceChunks], ReplaceChunks]
 
 def with_chunks(command: ReplaceChunks, change: Callable[[ArchivedChunk], ArchivedChunk]) -> ReplaceChunks:
     def changed(swap: PartitionReplacement) -> PartitionReplacement:
-        return replace(swap, archived=tuple(map(change, swap.archived)))
+        return structs.replace(swap, archived=tuple(map(change, swap.archived)))
 
-    return replace(command, partitions=tuple(map(changed, command.partitions)))
+    return structs.replace(command, partitions=tuple(map(changed, command.partitions)))
 
 
 FORGERIES: list[tuple[str, Forge]] = [
-    ("no file of topic", lambda command: replace(command, topic_id=TopicId(bytes(16)))),
+    ("no file of topic", lambda command: structs.replace(command, topic_id=TopicId(bytes(16)))),
     (
         "no file of topic",
-        lambda command: replace(
+        lambda command: structs.replace(
             command,
             table=TableCommit(
                 replaces="", metadata=NewObject(key="x", object_bytes=1), added=(), data_files=(), released=()
             ),
         ),
     ),
-    ("another agent's", lambda command: replace(command, object_session=SessionId(command.object_session + 1))),
-    ("no name that this agent has given", lambda command: replace(command, object_key="lake/other/data/1.parquet")),
-    ("not what was said", lambda command: replace(command, object_key=command.object_key[:-9] + "9.parquet")),
-    ("rows and", lambda command: replace(command, object_bytes=command.object_bytes + 1)),
-    ("rows there by now", lambda c: with_chunks(c, lambda chunk: replace(chunk, row_count=chunk.row_count - 1))),
-    ("not what was said", lambda c: with_chunks(c, lambda chunk: replace(chunk, row_first=chunk.row_first + 1))),
-    ("not what was said", lambda c: with_chunks(c, lambda chunk: replace(chunk, row_group=7))),
+    ("another agent's", lambda command: structs.replace(command, object_session=SessionId(command.object_session + 1))),
+    (
+        "no name that this agent has given",
+        lambda command: structs.replace(command, object_key="lake/other/data/1.parquet"),
+    ),
+    ("not what was said", lambda command: structs.replace(command, object_key=command.object_key[:-9] + "9.parquet")),
+    ("rows and", lambda command: structs.replace(command, object_bytes=command.object_bytes + 1)),
+    (
+        "rows there by now",
+        lambda c: with_chunks(c, lambda chunk: structs.replace(chunk, row_count=chunk.row_count - 1)),
+    ),
+    (
+        "not what was said",
+        lambda c: with_chunks(c, lambda chunk: structs.replace(chunk, row_first=chunk.row_first + 1)),
+    ),
+    ("not what was said", lambda c: with_chunks(c, lambda chunk: structs.replace(chunk, row_group=7))),
     (
         "moved on",
-        lambda c: with_chunks(c, lambda chunk: replace(chunk, offset_end=Offset(chunk.offset_end + 1))),
+        lambda c: with_chunks(c, lambda chunk: structs.replace(chunk, offset_end=Offset(chunk.offset_end + 1))),
     ),
 ]
 
@@ -208,9 +218,9 @@ def with_intake(parts: Parts, command: ReplaceChunks) -> ReplaceChunks:
         byte_first=waiting.byte_first,
     )
     (swap,) = command.partitions
-    last = replace(swap.archived[-1], offset_end=waiting.offset_end)
-    swap = replace(swap, replaced=(*swap.replaced, named), archived=(*swap.archived[:-1], last))
-    return replace(command, partitions=(swap,))
+    last = structs.replace(swap.archived[-1], offset_end=waiting.offset_end)
+    swap = structs.replace(swap, replaced=(*swap.replaced, named), archived=(*swap.archived[:-1], last))
+    return structs.replace(command, partitions=(swap,))
 
 
 async def test_what_is_not_archived_is_never_replaced() -> None:

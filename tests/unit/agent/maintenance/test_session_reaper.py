@@ -4,10 +4,10 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from agent.ledger.node_ids import node_id_of
 from agent.maintenance.session_reaper import SessionReaper

@@ -1,9 +1,9 @@
 """An archive pass becomes true, or nothing of it (safety rule S6)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator.commands.commands import (
     ArchivedChunk,
@@ -120,11 +120,26 @@ OTHER_PARTITION = swap(partition=1, old=(replaced(0, 5, 2, 100),), new=(archived
         (lambda c: replace(c, partitions=(OTHER_PARTITION, swap(old=()))), "nothing is replaced"),
         (lambda c: replace(c, partitions=(swap(new=()),)), "nothing stands"),
         (lambda c: replace(c, partitions=(swap(old=(replaced(30, 40, 3),)),)), "are not there"),
-        (lambda c: replace(c, partitions=(swap(old=(replaced(20, 30, 2), replaced(30, 40, 3))),)), "are not there"),
-        (lambda c: replace(c, partitions=(swap(old=(replaced(0, 10, 0), replaced(10, 20, 0))),)), "the index holds"),
-        (lambda c: replace(c, partitions=(swap(old=(replaced(0, 10, 0, 1), replaced(10, 20, 1))),)), "the index holds"),
-        (lambda c: replace(c, partitions=(swap(old=(replaced(5, 10, 0), replaced(10, 20, 1))),)), "the index holds"),
-        (lambda c: replace(c, partitions=(swap(new=(archived(0, 10), archived(11, 20))),)), "offset 10 is next"),
+        (
+            lambda c: replace(c, partitions=(swap(old=(replaced(20, 30, 2), replaced(30, 40, 3))),)),
+            "are not there",
+        ),
+        (
+            lambda c: replace(c, partitions=(swap(old=(replaced(0, 10, 0), replaced(10, 20, 0))),)),
+            "the index holds",
+        ),
+        (
+            lambda c: replace(c, partitions=(swap(old=(replaced(0, 10, 0, 1), replaced(10, 20, 1))),)),
+            "the index holds",
+        ),
+        (
+            lambda c: replace(c, partitions=(swap(old=(replaced(5, 10, 0), replaced(10, 20, 1))),)),
+            "the index holds",
+        ),
+        (
+            lambda c: replace(c, partitions=(swap(new=(archived(0, 10), archived(11, 20))),)),
+            "offset 10 is next",
+        ),
         (lambda c: replace(c, partitions=(swap(new=(archived(0, 0), archived(0, 20))),)), "offset 0 is next"),
         (lambda c: replace(c, partitions=(swap(new=(archived(0, 19),)),)), "rows end at offset 19"),
         (lambda c: replace(c, partitions=(swap(new=(archived(0, 21),)),)), "rows end at offset 21"),

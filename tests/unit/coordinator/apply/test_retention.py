@@ -1,8 +1,7 @@
 """Where logs and tables start: what DeleteRecords hides, what grows too old or too much, and what stays for whom."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from coordinator.apply.retention import due_chunks
 from coordinator.commands.commands import (

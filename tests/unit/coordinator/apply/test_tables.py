@@ -1,9 +1,9 @@
 """A table's pointer moves with the log or by itself, and what its snapshots need stays (safety rule S6)."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from coordinator.commands.commands import (
     ApplyRetention,
@@ -179,10 +179,19 @@ NEXT = table_commit(101, replaces=metadata_key(100), data_files=(file(1),), rele
         (lambda c: replace(c, replaces=metadata_key(99)), "the command replaces"),
         (lambda c: replace(c, data_files=(file(1), file(1))), "enters the table twice"),
         (lambda c: replace(c, added=(*c.added, c.metadata)), "enters the table twice"),
-        (lambda c: replace(c, metadata=NewObject(key="lake/x.metadata.json", object_bytes=1)), "does not begin"),
-        (lambda c: replace(c, metadata=NewObject(key=metadata_key(101, session=2), object_bytes=1)), "does not begin"),
+        (
+            lambda c: replace(c, metadata=NewObject(key="lake/x.metadata.json", object_bytes=1)),
+            "does not begin",
+        ),
+        (
+            lambda c: replace(c, metadata=NewObject(key=metadata_key(101, session=2), object_bytes=1)),
+            "does not begin",
+        ),
         (lambda c: replace(c, added=(NewObject(key=metadata_key(100), object_bytes=1),)), "known already"),
-        (lambda c: replace(c, metadata=replace(c.metadata, key=metadata_key(9, ".snap.avro"))), "does not end with"),
+        (
+            lambda c: replace(c, metadata=replace(c.metadata, key=metadata_key(9, ".snap.avro"))),
+            "does not end with",
+        ),
         (lambda c: replace(c, data_files=(file(0),)), "in the table already"),
         (lambda c: replace(c, data_files=(file(7),)), "is no data file"),
         (lambda c: replace(c, data_files=(intake_key(SESSION, ObjectNumber(1)),)), "is no data file"),

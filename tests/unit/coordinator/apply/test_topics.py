@@ -1,8 +1,7 @@
 """Topics come and go, and the idle producers in them."""
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from coordinator.apply import topics as apply_topics
 from coordinator.commands.admin import AssignReplicas, CreatePartitions

@@ -408,7 +408,6 @@ class TestUnwritableCommands:
             (AdvanceLogStart(topic_ids=(TOPIC,), topic=[1], partition=[0], log_start=[0]), "topic 1 where 1 are"),
             (AdvanceLogStart(topic_ids=(), topic=[], partition=[], log_start=[]), "have lengths"),
             (retain(-1), "cannot be read"),
-            (replace(retain(1), partitions=((0, 1), (2, 3))), "2 ranges of partitions for 1 topics"),
             (AllocateProducerIds(count=1 << 64), "AllocateProducerIds cannot be written"),
             (replace(COMMIT, group=[2, 1, 1]), "group 2, topic 1 where 2 and 2"),
             (replace(COMMIT, topic=[2, 1, 1]), "group 1, topic 2 where 2 and 2"),
@@ -452,6 +451,12 @@ class TestUnwritableCommands:
         group = list({**structs.asdict(CLASSIC), **changes}.values())
         with pytest.raises(LedgerCorrupt, match=message):
             decode(plain([None, [20, "g", 5, 2, group]]))
+
+    def test_a_retention_of_other_partitions_than_topics_cannot_be_made_or_read(self) -> None:
+        with pytest.raises(ValueError, match="2 ranges of partitions for 1 topics"):
+            structs.replace(retain(1), partitions=((0, 1), (2, 3)))
+        with pytest.raises(LedgerCorrupt, match="2 ranges of partitions for 1 topics"):
+            decode(plain([None, [16, 1, [TOPIC], 1, 1, True, [[0, 1], [2, 3]]]]))
 
     def test_what_is_too_large_is_refused_before_it_is_read_back(self, monkeypatch: pytest.MonkeyPatch) -> None:
         read: list[int] = []
