@@ -24,7 +24,8 @@ ChunkKey = Hashable
 
 
 class ChunkPart(NamedTuple):
-    """What a consumer is given of a chunk: whole batches, the offset after them, and whether they reach its end."""
+    """The part of a chunk that a consumer gets: whole batches, the offset after them, and whether they reach its
+    end."""
 
     records: memoryview
     offset_end: int
@@ -89,7 +90,7 @@ class ServedChunk:
 
 
 def chunk_key(chunk: ChunkRef, compression: Compression) -> ChunkKey:
-    """What tells a chunk as it is served apart: object ids never come twice, archived rows are encoded as asked.
+    """The cache key of a chunk as it is served: object ids never come twice, archived rows are encoded as asked.
 
     Several partitions may have no rows at all in one file: those chunks are their offsets and no more.
     """
@@ -184,5 +185,5 @@ class ChunkCache:
 
 
 def _entry_bytes(held: ServedChunk | _WholeObject) -> int:
-    """What an entry takes of the bound."""
+    """The bytes that an entry counts towards the bound."""
     return len(held.buffer) + READ_CACHE_ENTRY_BYTES

@@ -59,7 +59,7 @@ class DamagedObjects:
         return chunk in self._chunks
 
     def recent(self, chunk: ChunkKey) -> ObjectDamaged | None:
-        """What was wrong with the chunk, where it was read so lately that it is not read again yet."""
+        """The error of the chunk's last read, where that is too recent to read it again."""
         known = self._chunks.get(chunk)
         if known is None or self._clock.monotonic_s() >= known.found_s + DAMAGED_CHUNK_REREAD_INTERVAL_S:
             return None

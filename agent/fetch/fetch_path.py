@@ -55,7 +55,7 @@ NO_REPLICA = -1
 
 @dataclass(slots=True)
 class PartitionRead:
-    """What one partition answers. Without an error `high_watermark`, `last_stable` and `log_start` are set."""
+    """The answer of one partition. Without an error `high_watermark`, `last_stable` and `log_start` are set."""
 
     wanted: WantedPartition
     error_code: ErrorCode = ErrorCode.none
@@ -419,7 +419,7 @@ class FetchPath:
         return len(chunks)
 
     async def _plan(self, request: PendingFetch) -> ReadPlan:
-        """What several partitions want can be read at once, so that neighbours in one object are one request.
+        """Plan the reads of several partitions together, so that neighbours in one object are one request.
 
         A row group that several partitions share counts once for those of them that are in memory, and once for those
         that are not. So no more is planned than the fetch accepts, and one chunk.

@@ -1,4 +1,4 @@
-"""What a consumer is shown of a partition by its isolation level: up to where, and which transactions as aborted.
+"""Isolation levels: up to which offset a consumer reads a partition, and which transactions it sees as aborted.
 
 Rule: pure. The aborted transactions that an answer lists are those of the state in which its chunks were planned: an
 aborted record whose transaction is not listed would be taken for a committed one, and one that is listed without its
@@ -24,7 +24,7 @@ def visible_end(partition: PartitionState, isolation: IsolationLevel) -> Offset:
 
 @dataclass(slots=True)
 class AbortedTransactions:
-    """Of one answer from `offset_first` on, while its chunks are planned."""
+    """The isolation of one answer from `offset_first` on, while its chunks are planned."""
 
     offset_first: Offset
     _planned: list[AbortedRange] | None = None
@@ -43,7 +43,7 @@ class AbortedTransactions:
         return True
 
     def listed(self, offset_end: int) -> list[AbortedRange]:
-        """Those that concern what is told, which ends at `offset_end`."""
+        """The aborted transactions of the answer, which ends at `offset_end`."""
         return _before(offset_end, self._planned or [])
 
 

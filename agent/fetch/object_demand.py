@@ -13,11 +13,11 @@ from protocol.types import ObjectId
 
 
 class ObjectDemand:
-    """What was wanted of objects lately."""
+    """The chunks that fetches asked for lately, by object."""
 
     def __init__(self) -> None:
         self._wanted: OrderedDict[ObjectId, dict[int, int]] = OrderedDict()
-        """Of each object the chunks that were wanted: their bytes by their first byte."""
+        """The wanted chunks of each object: their bytes by their first byte."""
         self._shared: OrderedDict[int, None] = OrderedDict()
         """Neighbourhoods with an object of which several chunks were wanted."""
 

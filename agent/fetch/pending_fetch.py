@@ -1,4 +1,4 @@
-"""What a fetch carries along while it waits, plans and reads. Part of `agent.fetch.fetch_path`."""
+"""The state of a fetch while it waits, plans and reads. Part of `agent.fetch.fetch_path`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -56,9 +56,9 @@ class ReadAhead:
         self._positions: OrderedDict[_ConsumerPosition, _Position] = OrderedDict()
         """Where consumers are about to go on, in the order in which they came there."""
         self._shares: list[Share] = []
-        """Of what is being read ahead."""
+        """The shares of reads ahead that are in progress."""
         self.bytes_ahead = 0
-        """What was read for positions where nobody went on yet, about."""
+        """About how many bytes were read ahead for positions that no consumer has reached."""
 
     def answered(self, state: ClusterState, steps: Sequence[FetchStep], *, has_read: bool) -> None:
         """One fetch's answers, and whether anything was read for it: begin to read what follows where a consumer reads
@@ -104,7 +104,7 @@ class ReadAhead:
         return True
 
     def _ahead(self, state: ClusterState, step: FetchStep) -> tuple[list[ChunkRef], int]:
-        """What is missing of the next fetch's chunks, and how many bytes are there, or will be, for its sake alone."""
+        """The missing chunks of the next fetch, and the bytes that are, or will be, in memory for it alone."""
         partition = state.partition(*step.key)
         if partition is None:
             return [], 0

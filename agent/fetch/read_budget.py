@@ -15,7 +15,7 @@ from agent.fetch.wait import FetchWait
 
 @dataclass(eq=False, slots=True)
 class Share:
-    """What one reader holds of the budget. To leave the block gives it back, once what it began to read is over."""
+    """One reader's reservation of the budget. Leaving the block returns it once the reads that it began are over."""
 
     _budget: "ReadBudget"
     bytes_taken: int
@@ -117,7 +117,7 @@ class ReadBudget:
         self._let_in()
 
     def _let_in(self) -> None:
-        """Those whose turn it is. One that was cancelled and has not run since is passed over."""
+        """The requests whose turn it is. One that was cancelled and has not run since is passed over."""
         while self._waiting:
             turn, byte_count = next(iter(self._waiting.items()))
             if not turn.cancelled():

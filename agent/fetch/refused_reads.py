@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class RefusedReads:
-    """Of all partitions together."""
+    """Logs rejected reads of all partitions together, at most one line in an interval."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock

@@ -54,7 +54,7 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPlan:
-    """What one fetch is about. `session` is None where it stands alone; `is_full` answers name every partition."""
+    """The partitions of one fetch. `session` is None where it stands alone; `is_full` answers name every partition."""
 
     error_code: ErrorCode
     wanted: Sequence[WantedPartition]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class FetchWait:
-    """Of one fetch. `end` may come before the wait, during it, after it, or never."""
+    """The wait of one fetch. `end` may come before it, during it, after it, or never."""
 
     __slots__ = ("_wake", "is_over")
 

@@ -262,7 +262,7 @@ class ClassicGroupCoordinator:
         return None if live is None else live.machine.value()
 
     def protocol_type(self, group_id: str) -> str | None:
-        """What the members of a group that is held here speak; None where it is not, or has none."""
+        """The protocol type of a group's members; None where the group is not loaded here, or has no members."""
         live = self._current(group_id)
         return live.machine.protocol_type if live is not None and live.machine.members else None
 
@@ -433,7 +433,7 @@ class ClassicGroupCoordinator:
             await self._clock.sleep(GROUP_CHECK_INTERVAL_S)
 
     async def _give_up_lost(self) -> None:
-        """What is not this agent's any more; and what is over, of which the ledger knows all."""
+        """Unload groups that this agent does not own any more, and empty ones that the ledger has in full."""
         pacer = CooperativeYield(self._clock)
         for group_id in tuple(self._live):
             live = self._current(group_id)
@@ -471,7 +471,7 @@ class ClassicGroupCoordinator:
 
 
 def _classic_value(group: GroupState) -> ClassicGroup | None:
-    """What a classic group begins with: generations go on from the epochs of a group of the other kind (S13).
+    """The first value of a classic group: generations go on from the epochs of a group of the other kind (S13).
 
     None where that has members.
     """

@@ -207,7 +207,7 @@ class HostedClassicGroup:
 
 
 def _error_code_of(refused: Refused) -> ErrorCode:
-    """As Kafka tells of what it could not write (GroupMetadataManager.appendGroupMetadataErrorToResponseError)."""
+    """The error of Kafka for a write that failed (GroupMetadataManager.appendGroupMetadataErrorToResponseError)."""
     match refused.error_code:
         case ErrorCode.not_coordinator | ErrorCode.coordinator_not_available:
             return refused.error_code

@@ -95,12 +95,12 @@ class ConsumerGroupCoordinator:
         self._names: frozenset[str] = frozenset()
         self._names_number = 0
         self._names_at = NO_POSITION
-        """As of which change of topics that is."""
+        """The change of topics as of which that holds."""
         self._topics_at = NO_POSITION
         self._found_by: FindTopic = partial(self._find_topic)
         self._is_stopped = False
         self._agents_seen: list[tuple[SessionId, bool]] = []
-        """Those that groups were taken up from, or left to, last."""
+        """The live agents when groups were loaded last."""
         self._is_load_due = False
         """A group with members was lost: this agent may still be the one to go on with it."""
         self._loaded: list[str] = []
@@ -114,7 +114,7 @@ class ConsumerGroupCoordinator:
     # Requests
 
     async def heartbeat(self, group_id: str, request: ConsumerHeartbeat, *, is_id_required: bool) -> HeartbeatAnswer:
-        """What the member is told, once the ledger has it. Raises `GroupRefusal` and `NotCoordinator`."""
+        """The answer to the member, once the ledger has the change. Raises `GroupRefusal` and `NotCoordinator`."""
         if not group_id:
             raise GroupRefusal(ErrorCode.invalid_request, "GroupId can't be empty")
         check_heartbeat(request, self._assignors, is_id_required=is_id_required)

@@ -55,7 +55,7 @@ class HostedConsumerGroup:
         self._logged_epochs = group.group.epoch, group.group.target_epoch
         """The group's, and that of its target assignment, which the log has."""
         self._refused_instances: set[str] = set()
-        """Those that the log has."""
+        """The epochs that the log named last."""
 
     @property
     def is_over(self) -> bool:
@@ -94,7 +94,7 @@ class HostedConsumerGroup:
         log_changes(self.group_id, self._logged_epochs, changes)
 
     def log_members_gone(self, why: str, member_ids: list[str]) -> None:
-        """Of members whom the group loses as it becomes a classic one."""
+        """Log the members that the group loses as it becomes a classic one."""
         log_changes(self.group_id, self._logged_epochs, [(why, member_ids)])
 
     def _written(self, done: asyncio.Future[Outcome]) -> None:

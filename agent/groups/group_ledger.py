@@ -49,7 +49,7 @@ from txn.transaction import TransactionVersion
 
 NO_RETENTION = -1
 NO_CLAIM = (0, 0)
-"""What is written about a group that is not held (any more): claims have larger epochs, so the ledger refuses it."""
+"""The claim of a write to a group that is not owned: claims have larger epochs, so the ledger refuses it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class _OffsetCommit:
     rows: Sequence[OffsetRow]
     future: asyncio.Future[Sequence[ErrorCode]]
     error_codes: list[ErrorCode] = field(default_factory=list[ErrorCode])
-    """Of the rows whose entry is applied, in their order."""
+    """The errors of the rows whose entry is applied, in their order."""
 
 
 class GroupLedger:
@@ -100,13 +100,13 @@ class GroupLedger:
         self._clock = clock
         self._live: list[tuple[SessionId, bool]] = []
         self._live_at = NO_POSITION
-        """As of which position that is."""
+        """The position as of which that holds."""
         self._owners: dict[str, SessionId | None] = {}
         self._versions: dict[str, tuple[int, int]] = {}
-        """Of groups that were claimed: the claim's epoch, and the version that the group's next entry is made of."""
+        """The claim's epoch of each claimed group, and the version that its next entry is made of."""
         self._versions_max = GROUP_IDS_PER_CLAIM_MAX
         self._changes: dict[str, list[asyncio.Future[Outcome]]] = {}
-        """Of groups that are changing: their changes that are on their way, in order."""
+        """The proposed changes of each group that are not applied yet, in order."""
         self._claims: dict[str, asyncio.Future[ErrorCode]] = {}
         self._claims_wanted: list[str] = []
         self._commits: list[_OffsetCommit] = []
@@ -216,7 +216,7 @@ class GroupLedger:
         self._forget_groups_that_are_gone()
 
     def _forget_groups_that_are_gone(self) -> None:
-        """Those that expired, or that others claimed: once in so many claims that each of them costs little."""
+        """Forget groups that expired or that others claimed, once in so many claims that each of them costs little."""
         if len(self._versions) < self._versions_max:
             return
         groups = self._metadata.state.groups
@@ -483,14 +483,14 @@ def _is_too_long(group_id: str) -> bool:
 
 
 def _keeps_claim(command: Command, outcome: Outcome) -> bool:
-    """What this agent has in memory of the group is right, and the group is there."""
+    """Whether this agent's copy of the group is right, and the group exists."""
     if isinstance(command, DeleteGroup):
         return isinstance(outcome, Refused) and outcome.error_code is ErrorCode.non_empty_group
     return isinstance(outcome, Done)
 
 
 def _outcome(done: asyncio.Future[Outcome]) -> Outcome:
-    """What became of a command: of one of which nothing is known, clients are told to look for the coordinator."""
+    """The outcome of a command. Where it is unknown, clients are sent to look for the coordinator."""
     if done.cancelled():
         return Refused(error_code=ErrorCode.not_coordinator, reason="the agent is stopping")
     error = done.exception()

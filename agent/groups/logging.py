@@ -1,4 +1,4 @@
-"""What the log says of consumer groups, of either protocol, that come to this agent, change, and go.
+"""Log lines about consumer groups, of either protocol, that come to this agent, change, and go.
 
 Rule: one line per round or change, never one per request; names that clients chose are cut short.
 """

@@ -18,7 +18,7 @@ _NOT_FATAL = frozenset(
         ErrorCode.coordinator_load_in_progress,
     }
 )
-"""What a member is told that is one still, or is about to be: it goes on, joins again as itself, or asks again."""
+"""The errors after which a member stays one: it goes on, joins again as itself, or asks again."""
 
 
 def is_fatal_to_member(error_code: ErrorCode) -> bool:

@@ -29,10 +29,10 @@ from protocol.types import TopicId
 
 
 class ClassicGroups(Protocol):
-    """What is asked of the groups of the other kind when a group changes its kind."""
+    """The questions to the groups of the other kind when a group changes its kind."""
 
     def protocol_type(self, group_id: str) -> str | None:
-        """What the members of a group that is held speak; None where it is not, or has none."""
+        """The protocol type of a loaded group's members; None where it is not loaded, or has no members."""
         ...
 
     def forget(self, group_id: str, error_code: ErrorCode) -> None:
@@ -50,7 +50,7 @@ def consumers_max(broker_configs: Mapping[str, str]) -> int:
 
 
 class GroupMigrations:
-    """What the configs of this agent allow."""
+    """The migrations that this agent's configs allow."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class GroupMigrations:
         self._classic_size_max = min(CLASSIC_MEMBERS_MAX, int(broker_value(broker_configs, "group.max.size")))
 
     def begun(self, group: GroupState) -> ConsumerGroup | None:
-        """What begins where there was no consumer group; None where there was nothing. Raises `GroupRefusal`."""
+        """The consumer group that a classic one becomes; None where there was no group. Raises `GroupRefusal`."""
         value = group.value
         self.check_joining(group)
         if not isinstance(value, ClassicGroup):

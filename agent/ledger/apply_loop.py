@@ -82,7 +82,7 @@ class ApplyLoop:
 
     @property
     def state(self) -> ClusterState:
-        """As far as it is applied. Another object after a reload: read it anew after every await."""
+        """The state as far as it is applied. A reload replaces the object: read it again after every await."""
         return self._follower.state
 
     async def freeze(self) -> FrozenState:
@@ -145,7 +145,7 @@ class ApplyLoop:
             raise LedgerUnavailable(f"the ledger did not answer a barrier within {BARRIER_SECONDS_MAX} s") from error
 
     def begin_barrier(self) -> asyncio.Future[Position]:
-        """What `barrier` waits for: for whom it is not known in time is told by others."""
+        """The future behind `barrier`; the caller sets its own time-out."""
         future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         self._barrier_waiters.append(future)
         self._barrier_wanted.set()

@@ -17,7 +17,7 @@ from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedState:
-    """What a load found, and the follower that goes on from it."""
+    """The result of a load, and the follower that goes on from it."""
 
     start: LedgerStart
     follower: Follower

@@ -33,10 +33,10 @@ class ClockCheck:
         self._trust = trust
         self._checked_s = 0.0
         self._checked_ms = 0
-        """What the store's clock said at `_checked_s`, or the machine's where it has none."""
+        """The time of the store's clock at `_checked_s`, or of the machine's where the store has none."""
         self._valid_until_s = -math.inf
         self.verdict = BELIEVED
-        """Of the last check, where the store has no clock."""
+        """The verdict of the last check, where the store has no clock."""
 
     def watch(self, metrics: Metrics) -> None:
         """Publish the verdict."""
@@ -102,7 +102,7 @@ class ClockCheck:
 
 
 def verdict_text(verdict: ClockVerdict, now_ms: Milliseconds) -> str:
-    """What is wrong with the clock, in words, and from when on it will be believed."""
+    """The clock's fault in words, and the time from which on it will be believed."""
     waiting = "no record, offset, producer or garbage expires"
     if verdict.ahead_ms < 0:
         return (

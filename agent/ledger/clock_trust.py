@@ -33,7 +33,7 @@ NO_LEDGER_TIME = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockVerdict:
-    """What the newest reading of the wall clock is worth."""
+    """The verdict on the newest reading of the wall clock."""
 
     is_believed: bool
     ahead_ms: int = 0
@@ -51,7 +51,7 @@ class _ClockReading:
     uptime_s: float
 
     def wall_at(self, uptime_s: float) -> int:
-        """What a clock that was right then shows at `uptime_s`."""
+        """The time at `uptime_s` by a clock that was right at this reading."""
         return self.wall_ms + round((uptime_s - self.uptime_s) * 1000)
 
 
@@ -72,7 +72,7 @@ class ClockTrust:
         self._steps_since_s = 0.0
 
     def judge(self, wall_ms: Milliseconds, uptime_s: float) -> ClockVerdict:
-        """What a reading is worth; one that is believed is what later ones are compared with."""
+        """The verdict on a reading; later ones are compared with one that is believed."""
         ledger_ms = self._ledger_ms()
         now = _ClockReading(wall_ms, uptime_s)
         is_start = self._base is None

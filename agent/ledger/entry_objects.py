@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class EntryObjects:
-    """Those of one entry. Objects are put through `store`, which remembers their keys."""
+    """The objects of one entry. They are put through `store`, which remembers their keys."""
 
     def __init__(self, store: ObjectStore, writer: LedgerWriter) -> None:
         self.store: ObjectStore = _RecordingStore(store, self._remember)

@@ -89,7 +89,7 @@ class LedgerWriter:
 
     @property
     def agent(self) -> StartSession:
-        """What this agent says of itself whenever it opens a session."""
+        """The agent's description of itself, for each session that it opens."""
         return self._start
 
     def propose(self, command: Command) -> asyncio.Future[Outcome]:
@@ -179,7 +179,7 @@ class LedgerWriter:
 
     @property
     def confirmed_s(self) -> float:
-        """As of when, on the monotonic clock, the session was alive and this agent has applied all there was (S4).
+        """The monotonic time as of which the session was alive and this agent has applied all there was (S4).
 
         Long ago while there is no session: until the start of the one that replaces it is applied, what this agent sees
         may be as old as when it lost the session before. So may what it sees over a watch that lags, though the ledger

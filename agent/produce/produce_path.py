@@ -60,7 +60,7 @@ TRANSACTION_ERRORS = frozenset(
 
 
 class Acknowledgement(NamedTuple):
-    """What one partition of a Produce request is told. With an error the base offset is -1."""
+    """The answer to one partition of a Produce request. With an error the base offset is -1."""
 
     error_code: ErrorCode
     base_offset: int = NO_OFFSET

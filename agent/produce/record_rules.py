@@ -1,4 +1,4 @@
-"""What a topic's configs say about records, worked out once per topic.
+"""The rules of a topic's configs for records, worked out once per topic.
 
 Rule: pure; the configs of a topic, and those of brokers, are replaced as a whole when they change, so the same mappings
 mean the same rules.

@@ -32,7 +32,7 @@ from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Mill
 INLINE_BYTES_MAX = 128 * 1024
 """Batches up to this size are checked on the loop: handing them to a thread would cost more."""
 INLINE_UNPACKED_BYTES_MAX = 1024 * 1024
-"""What a batch may unpack to on the loop; one that wants more is checked again in a thread."""
+"""The bytes that a batch may unpack to on the loop; a larger one is checked again in a thread."""
 INLINE_PLAIN_BYTES_MAX = 16 * 1024
 """Instead of both, until the compiled kernels are there."""
 INLINE_PLAIN_RECORDS_MAX = 150
@@ -86,7 +86,7 @@ async def check_records(records: memoryview | None, rules: RecordRules, arrival:
 
 
 def _inline_unpacked_bytes_max(records: memoryview) -> int | None:
-    """What the records may unpack to on the loop; None where they are too many for it."""
+    """The bytes that the records may unpack to on the loop; None where they are too many for it."""
     if kernels_ready():
         return INLINE_UNPACKED_BYTES_MAX if len(records) <= INLINE_BYTES_MAX else None
     if len(records) > INLINE_PLAIN_BYTES_MAX or records_at_sight(records) > INLINE_PLAIN_RECORDS_MAX:

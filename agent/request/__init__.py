@@ -1,1 +1,1 @@
-"""What a handler is given: the request, the services, Kafka's messages as values, draining, features."""
+"""The parts that a handler gets: the request, the services, Kafka's messages as values, draining, features."""

@@ -17,7 +17,7 @@ from protocol.types import Position
 
 
 class ConnectionEpoch:
-    """Of one connection: known soon after it was accepted, or never."""
+    """The epoch of one connection: known soon after it was accepted, or never."""
 
     __slots__ = ("_accepted_s", "_position", "_serial")
 

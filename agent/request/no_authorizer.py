@@ -1,4 +1,4 @@
-"""What the APIs of access control lists answer while nothing is authorised: SECURITY_DISABLED, as Kafka does.
+"""Answers of the ACL APIs while nothing is authorised: SECURITY_DISABLED, as Kafka does.
 
 Source: org.apache.kafka.server.AclApis without an authorizer (Kafka 4.3).
 """

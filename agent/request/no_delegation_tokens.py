@@ -1,4 +1,4 @@
-"""What the APIs of delegation tokens answer while no listener authenticates: such a request is not allowed on it.
+"""Answers of the delegation token APIs while no listener authenticates: such a request is not allowed on it.
 
 Source: org.apache.kafka.server.KafkaApis.allowTokenRequests (Kafka 4.3), KIP-48.
 """

@@ -50,7 +50,7 @@ def commit_error(
     rows: Sequence[OffsetRow],
     is_transactional: bool = False,
 ) -> ErrorCode:
-    """What the coordinator of the group's kind says to a commit in that name; `generation` is a member epoch to one."""
+    """The error of the group's coordinator for a commit in that name; `generation` is a member epoch to one."""
     group = services.state.groups.get(group_id)
     if group is None or not services.group_ledger.owns(group_id):
         return ErrorCode.not_coordinator
@@ -97,7 +97,7 @@ async def commit_offsets(
 
 
 async def refusal(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> list[ErrorCode]:
-    """What a client is told of each row of a commit that the group's coordinator refuses with `error_code`.
+    """The error for each row of a commit that the group's coordinator rejects with `error_code`.
 
     NOT_COORDINATOR where the changes that it may follow from were not made, COORDINATOR_NOT_AVAILABLE where nothing is
     known of them within offsets.commit.timeout.ms: the client asks again.

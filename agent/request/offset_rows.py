@@ -25,13 +25,13 @@ class WantedOffset(NamedTuple):
 
 
 class OffsetRequest(NamedTuple):
-    """What the request of one API and version says in its own way."""
+    """The parts of a request that differ by API and version."""
 
     topics: Sequence[Any]
     find: Callable[[Any], TopicState | None]
     """The topic that one of `topics` names, as far as this agent knows."""
     row: Callable[[TopicState, Any], OffsetRow]
-    """What is to be committed for one of its partitions."""
+    """The row to commit for one of its partitions."""
     missing: Callable[[TopicState | None], ErrorCode]
     """How a partition that does not exist, in this topic, is told."""
 

@@ -1,4 +1,4 @@
-"""What a request handler may use: the parts of one agent, wired by `agent.components`.
+"""The services of a request handler: the parts of one agent, wired by `agent.components`.
 
 Rule: handlers reach everything through `Services`, and know of the connection only what `Request` says.
 """
@@ -115,13 +115,13 @@ class Request:
     listener: str
     peer: str
     client: ConnectedClient = field(default_factory=ConnectedClient)
-    """What the connection's client said of itself so far."""
+    """The name and version that the connection's client has given."""
     stamp: ConnectionEpoch | None = None
-    """Of the connection (safety rule S7); None where the request came by none."""
+    """The epoch of the connection (safety rule S7); None where the request came by none."""
     received_s: float = field(default=0.0)
     """The injected monotonic clock's time when the frame was complete."""
     fetch_wait: FetchWait | None = field(default=None)
-    """Of a fetch: it waits no longer when this ends."""
+    """The wait of a fetch: when it ends, the fetch waits no longer."""
     room: Callable[[], int] | None = field(default=None)
     """How many bytes of records an answer may hold now; None where nobody counts."""
 

@@ -34,7 +34,7 @@ SENT_AWAY = TransactionDecided(error_code=ErrorCode.not_coordinator)
 async def decided(
     services: Services, request: Request, command: InitTransactionalProducer | AddToTransaction | EndTransaction
 ) -> TransactionDecided:
-    """What became of the command once it is applied. Raises `NoAnswerOwed` where the request is stale (S7)."""
+    """The outcome of the command once it is applied. Raises `NoAnswerOwed` where the request is stale (S7)."""
     if await services.draining.sends_away():
         return SENT_AWAY
     try:

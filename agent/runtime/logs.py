@@ -87,5 +87,5 @@ def _text_value(value: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    """What a client sent may hold line breaks; a log line must not be forged with them."""
+    """Text of a client may hold line breaks; it must not forge a log line."""
     return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

@@ -28,7 +28,7 @@ BYTES_BUCKETS = tuple(float(1 << exponent) for exponent in range(10, 28, 2))
 
 
 class MetricRow(NamedTuple):
-    """What docs/reference/metrics.md shows of one metric. `name` is as it is scraped."""
+    """One metric as docs/reference/metrics.md shows it. `name` is as it is scraped."""
 
     name: str
     kind: str
@@ -38,7 +38,7 @@ class MetricRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionStatistics:
-    """What the state gauges show of the whole cluster's transactions at one moment."""
+    """The values of the transaction gauges, for the whole cluster at one moment."""
 
     ids: int
     open: int
@@ -54,7 +54,7 @@ class TransactionStatistics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateStatistics:
-    """What the state gauges show at one moment."""
+    """The values of the state gauges at one moment."""
 
     topics: int
     partitions: int
@@ -73,7 +73,7 @@ class StateStatistics:
 
 
 class RequestMetrics:
-    """Of one API in one version."""
+    """The metrics of one API in one version."""
 
     __slots__ = ("_count", "_observe")
 
@@ -88,7 +88,7 @@ class RequestMetrics:
 
 
 class StoreMetrics:
-    """Of one operation of the object store; the signature that `storage.decorators.metered` calls."""
+    """Observe one operation of the object store, by the signature that `storage.decorators.metered` calls."""
 
     __slots__ = ("_bytes", "_errors", "_requests", "_seconds")
 

@@ -16,15 +16,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageWords:
-    """What the log says."""
+    """The words of an outage's log lines."""
 
     fails: str
-    """What is wrong, what clients see, and what to do."""
+    """The fault, its effect on clients, and the remedy."""
     answers: str
 
 
 class Outage:
-    """Of one thing: from its first failure until every operation that failed was answered.
+    """An outage of one service: from its first failure until every operation that failed was answered.
 
     What fails is tried again within `OUTAGE_REMINDER_SECONDS`: an operation that did not fail for so long, while others
     are answered, holds up the end no more.

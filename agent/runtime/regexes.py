@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=CONSUMER_GROUP_REGEXES_MAX)
 def regex_problem(regex: str) -> str | None:
-    """What is wrong with the expression, in RE2's words; None where nothing is."""
+    """The fault of the expression in RE2's words; None where it has none."""
     import pyarrow
 
     if len(regex) > CONSUMER_GROUP_REGEX_CHARS_MAX:
@@ -36,7 +36,7 @@ def regex_problem(regex: str) -> str | None:
 
 
 def matcher(names: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
-    """What gives the names that an expression matches, in their order. The expression is one without a problem."""
+    """A function that returns the names that an expression matches, in their order. The expression has no fault."""
     ordered = sorted(names)
     column = _column(ordered)
 

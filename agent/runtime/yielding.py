@@ -16,7 +16,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ROW_BYTES_MIN = 12
-"""Of a partition or a topic in most requests."""
+"""The fewest bytes of a partition or a topic in most requests."""
 
 
 class CooperativeYield:

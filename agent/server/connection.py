@@ -71,7 +71,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._is_taking_up = False
         self._taken_up_count = 0
         self._fetch_wait: FetchWait | None = None
-        """Of the fetch that is being served."""
+        """The wait of the fetch that is being served."""
         self._hurried_since_s = 0.0
         self._unread_since_s = 0.0
         self._closing_since_s: float | None = None
@@ -229,7 +229,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def unread_bytes(self) -> int:
-        """Of answers that the kernel has not taken."""
+        """The bytes of answers that the kernel has not taken."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
@@ -254,7 +254,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     @property
     def arrived_bytes(self) -> int:
-        """Of the request that is arriving."""
+        """The bytes of the request that is arriving."""
         return self._wire.receive_eof()
 
     @property

@@ -41,7 +41,8 @@ UNKNOWN_PARTITION: Final = int(ErrorCode.unknown_topic_or_partition)
 NOT_STAMPED: Final = int(ErrorCode.not_leader_or_follower)
 """A client's own remedy: it asks again."""
 NO_ROOM: Final = int(ErrorCode.request_timed_out)
-"""As many producers as a partition or the cluster can remember have transactions open: the client tries again."""
+"""The error where a partition or the cluster has its maximum of producers with open transactions: the client
+retries."""
 
 
 def commit_chunks(state: ClusterState, session_id: SessionId, command: CommitChunks) -> Outcome:
