@@ -174,7 +174,7 @@ class Agent:
             log.warning("stopping before everything was answered", extra={"reason": str(error) or "out of time"})
 
     async def _send_clients_away(self) -> None:
-        """What is not achieved costs clients a lost connection, and nothing else."""
+        """An unfinished drain costs clients a lost connection, and nothing else."""
         try:
             await self._broker.send_clients_away(
                 seconds_max=min(DRAIN_MOVE_SECONDS_MAX, self._settings.drain_timeout_s / 4)
@@ -246,7 +246,7 @@ class Agent:
 
 
 def notices(*, disk_text: str, clock_text: str, damaged_objects_count: int) -> Sequence[str]:
-    """What a person must act on although the agent serves, a line each."""
+    """The problems that need a person although the agent serves, one a line."""
     lines: list[str] = []
     if disk_text:
         lines.append(f"{disk_text}, no records are taken: {DISK_REMEDY}")

@@ -82,7 +82,7 @@ class Broker:
     """
 
     services: Services
-    """What handlers use; there once `begin` returned."""
+    """The services of handlers; there once `begin` returned."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Broker:
 
     @property
     def clock_text(self) -> str:
-        """What is wrong with this machine's clock (safety rule S21); empty while it is believed."""
+        """The fault of this machine's clock (safety rule S21); empty while it is believed."""
         verdict = self._clock_check.verdict
         return "" if verdict.is_believed else verdict_text(verdict, self._clock.now_ms())
 
@@ -283,7 +283,7 @@ class Broker:
         )
 
     def _wire_groups(self) -> GroupLedger:
-        """Those who coordinate groups, over what they share."""
+        """The coordinators of groups, over the ledger that they share."""
         clock, metadata, writer = self._clock, self._metadata, self._writer
         group_ledger = GroupLedger(metadata=metadata, writer=writer, clock=clock)
         self._groups = ClassicGroupCoordinator(
@@ -318,7 +318,7 @@ class Broker:
         return telemetry
 
     def _wire_roles(self) -> None:
-        """What works in the background."""
+        """The background tasks."""
         settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
         keeper = MaintenanceLeader(metadata=metadata, writer=writer, clock=clock, ids=self._ids)
         self._maintenance_leader = keeper
@@ -489,12 +489,12 @@ class Broker:
 
     @property
     def rewrites(self) -> LakeRewrites:
-        """What Spark jobs ask for."""
+        """The services for Spark jobs."""
         return self._lake.rewrites
 
     @property
     def table_edits(self) -> TableUpdates:
-        """What clients of the catalog ask for."""
+        """The services for clients of the catalog."""
         return self._lake.table_edits
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:

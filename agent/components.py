@@ -213,7 +213,7 @@ async def _in_background(run: Callable[[], Coroutine[None, None, None]]) -> Asyn
 
 
 class WhereMissing(Enum):
-    """What becomes of a ledger that is not there."""
+    """The treatment of a ledger that is not there."""
 
     CREATED = "created"
     """That of a new cluster is made."""

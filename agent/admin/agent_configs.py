@@ -1,4 +1,4 @@
-"""What an agent is, under the names of Kafka's broker configs, as tools look for it in DescribeConfigs.
+"""An agent's settings under the names of Kafka's broker configs, as tools look for it in DescribeConfigs.
 
 Rule: all of it follows from what the agent tells of itself in its session. None of it can be set or altered by these
 names: an agent's own options do that. Kafka's are read-only too.

@@ -1,4 +1,4 @@
-"""What clients are told of the cluster: brokers, leaders, zones, epochs.
+"""The cluster as clients see it: brokers, leaders, zones, epochs.
 
 Rule: all of it follows from the state and the request, so every agent says the same. An agent is in the answer while
 its session is in the state and does not drain; while none is there, the one that is asked is. A leader is only a hint
@@ -76,7 +76,7 @@ def client_zone(placement: Placement, client_id: str, listener: str) -> str | No
 
 
 def leader_epoch_error(epoch: int) -> ErrorCode:
-    """What a client with this idea of the leader's epoch is told (KIP-320); -1 means that it has none."""
+    """The error for a client with this idea of the leader's epoch (KIP-320); -1 means that it has none."""
     if epoch in (NO_LEADER_EPOCH, LEADER_EPOCH):
         return ErrorCode.none
     return ErrorCode.fenced_leader_epoch if epoch < LEADER_EPOCH else ErrorCode.unknown_leader_epoch

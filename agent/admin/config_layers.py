@@ -14,12 +14,12 @@ NOTHING: Mapping[str, str] = {}
 
 
 class BrokerConfigs(Mapping[str, str]):
-    """Those that were set, by Kafka's names; for Kafka's own defaults see
+    """The configs that were set, by Kafka's names; for Kafka's own defaults see
     `coordinator.configs.broker_configs.broker_value`."""
 
     def __init__(self, settings: Mapping[str, str], *, node_id: int, state: Callable[[], ClusterState]) -> None:
         self.settings = settings
-        """What the agent was started with."""
+        """The configs that the agent was started with."""
         self._name = str(node_id)
         self._state = state
         self._altered: Mapping[str, Mapping[str, str]] | None = None
@@ -36,7 +36,7 @@ class BrokerConfigs(Mapping[str, str]):
 
     @property
     def every_broker(self) -> Mapping[str, str]:
-        """What was altered for every broker."""
+        """The configs that were altered for every broker."""
         return self._state().broker_configs.get(EVERY_BROKER, NOTHING)
 
     @property

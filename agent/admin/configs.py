@@ -51,7 +51,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
-    """What a request wants of one resource: operations as it names them, with values or None."""
+    """The alterations of one resource in a request: operations as it names them, with values or None."""
 
     resource_type: int
     resource_name: str
@@ -110,7 +110,7 @@ class ConfigAdmin:
         )
 
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
-        """What a resource that may not exist was given, as far as this agent has applied the ledger."""
+        """The configs of a resource that may not exist, as far as this agent has applied the ledger."""
         state = self._metadata.state
         match resource_type:
             case ResourceType.TOPIC:

@@ -47,7 +47,7 @@ def deadline_s(clock: Clock, timeout_s: float = 0.0) -> float:
 
 
 async def before(end_s: float, clock: Clock, work: Awaitable[T]) -> T:
-    """What `work` returns, or a `TopicError` once the clock's monotonic time is `end_s`.
+    """The result of `work`, or a `TopicError` once the clock's monotonic time is `end_s`.
 
     A command that is in the ledger by then is applied nevertheless, as in Kafka.
     """
@@ -214,7 +214,7 @@ class TopicAdmin:
             raise TopicError(ErrorCode.unknown_topic_or_partition if is_gone else outcome.error_code, outcome.reason)
 
     def _kept(self, name: str, replicas: Sequence[Sequence[int]]) -> tuple[Replicas, ...]:
-        """What of replicas by hand is kept: all where agents of these node ids live, else none.
+        """The replicas by hand that are kept: all where agents of these node ids live, else none.
 
         Differs from Kafka, which refuses others: so that what was made for another cluster need not be changed.
         """
@@ -225,7 +225,7 @@ class TopicAdmin:
         return ()
 
     def replicas_problem(self, replicas: Sequence[int]) -> str | None:
-        """What Kafka does not take either: it looks at the ids in their order, and tells the first. None: nothing.
+        """The first id that Kafka rejects, too, in their order; None where it rejects none.
 
         Source: org.apache.kafka.controller.ReplicationControlManager.validateManualPartitionAssignment (Kafka 4.3).
         """
@@ -267,7 +267,7 @@ class TopicLookup:
         self._is_caught_up = False
 
     async def by_name(self, name: str) -> TopicState | None:
-        """As `TopicAdmin.by_name`; raises `LedgerUnavailable` for a topic of which nothing can be said."""
+        """Like `TopicAdmin.by_name`; raises `LedgerUnavailable` for a topic of which nothing can be said."""
         return self._topics.known(name) or await self._asked(self._topics.by_name, name)
 
     async def by_id(self, topic_id: TopicId) -> TopicState | None:

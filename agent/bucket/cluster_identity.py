@@ -60,14 +60,15 @@ class AnotherBucket(LedgerCorrupt):
 
 
 class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What the bucket says of the cluster, and of itself. Without a `bucket_id` no ledger names the bucket."""
+    """The bucket's record of the cluster and of itself. Without a `bucket_id` no ledger names the bucket."""
 
     cluster_id: str
     incarnation: int
     format_version: int = 1
     bucket_id: str = ""
     checksum: str = ""
-    """Of the other fields, in hexadecimal digits. Files of before have none, and programs of before pass over it."""
+    """The checksum of the other fields, in hexadecimal digits. Files of before have none, and programs of before pass
+    over it."""
 
     @property
     def identity(self) -> LedgerIdentity:
@@ -80,7 +81,8 @@ class ClusterFile(msgspec.Struct, frozen=True, kw_only=True):
         return self.checksum in ("", self.checksum_of_fields())
 
     def checksum_of_fields(self) -> str:
-        """Of these fields' values, so that white space, their order, and fields of later programs do not matter."""
+        """The checksum of these fields' values, so that white space, their order, and fields of later programs do not
+        matter."""
         fields = msgspec.json.encode((self.cluster_id, self.incarnation, self.format_version, self.bucket_id))
         return hashlib.blake2b(fields, digest_size=_CHECKSUM_BYTES).hexdigest()
 
@@ -152,7 +154,7 @@ def check_named(identity: LedgerIdentity, found: ClusterFile | None, *, is_new: 
 
 
 async def read_cluster_file(store: ObjectStore) -> ClusterFile | None:
-    """What the bucket says of itself; None where it says nothing. Raises `LedgerCorrupt` if that cannot be read."""
+    """The bucket's record of itself; None where it has none. Raises `LedgerCorrupt` if that cannot be read."""
     try:
         found = _decoder.decode(await store.get(CLUSTER_KEY))
     except ObjectMissing:
@@ -251,7 +253,7 @@ def _of_another(identity: LedgerIdentity, found: ClusterFile, *, is_new: bool) -
 
 
 def without_ledger(ledger_url: str, found: ClusterFile) -> AnotherBucket:
-    """What is wrong where there is no embedded ledger, or an empty file, and the bucket has a cluster."""
+    """The fault where the embedded ledger is missing or empty, and the bucket has a cluster."""
     return AnotherBucket(
         f"there is no ledger {ledger_url}, and the bucket belongs to cluster {found.cluster_id}, incarnation "
         f"{found.incarnation}: is the ledger's name right? The last part of --ledger, or --data-dir, may be mistyped. "

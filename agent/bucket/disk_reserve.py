@@ -202,7 +202,7 @@ class DiskReserves:
 
     @property
     def full_text(self) -> str:
-        """What a person is told while it is so; empty while there is room."""
+        """The message for people while the disk is full; empty while there is room."""
         full = [reserve for reserve in self._by_file_system.values() if reserve.is_full]
         if not full:
             return ""

@@ -1,4 +1,4 @@
-"""What a full disk does to the embedded store: writes that find no room are noticed, and records are refused.
+"""A full disk under the embedded store: writes that find no room are noticed, and records are refused.
 
 The reserve (`agent.bucket.disk_reserve`) is for the ledger, and for snapshots of it. What would use it up is refused as
 long as the disk is full: intake objects, and files of tables.

@@ -17,7 +17,7 @@ CONTENT = b"penstock was here"
 
 
 async def denied_operations(store: ObjectStore) -> list[StoreDenied]:
-    """What the bucket denies, one error for each operation.
+    """The permissions that the bucket denies, one error for each operation.
 
     Raises `StoreMisconfigured` for what concerns them all, `StoreUnavailable` while the store is away.
     """

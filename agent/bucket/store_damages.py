@@ -12,7 +12,8 @@ REMEDY = 'docs/RUNBOOK.md, "A pack of the embedded store is damaged"'
 
 
 class StoreDamages:
-    """What was found since the start and is not gone. A part that is found again is not reported again."""
+    """The damages that were found since the start and are not gone. A part that is found again is not reported
+    again."""
 
     def __init__(self) -> None:
         self._damages: dict[tuple[str, str], StoreDamage] = {}

@@ -29,7 +29,7 @@ class StoreOutages:
         self._clock = clock
         self._outages: dict[str, Outage] = {}
         self._under_way: dict[str, dict[object, tuple[float, str]]] = {}
-        """Of each operation the tries that have no answer, oldest first: since when, and of which key."""
+        """The tries without an answer of each operation, oldest first: since when, and of which key."""
         self._answered_s: dict[str, float] = {}
 
     @contextmanager
@@ -55,7 +55,7 @@ class StoreOutages:
 
     @property
     def seconds(self) -> float:
-        """Of the longest outage of an operation that there is now, 0 without one."""
+        """The length of the longest present outage of an operation, 0 without one."""
         return max((outage.seconds for outage in self._outages.values()), default=0.0)
 
     async def run(self) -> None:

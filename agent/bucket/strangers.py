@@ -14,7 +14,7 @@ from storage.refs import TAIL_KEY, position_of_key, session_of_key, topic_of_cop
 log = logging.getLogger(__name__)
 
 LEDGER_PREFIX = "ledger/"
-"""Of snapshots, marks and the tail manifest."""
+"""The prefixes of snapshots, marks and the tail manifest."""
 REMEDY = 'docs/RUNBOOK.md, "Audit: do bucket, ledger and state agree?"'
 
 
@@ -30,7 +30,7 @@ def is_shape_known(key: str) -> bool:
 
 
 class Strangers:
-    """Of one listing that is made again and again."""
+    """The strange objects of one listing that is repeated."""
 
     def __init__(self) -> None:
         self._reported = (0, "")

@@ -25,7 +25,7 @@ RECONNECT_SECONDS = 0.5
 NO_LIMIT = -1
 ALL_PARTITIONS = -1
 NULL = b"null"
-"""As Kafka's console consumer prints it."""
+"""The line that Kafka's console consumer prints."""
 
 
 JsonLinesOption = Annotated[

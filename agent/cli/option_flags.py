@@ -11,7 +11,7 @@ from agent.config.options import OPTIONS, Option, OptionKind
 METAVARS = {"http": "HOST:PORT", "data-dir": "DIR", "ledger": "URL", "store": "URL"}
 CONFIG_HELP = "TOML file whose keys are the same options."
 COMMON = ("config", "values")
-"""What every command takes that has such flags."""
+"""The options of every command that has such flags."""
 
 
 def with_option_flags(command: Callable[..., None], *, is_cluster: bool) -> Callable[..., None]:

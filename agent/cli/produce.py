@@ -171,7 +171,7 @@ async def _send(
 
 
 def _before(count: int) -> str:
-    """What was acknowledged, in words."""
+    """The count of acknowledged records, in words."""
     match count:
         case 0:
             return "no record before it was acknowledged"

@@ -37,7 +37,7 @@ _BOUND_ADDRESS = re.compile(r"address \('([^']*)', (\d+)")
 
 
 def reason(error: BaseException, settings: Settings) -> str:
-    """What went wrong, and what to do where that is known."""
+    """The reason of a failure, and the remedy where it is known."""
     text = str(error) or "no reason given"
     match error:
         case LedgerError() | StoreError():

@@ -1,4 +1,4 @@
-"""What `penstock run` and `penstock agent` share: settings, logs, the loop, and how it ends.
+"""Shared parts of `penstock run` and `penstock agent`: settings, logs, the loop, and how it ends.
 
 Rule: the only place that starts an event loop for the agent, and that knows uvloop.
 """

@@ -1,4 +1,4 @@
-"""What a person sees when the agent is up: where it listens, where data lies, how safe it is, what to paste.
+"""The report that an agent prints when it is up: where it listens, where data lies, how safe it is, what to paste.
 
 Rule: pure text. The `ready` line is for machines and goes to stdout alone; the report goes to stderr.
 """
@@ -52,7 +52,7 @@ def startup_report(
 
 
 def durability_text(settings: Settings) -> str:
-    """What an acknowledged record survives with these settings."""
+    """The failures that an acknowledged record survives with these settings."""
     is_ledger_embedded = settings.ledger_url.startswith("sqlite:")
     is_store_embedded = settings.store_url.startswith("file:")
     if "memory:" in (settings.ledger_url, settings.store_url):

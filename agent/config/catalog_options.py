@@ -1,4 +1,4 @@
-"""What the options say of the catalog: who may ask it, and what engines are told of the bucket.
+"""The options of the catalog: who may ask it, and what engines are told of the bucket.
 
 Rule: what does not fit together is found here, at the start. Tokens come from a file, never from the command line,
 where every user of the machine would see them.
@@ -38,7 +38,7 @@ class CatalogAccess:
 
 
 def catalog_access(store_url: str, given: Mapping[str, Value], environment: Mapping[str, str]) -> CatalogAccess:
-    """What the options describe, beside the usual AWS variables. Raises `InvalidSettings`."""
+    """The catalog access that the options and the usual AWS variables describe. Raises `InvalidSettings`."""
     if not isinstance(read_store_url(store_url), S3Url):
         for name in ("catalog-vended-credentials", "catalog-role-arn", "catalog-s3-endpoint"):
             if name in given and given[name] != Credentials.NONE.value:

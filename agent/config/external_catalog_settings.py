@@ -1,4 +1,4 @@
-"""What the file of `--external-catalogs` says: which catalogs of others follow, and how they are reached.
+"""The file of `--external-catalogs`: which catalogs of others follow, and how they are reached.
 
 Rule: whatever can be found wrong before a catalog is asked is found here, at the start. A value may come from the
 environment or from a file; such values, and others that look like secrets, are never shown.
@@ -27,14 +27,14 @@ _PACKAGES = {
     "psycopg2": "psycopg2-binary",
     "thrift": "pyiceberg[hive]",
 }
-"""What brings a module, where Penstock's own extra does not."""
+"""The package that brings a module, where Penstock's own extra does not."""
 EVERY_TOPIC = re.compile(".*")
 _WITH_URI = ("hive", "rest", "sql")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _SECRET = re.compile(r"token|credential|secret|password|access-key|header", re.IGNORECASE)
 """Of names of properties."""
 _DEFAULTS = {"sql": {"pool_pre_ping": "true"}}
-"""What PyIceberg is told where the file does not say otherwise. A database may have closed a connection meanwhile."""
+"""The properties for PyIceberg where the file sets no others. A database may have closed a connection meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from protocol.limits import HTTP_TOKEN_CHARS_MAX, HTTP_TOKEN_CHARS_MIN
 
 _TOKEN = re.compile(rf"[A-Za-z0-9\-._~+/]{{{HTTP_TOKEN_CHARS_MIN},{HTTP_TOKEN_CHARS_MAX}}}=*")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
-"""What proxies say of their clients."""
+"""The headers in which proxies name their clients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,14 +19,15 @@ _BYTE_UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "kb": 1000, "m
 _BYTES_TEXT = re.compile(r"(\d+)\s*([a-z]*)", re.IGNORECASE)
 _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _SERVICE_LINK = re.compile(r"PENSTOCK_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
-"""What Kubernetes puts into the environment of every pod beside a Service whose name begins with penstock."""
+"""The variables that Kubernetes puts into the environment of every pod beside a Service whose name begins with
+penstock."""
 LEDGER_PASSWORD_VARIABLE = "PENSTOCK_LEDGER_PASSWORD"  # noqa: S105 - its name
 """No option: a flag would show the password to every user of the machine."""
 _COMMAND_VARIABLES = frozenset(
     {"PENSTOCK_CONFIG", "PENSTOCK_SERVER", "PENSTOCK_BOOTSTRAP", "PENSTOCK_JSON", LEDGER_PASSWORD_VARIABLE}
 )
 _SETUP_VARIABLES = frozenset({"PENSTOCK_MAVEN", "PENSTOCK_NO_SKIPS"})
-"""What the set-up and the tests of a checkout read; whoever has set them starts brokers too."""
+"""The variables of the set-up and the tests of a checkout; people who set them start brokers too."""
 
 
 class InvalidSettings(Exception):

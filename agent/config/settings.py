@@ -1,4 +1,4 @@
-"""What one agent was told, checked and typed; every other module takes its settings from here.
+"""The settings of one agent, checked and typed; every other module takes its settings from here.
 
 Rule: `Settings` is complete and consistent when it exists: nothing downstream parses a text or falls back to a default.
 Order of sources: command line, environment, TOML file (`agent.config.option_sources`), then the defaults below. The

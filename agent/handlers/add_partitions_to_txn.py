@@ -37,7 +37,7 @@ ErrorCodes = Mapping[PartitionName, ErrorCode]
 
 
 class _Asked(NamedTuple):
-    """What one transactional id asks for."""
+    """The request of one transactional id."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -146,7 +146,7 @@ async def _find(lookup: TopicLookup, name: str, index: int) -> TopicState | Erro
 async def _verified(
     services: Services, asked: _Asked, found: Mapping[TransactionPartition, PartitionName]
 ) -> ErrorCodes:
-    """Of each partition, whether it is part of the transaction as it is behind a barrier."""
+    """The error for each partition: whether it is part of the transaction as it is behind a barrier."""
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:

@@ -63,7 +63,7 @@ def _look_up(services: Services, group_id: str) -> ErrorCode:
 
 
 async def _delete(services: Services, group_id: str, end_s: float) -> ErrorCode:
-    """What one group is answered. Those of one turn of the loop share an entry for their claims."""
+    """The error of one group. Groups of one turn of the loop share an entry for their claims."""
     ledger = services.group_ledger
     try:
         group = await ledger.claim(group_id)

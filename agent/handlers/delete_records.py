@@ -34,7 +34,7 @@ PartitionName = tuple[str, int]
 
 
 class Answered(NamedTuple):
-    """What a partition is answered: the low watermark is where its log starts, -1 with an error."""
+    """The answer for one partition: the low watermark is where its log starts, -1 with an error."""
 
     error_code: ErrorCode
     low_watermark: int = NO_OFFSET
@@ -116,7 +116,7 @@ def _split(partition: PartitionState, advance: _Advance) -> Iterator[tuple[_Adva
 
 
 async def _advance(services: Services, advances: Sequence[_Advance], end_s: float) -> Mapping[PartitionName, Answered]:
-    """What one entry answers. Where its outcome is not known the client asks again: to hide twice is no error."""
+    """The answers of one entry. Where its outcome is not known the client asks again: to hide twice is no error."""
     rows = {topic_id: row for row, topic_id in enumerate(dict.fromkeys(each.topic_id for each in advances))}
     command = AdvanceLogStart(
         topic_ids=tuple(rows),

@@ -86,7 +86,7 @@ def _row(
     message: str | None = None,
     is_asked: bool = False,
 ) -> dict[str, Any]:
-    """Of a group, without its members."""
+    """The row of a group, without its members."""
     return {
         "error_code": error_code,
         "error_message": message,

@@ -153,7 +153,7 @@ def _answer(
 
 
 def _answer_unknown_level(frame: RequestFrame, wanted: Sequence[WantedPartition], session_id: int) -> Sequence[Buffer]:
-    """As Kafka answers a request that it cannot make sense of, partitions with nothing but defaults."""
+    """The answer of Kafka to a request that it cannot read: partitions with nothing but defaults."""
     reported: Sequence[PartitionRead] = ()
     if frame.api_version < FIRST_WITH_TOPIC_IDS:
         reported = [PartitionRead(partition, ErrorCode.unknown_server_error) for partition in wanted]

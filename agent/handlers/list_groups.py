@@ -52,7 +52,7 @@ def _is_wanted(name: str, names: frozenset[str]) -> bool:
 
 
 async def _row(services: Services, group_id: str) -> Mapping[str, Any] | None:
-    """What is told of a group; None of one that is another agent's, or that is gone."""
+    """The row of a group; None for one that is another agent's, or that is gone."""
     try:
         group = services.group_ledger.readable(group_id)
         description = await services.groups.describe(group_id)

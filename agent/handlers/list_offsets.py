@@ -121,7 +121,7 @@ def _find(services: Services, version: int, topic_name: str, wanted: OffsetWante
 
 
 def _known(partition: PartitionState, timestamp: int, isolation: IsolationLevel) -> Answer | None:
-    """What is told without a look into records; None where one is needed."""
+    """The answer that needs no records; None where they have to be read."""
     match timestamp:
         case -1:
             return ErrorCode.none, (-1, visible_end(partition, isolation), LEADER_EPOCH)

@@ -33,7 +33,7 @@ KAFKAS_STATES: Final = frozenset(status.value for status in TransactionStatus) |
     "PrepareEpochFence",
     "Dead",
 }
-"""Those that never occur here are no mistake of whoever asks for them (org.apache.kafka...TransactionState)."""
+"""States that never occur here are valid filters (org.apache.kafka...TransactionState)."""
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -93,7 +93,7 @@ def _is_open_for(held: TransactionalId, now_ms: int, open_ms: int) -> bool:
 
 
 def _own(services: Services, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Those that clients find this agent for."""
+    """The ids for which clients find this agent."""
     keys = [transaction_key(row["transactional_id"]) for row in rows]
     owners = owners_of(keys, services.state.sessions)
     return [row for row, owner in zip(rows, owners, strict=True) if owner == services.writer.session]

@@ -38,7 +38,7 @@ FIRST_WITH_NULL_NAMES = 12
 
 @dataclass(frozen=True, slots=True)
 class _TopicCopy:
-    """What is told of one topic, copied from the state."""
+    """The answer for one topic, copied from the state."""
 
     name: str | None
     topic_id: uuid.UUID | None
@@ -125,7 +125,7 @@ async def _wanted(
     creation_end_s: float | None,
     zone: str | None,
 ) -> _TopicCopy:
-    """What the client is told of one topic; without a deadline none is created."""
+    """The answer for one topic; without a deadline none is created."""
     topic_id = wanted.topic_id if version >= 10 else None
     nameless = None if version >= FIRST_WITH_NULL_NAMES else ""
     try:

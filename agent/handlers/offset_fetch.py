@@ -63,7 +63,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fetch:
-    """What the rows of one answer have in common."""
+    """The common parts of the rows of one answer."""
 
     services: Services
     version: int
@@ -113,7 +113,7 @@ def _look_up(fetch: _Fetch, wanted: Any) -> tuple[ErrorCode, GroupState | None]:
 
 
 def member_error(group: GroupState, member_id: str | None, member_epoch: int) -> ErrorCode:
-    """What is wrong with who asks: of a consumer group only members of now may, and who does not say who it is.
+    """The error for the member that asks: of a consumer group only members of now may, and who does not say who it is.
 
     Source: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.validateOffsetFetch (Kafka 4.3).
     """

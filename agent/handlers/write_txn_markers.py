@@ -86,7 +86,7 @@ def _rows(results: dict[ProducerId, Results]) -> list[dict[str, Any]]:
 async def _known_partitions(
     services: Services, marker: Any, pacer: CooperativeYield
 ) -> dict[tuple[str, int], TransactionPartition]:
-    """Those that there are, by topic's name and index."""
+    """The partitions that exist, by topic's name and index."""
     found: dict[tuple[str, int], TransactionPartition] = {}
     for topic in marker.topics:
         known = services.topics.known(topic.name)
@@ -100,7 +100,7 @@ async def _known_partitions(
 async def _ended(
     services: Services, request: Request, marker: Any, known: dict[tuple[str, int], TransactionPartition]
 ) -> ErrorCode:
-    """What is told of a marker for partitions that there are."""
+    """The errors of a marker for partitions that exist."""
     producer_id, epoch = compared_producer(marker.producer_id, marker.producer_epoch)
     command = TerminateTransaction(
         producer_id=producer_id,
@@ -137,7 +137,7 @@ async def _ended(
 def _without_entry(
     state: ClusterState, command: TerminateTransaction, partitions: Sequence[TransactionPartition]
 ) -> ErrorCode | None:
-    """What is told where no entry is needed: nothing would change. None where something would."""
+    """The errors where no entry is needed, as nothing would change; None where something would."""
     transactional_id = state.producers_of_transactions.get(command.producer_id)
     held = None if transactional_id is None else state.transactional_ids[transactional_id]
     event = ForceTerminate(producer_id=command.producer_id, epoch=command.epoch, is_commit=command.is_commit)

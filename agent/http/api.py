@@ -1,4 +1,4 @@
-"""What the HTTP port answers.
+"""The routes of the HTTP port.
 
 Rule: health is decided by the agent alone, so an outage of ledger or store never takes it out of service; every error
 is JSON with a code, a sentence and what to do; a body is read up to a bound. Views of the state: `agent.views.state`.

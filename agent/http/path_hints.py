@@ -17,9 +17,9 @@ from agent.http.registry.rest_api import PREFIX, failed
 
 CATALOG_PREFIX: Final = "/iceberg"
 _CATALOG_PATHS: Final = frozenset({"config", "namespaces", "oauth", "tables", "transactions", "views"})
-"""What follows `/v1` in paths of Iceberg's REST specification."""
+"""Path segments after `/v1` in paths of Iceberg's REST specification."""
 _REGISTRY_PATHS: Final = frozenset({"compatibility", "config", "contexts", "mode", "schemas", "subjects"})
-"""What Confluent's API begins with."""
+"""First path segments of Confluent's API."""
 
 
 def answer_to_misplaced(request: Request) -> Response | None:

@@ -1,4 +1,4 @@
-"""What the HTTP port needs of an agent.
+"""The interface of an agent for the HTTP port.
 
 The applications below the port (`http_api`, `iceberg_catalog`, `registry_api`) take an `HttpAgent` and import neither
 the server nor the agent. `agent.agent.Agent` implements it; tests give a small one over a state in memory.
@@ -19,7 +19,7 @@ from storage.object_store import ObjectStore
 
 
 class RegistryAgent(Protocol):
-    """What the schema registry needs of the agent."""
+    """The interface of an agent for the schema registry."""
 
     @property
     def state(self) -> ClusterState:
@@ -39,7 +39,7 @@ class RegistryAgent(Protocol):
 
 
 class HttpAgent(RegistryAgent, Protocol):
-    """What the HTTP port as a whole needs of the agent."""
+    """The interface of an agent for the HTTP port as a whole."""
 
     @property
     def is_ready(self) -> bool:

@@ -30,7 +30,7 @@ class BoundedProtocol(H11Protocol):
     _unread: asyncio.TimerHandle | None = None
     """Runs while the client leaves answers unread, or does not let the connection end."""
     _unread_bytes = 0
-    """Of answers, when that began to run."""
+    """The unread bytes of answers when that timer began."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)

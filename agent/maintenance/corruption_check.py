@@ -41,7 +41,7 @@ RUNBOOK = "docs/RUNBOOK.md, 'An agent stopped because its state differs'"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Own:
-    """What this agent computed."""
+    """The digest that this agent computed."""
 
     position: Position
     digest: bytes

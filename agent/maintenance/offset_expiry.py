@@ -66,7 +66,7 @@ class OffsetExpiry:
         self._bare: dict[str, tuple[int, int]] = {}
         """Claim and version of groups that had neither members nor offsets when it was last looked."""
         self._vacant: dict[str, tuple[int, float]] = {}
-        """Of groups that were nothing but a claim: which one, and since when that is known."""
+        """The claims of groups that were nothing but a claim, and since when that is known."""
 
     async def run(self) -> None:
         """Look again and again, for ever."""

@@ -67,5 +67,5 @@ def has_idle_producers(state: ClusterState, cutoff_ms: Milliseconds) -> bool:
 
 
 def _has_idle(partition: PartitionState, cutoff_ms: Milliseconds) -> bool:
-    """As the entry is applied: a producer with an open transaction stays."""
+    """The rule of the entry: a producer with an open transaction stays."""
     return any_idle(partition.producers, cutoff_ms, partition.open_producers())

@@ -126,7 +126,7 @@ class Snapshots:
             self._epoch = epoch
 
     def _look_at(self, start: LedgerStart) -> None:
-        """What the ledger holds above its pointer counts too, or short lives would never take a snapshot."""
+        """The entries above the ledger's pointer count too, or short lives would never take a snapshot."""
         self._pointer = start.pointer
         self._entries_covered = self._metadata.entries_applied_count - len(start.records)
         self._bytes_covered = self._metadata.entry_bytes_applied - sum(len(record.payload) for record in start.records)

@@ -53,11 +53,11 @@ NO_DIGEST = b""
 
 @dataclass(slots=True, kw_only=True)
 class _WrittenManifest:
-    """What this agent wrote, in one turn of the role."""
+    """The manifest that this agent wrote in one term as the maintenance leader."""
 
     epoch: int
     digest: bytes = NO_DIGEST
-    """Of what it says; none where a put has not succeeded."""
+    """The digest of its content; none where no put has succeeded."""
     content: bytes = b""
     position: Position = NO_POSITION
     """Up to which it is known to be true."""

@@ -106,7 +106,7 @@ class TransactionTimeouts:
         return aborted_count
 
     def _due(self) -> list[SeenTransaction]:
-        """Those of them that are open for longer than their time-outs now."""
+        """The transactions that are open for longer than their time-outs now."""
         now_s = self._clock.monotonic_s()
         ids = self._metadata.state.transactional_ids
         return [

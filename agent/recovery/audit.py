@@ -61,9 +61,9 @@ class AuditReport:
     released: int = 0
     """Waiting for their grace, or for a snapshot."""
     in_flight: int = 0
-    """Of live sessions, and in no state: about to be committed, or left behind at the session's end."""
+    """Objects of live sessions, in no state: about to be committed, or left behind at the session's end."""
     leftovers: int = 0
-    """Of ended sessions, and in no state: the garbage collector deletes them."""
+    """Objects of ended sessions, in no state: the garbage collector deletes them."""
     deleted: int = 0
     """Leftovers that the repair deleted."""
     read_objects: int = 0
@@ -80,7 +80,7 @@ class AuditReport:
 
 @dataclass(slots=True, kw_only=True)
 class _Listing:
-    """What the bucket holds."""
+    """The contents of the bucket."""
 
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     """In bytes, of intake and lake."""
@@ -173,7 +173,7 @@ class Audit:
         return listing
 
     async def _compare_referenced(self, state: ClusterState, listing: _Listing) -> None:
-        """What the state refers to is there, and as large as it says."""
+        """Check that each object of the state is there, and as large as the state says."""
         missing: list[str] = []
         for known in state.objects.values():
             self._report.referenced += 1
@@ -198,7 +198,7 @@ class Audit:
                     self._disagree("missing", key, f"{rows} chunks refer to it, and it is not in the bucket")
 
     async def _compare_others(self, state: ClusterState, keys: Sequence[str], *, is_repairing: bool) -> None:
-        """What the state does not refer to is in flight, or garbage that somebody will delete."""
+        """Check that each other object is in flight, or garbage that will be deleted."""
         verdict = judge_listed(
             keys,
             position=state.position,
@@ -244,8 +244,8 @@ class Audit:
             self._undeletable |= {key: str(reason) for key, reason in reasons.items()}
 
     async def _size_despite(self, key: str, fault: str) -> int | None:
-        """Of an object that could not be looked at before, `_UNREADABLE` where that is so still; None where it is not
-        there for certain."""
+        """The size of an object that could not be read before, `_UNREADABLE` where that is so still; None where it is
+        not there for certain."""
         try:
             return (await self._store.head(key)).size_bytes
         except ObjectMissing:

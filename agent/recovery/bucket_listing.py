@@ -1,4 +1,4 @@
-"""What a recovery finds in the bucket by name, and what it passes over there (safety rules S9 and S20).
+"""The objects that a recovery finds in the bucket by name, and those that it passes over (safety rules S9 and S20).
 
 Rule: only what is not there for certain is forgotten: a name that cannot be looked at may be an object's. What is no
 object of Penstock is noted and is no loss, for people and programs leave files in a bucket. But a folder of the intake
@@ -27,7 +27,7 @@ from storage.refs import (
 
 @dataclass(slots=True)
 class BucketContents:
-    """What a listing of the whole bucket found."""
+    """The result of a listing of the whole bucket."""
 
     sizes: dict[str, int] = field(default_factory=dict[str, int])
     """In bytes; 0 of what could not be looked at."""
@@ -38,7 +38,7 @@ class BucketContents:
     hidden_intake: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Folders of the intake that could not be listed, and why: what was acknowledged may lie there."""
     passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """What is none of these, or could not be looked at, and why."""
+    """Objects that are none of these or could not be read, and why."""
     _faulty: set[str] = field(default_factory=set[str])
     """Names, and prefixes of what may lie behind them: a folder that could not be listed, or a link."""
 
@@ -61,7 +61,8 @@ class BucketContents:
 
 
 async def keys_of_agents(store: ObjectStore) -> set[str]:
-    """What agents write and delete: an archive pass shows by the intake that it releases, and by the ledger's mark.
+    """The objects that agents write and delete: an archive pass shows by the intake that it releases, and by the
+    ledger's mark.
 
     Other programs' files may come and go; of what cannot be looked at the name tells enough.
     """

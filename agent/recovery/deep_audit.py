@@ -262,7 +262,7 @@ class DeepAudit:
                     )
 
     def _rows(self, object_id: ObjectId, topics: Iterable[TopicState]) -> list[_Row]:
-        """What of the index of `topics` lies in an object. A file's rows are of one topic, so an audit of many files
+        """The rows of the index of `topics` for an object. A file's rows are of one topic, so an audit of many files
         does not look through all topics for each. CPU work for a thread."""
         return [
             _Row(topic.name, number, partition.index.row(row))
@@ -316,7 +316,8 @@ def _check_mark(key: str, data: bytes) -> None:
 
 
 def _waiting_runs(partition: PartitionState, object_id: ObjectId) -> list[UnplacedBatch]:
-    """What of an object waits in a partition for its transaction's commit: no row of the index refers to it yet."""
+    """The parts of an object that wait in a partition for their transaction's commit: no row of the index refers to it
+    yet."""
     return [run for runs in partition.waiting.values() for run in runs if run.object_id == object_id]
 
 

@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class RecoveryReport:
-    """What came back, and what could not."""
+    """The parts of the state that came back, and those that could not."""
 
     cluster_id: str
     incarnation: int
@@ -74,7 +74,7 @@ class RecoveryReport:
     snapshot_key: str
     """Empty where no snapshot could be read: then everything comes from the intake."""
     snapshot_checked_by: str = ""
-    """What showed that it is as it was written."""
+    """The proof that the snapshot is as it was written."""
     position: int
     """Of the snapshot."""
     entries: int = 0
@@ -89,14 +89,14 @@ class RecoveryReport:
     """Objects that the snapshot refers to, and which are in the bucket."""
     objects_committed: int = 0
     objects_left: int = 0
-    """Of ended sessions, in no state: for the cleaner."""
+    """Objects of ended sessions, in no state: for the garbage collector."""
     topics: list[TopicRecovered] = field(default_factory=list[TopicRecovered])
     missing: list[str] = field(default_factory=list[str])
     """Objects that the snapshot refers to, and which are not in the bucket: their records are lost."""
     damaged: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     """Snapshots, intake objects and files of the store that cannot be read, and why."""
     passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """What the bucket holds beside: no objects of Penstock, or such as a recovery does not read, and why. No loss."""
+    """Other contents of the bucket: no objects of Penstock, or such as a recovery does not read, and why. No loss."""
 
     @property
     def has_losses(self) -> bool:
@@ -107,7 +107,7 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permissions:
-    """What whoever starts a recovery says that it may do."""
+    """The permissions that the caller gives a recovery."""
 
     is_dry_run: bool = False
     """Change nothing, and fence nothing."""
@@ -376,7 +376,7 @@ class _RecoveryRun:
             self._report.objects_committed += 1
 
     async def _read(self, state: ClusterState, metas: "deque[ObjectMeta]") -> AsyncIterator[FoundObject]:
-        """What of a session's objects the state does not know, in their order."""
+        """The objects of a session that the state does not know, in their order."""
         for meta in metas:
             session, number = session_of_key(meta.key), number_of_intake_key(meta.key)
             if session is None or number is None or is_key_known(state, meta.key):

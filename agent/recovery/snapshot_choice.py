@@ -26,7 +26,7 @@ class FoundSnapshot:
     key: str = ""
     content: bytes = b""
     checked_by: str = ""
-    """What showed that it is as it was written, in words."""
+    """The proof, in words, that the snapshot is as it was written."""
 
     @property
     def position(self) -> Position:

@@ -15,13 +15,13 @@ PROMOTED = {
     "bytes": frozenset({"string"}),
     "string": frozenset({"bytes"}),
 }
-"""What a reader's type may have been written as, beside itself."""
+"""The types, beside itself, as which a reader's type may have been written."""
 Pair = tuple[int, int]
 """A reader's and a writer's type, as objects."""
 
 
 def faults_reading(*, reader: AvroType, writer: AvroType) -> list[str]:
-    """What is wrong, each with the place in the reader's schema; empty where every record can be read."""
+    """The faults, each with the place in the reader's schema; empty where every record can be read."""
     unreadable: set[Pair] = set()
     budget = Budget()
     try:

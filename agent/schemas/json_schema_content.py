@@ -79,7 +79,7 @@ def _property_faults(comparison: SchemaComparison, before: SchemaNode, after: Sc
 
 
 def _model(node: SchemaNode, name: str) -> SchemaNode:
-    """What may stand under a name that is not among the properties: anything, nothing, or what a schema says."""
+    """The values allowed under a name that is not among the properties: any, none, or those of a schema."""
     for pattern, part in _dict(node.schema, "patternProperties").items():
         if _matches(pattern, name):
             return node.inside(part)
@@ -138,7 +138,7 @@ def _additional_faults(
 
 
 def _pattern_faults(comparison: SchemaComparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
-    """As properties, for any name that matches."""
+    """Like properties, for any name that matches."""
     assert isinstance(before.schema, dict)
     assert isinstance(after.schema, dict)
     was, now = _dict(before.schema, "patternProperties"), _dict(after.schema, "patternProperties")

@@ -8,7 +8,7 @@ from agent.schemas.json_text import Json
 
 
 def fault(kind: str, path: str) -> str:
-    """What is wrong, in Confluent's words, and where."""
+    """The fault in Confluent's words, and its place."""
     return f"{kind} at {path}"
 
 

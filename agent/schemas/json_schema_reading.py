@@ -40,7 +40,7 @@ Leaf = Callable[[Shape, Shape, str], list[str]]
 
 
 def faults_reading(*, reader: SchemaNode, writer: SchemaNode) -> list[str]:
-    """What is wrong, each with its place; empty where every value of the writer's schema is one of the reader's."""
+    """The faults, each with its place; empty where every value of the writer's schema is one of the reader's."""
     unreadable: set[tuple[int, int]] = set()
     budget = Budget()
     try:
@@ -75,7 +75,7 @@ class JsonSchemaComparison:
         }
 
     def faults(self, before: Part, after: Part, path: str) -> list[str]:
-        """What keeps values of `before` from being values of `after`."""
+        """The faults that keep values of `before` from being values of `after`."""
         self._budget.take()
         if isinstance(before, Shape) or isinstance(after, Shape):
             return self._shape_faults(_shape(before), _shape(after), path)
@@ -120,7 +120,7 @@ class JsonSchemaComparison:
         return [fault("COMBINED_TYPE_SUBSCHEMAS_CHANGED", path), *faults]
 
     def _not_faults(self, before: Shape, after: Shape, path: str) -> list[str]:
-        """What may not be has become less."""
+        """The faults by what `not` excludes before and after."""
         is_narrowed = not self.faults(after.members[0], before.members[0], f"{path}/not")
         return [] if is_narrowed else [fault("NOT_TYPE_EXTENDED", path)]
 

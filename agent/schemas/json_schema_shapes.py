@@ -1,4 +1,4 @@
-"""What a JSON Schema asks, taken apart: one demand on one type of value, or several joined by all, any or one of.
+"""The demands of a JSON Schema, taken apart: one demand on one type of value, or several joined by all, any or one of.
 
 Rule: nothing that a schema asks is left out: what there is no rule for stands in a demand of its own, "rest".
 Specification: JSON Schema validation drafts 4 to 2020-12, "Validation Keywords for ...".
@@ -16,7 +16,7 @@ JOINED = frozenset({ALL, ANY, ONE})
 CHOICES = frozenset({ANY, ONE})
 
 KINDS = {"integer": NUMBER}
-"""Of the types whose name is not that of their kind."""
+"""The kinds of types whose name is another."""
 KEYWORDS = {
     STRING: frozenset({"maxLength", "minLength", "pattern"}),
     NUMBER: frozenset({"maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"}),

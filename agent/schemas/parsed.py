@@ -1,4 +1,4 @@
-"""What the formats of schemas have in common.
+"""Common parts of the formats of schemas.
 
 Rule: a schema that cannot be read raises `InvalidSchema` with a sentence for whoever wrote it; two that can be read are
 compared by `Parsed.faults_reading`, which never raises.
@@ -36,7 +36,7 @@ class Parsed(Protocol):
 
     @property
     def text(self) -> str:
-        """What is registered: it says what was given, without what means nothing in the format."""
+        """The text that is registered: the given one without parts that mean nothing in the format."""
         ...
 
     @property
@@ -63,7 +63,7 @@ where it was met first."""
 
 
 def distinct_faults(faults: Sequence[str]) -> list[str]:
-    """What people are told of faults: each once."""
+    """The faults to report, each once."""
     return [each for each in dict.fromkeys(faults) if each != NOTED_ELSEWHERE]
 
 

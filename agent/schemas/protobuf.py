@@ -46,7 +46,7 @@ class ProtobufSchema:
     text: str
     file: FileDescriptorProto
     files: Mapping[str, FileDescriptorProto]
-    """What it imports, directly or not, by names."""
+    """The schemas that it imports, directly or not, by names."""
     schema_type: SchemaType = SchemaType.PROTOBUF
 
     @property

@@ -32,7 +32,7 @@ WIRE_KINDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Side:
-    """What one schema and its imports define."""
+    """The definitions of one schema and its imports."""
 
     own: FileDescriptorProto
     messages: Mapping[str, tuple[DescriptorProto, str]]
@@ -56,7 +56,7 @@ class _ProtobufComparison:
 
 
 def faults_reading(*, reader: Files, writer: Files) -> list[str]:
-    """What is wrong, each with its place; empty where every message can be read."""
+    """The faults, each with its place; empty where every message can be read."""
     comparison = _ProtobufComparison(reader=_side(*reader), writer=_side(*writer))
     was, now = comparison.writer.own, comparison.reader.own
     if was.package != now.package:

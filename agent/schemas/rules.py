@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def versions_that_count(compatibility: Compatibility, versions: Sequence[T]) -> Sequence[T]:
-    """Of a subject's versions, in their order, those that a new one is compared with."""
+    """The versions of a subject, in their order, that a new one is compared with."""
     if compatibility is Compatibility.NONE:
         return ()
     return versions if compatibility in TRANSITIVE else versions[-1:]

@@ -1,4 +1,4 @@
-"""What is known of a connection's client beyond its requests.
+"""Facts about a connection's client beyond its requests.
 
 The name and version of its software are what it said in ApiVersions (KIP-511).
 Source: org.apache.kafka.common.network.ClientInformation (Kafka 4.3).

@@ -46,7 +46,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class UnreadableMetrics(Exception):
-    """What a client pushed is not OTLP metrics in that compression, or unpacks to too much."""
+    """A push is not OTLP metrics in that compression, or unpacks to too much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Point(NamedTuple):
 
 
 class Points(NamedTuple):
-    """What one push holds; `dropped_count` of its points are of kinds that are not shown, or beyond the limits."""
+    """The points of one push; `dropped_count` of its points are of kinds that are not shown, or beyond the limits."""
 
     points: Sequence[Point]
     dropped_count: int

@@ -40,14 +40,14 @@ ACCEPTED_COMPRESSION: Sequence[Compression] = (
     Compression.GZIP,
     Compression.SNAPPY,
 )
-"""As clients are told, the best one first."""
+"""The compressions offered to clients, the best one first."""
 KNOWN_COMPRESSION = frozenset(int(kind) for kind in Compression)
 NEVER_S = float("-inf")
 MAY_ASK_AGAIN = (ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type)
 """After these a client has to ask for its subscription before its time."""
 RESERVED_IDS = (uuid.UUID(int=0), uuid.UUID(int=1))
 NOTHING = read_subscription({})
-"""What a client is asked for whom no resource is about."""
+"""The subscription of a client that no resource matches."""
 TAKEN = "taken"
 
 
@@ -68,7 +68,8 @@ class Asker:
     connection: ConnectedClient
 
     def attributes(self, instance_id: uuid.UUID) -> Mapping[str, str]:
-        """What subscriptions may be about, by the names of `coordinator.configs.client_metrics_configs.MATCHED`."""
+        """The attributes that subscriptions match, by the names of
+        `coordinator.configs.client_metrics_configs.MATCHED`."""
         host, _, port = self.address.rpartition(":")
         return {
             "client_instance_id": uuid_text(instance_id.bytes),
@@ -82,7 +83,7 @@ class Asker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """What a client sent. `metrics`: OTLP's MetricsData, in the framing of the compression."""
+    """A push of a client. `metrics`: OTLP's MetricsData, in the framing of the compression."""
 
     subscription_id: int
     is_terminating: bool
@@ -101,7 +102,7 @@ class ClientInstance:
     metrics: Sequence[str]
     interval_ms: int
     version: int
-    """Of the subscriptions that this was made of."""
+    """The version of the subscriptions that this was made of."""
     used_s: float
     asked_s: float = NEVER_S
     pushed_s: float = NEVER_S
@@ -129,7 +130,7 @@ class ClientInstance:
 
 @dataclass(slots=True)
 class _Subscriptions:
-    """What the state asks for, read once for each change."""
+    """The subscriptions of the state, read once for each change."""
 
     seen: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     read: Sequence[ClientSubscription] = ()
@@ -160,11 +161,11 @@ class ClientTelemetry:
         self._metrics = metrics
         self._subscriptions = _Subscriptions()
         self._instances: OrderedDict[uuid.UUID, ClientInstance] = OrderedDict()
-        """Those that were used last come last."""
+        """The instances in order of use, the last used one last."""
         self._reading = asyncio.Lock()
         self.series = ClientSeries(clock=clock, count_dropped=metrics.client_telemetry_series_dropped.inc)
         self.bytes_max = bytes_max
-        """Of what one push carries, before it is unpacked: Kafka's telemetry.max.bytes."""
+        """The largest push, before it is unpacked: Kafka's telemetry.max.bytes."""
 
     @property
     def instances_count(self) -> int:
@@ -172,7 +173,7 @@ class ClientTelemetry:
         return len(self._instances)
 
     async def subscribe(self, instance_id: uuid.UUID | None, asker: Asker) -> ClientInstance:
-        """What the client is to push; without an id it gets one. Raises `TelemetryRefused`."""
+        """The subscription of the client; without an id it gets one. Raises `TelemetryRefused`."""
         instance = await self._instance(self._new_id() if instance_id is None else instance_id, asker)
         if not instance.may_ask(self._clock.monotonic_s()) and instance.last_error not in MAY_ASK_AGAIN:
             raise TelemetryRefused(ErrorCode.throttling_quota_exceeded)
@@ -285,7 +286,7 @@ class ClientTelemetry:
 
 
 def _meant(subscriptions: Sequence[ClientSubscription], attributes: Mapping[str, str]) -> Sequence[ClientSubscription]:
-    """Those that are about the client which says this of itself."""
+    """The subscriptions that match the client with these attributes."""
     return [each for each in subscriptions if all(_is_match(attributes[name], re) for name, re in each.match.items())]
 
 

@@ -1,1 +1,1 @@
-"""What an agent shows of its state, transactions, tables and objects, as plain values for JSON. Changes nothing."""
+"""Views of an agent's state, transactions, tables and objects, as plain values for JSON. Changes nothing."""

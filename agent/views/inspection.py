@@ -107,7 +107,7 @@ async def inspect_object(store: ObjectStore, key: str) -> View:
 
 
 def describe_bytes(data: bytes, key: str = "") -> View:
-    """What an object's bytes are, by their content. `key` helps to tell a snapshot."""
+    """The kind of an object's bytes, by their content. `key` helps to tell a snapshot."""
     if data[:4] == PARQUET_MAGIC and data[-4:] == PARQUET_MAGIC:
         return _describe_parquet(data)
     if SNAPSHOT_PREFIX in key:

@@ -133,7 +133,7 @@ def state_summary(state: ClusterState) -> View:
 
 
 def state_digest(state: ClusterState) -> View:
-    """What two agents must agree on: at one position their digests are equal (safety rule S3).
+    """The digest that two agents must agree on: at one position their digests are equal (safety rule S3).
 
     The whole state is walked, at once: some seconds where it holds millions of chunks.
     """
@@ -141,7 +141,7 @@ def state_digest(state: ClusterState) -> View:
 
 
 def state_statistics(state: ClusterState, now_ms: int | None = None) -> StateStatistics:
-    """What the state gauges of /metrics show. `now_ms`: of a checked clock; None takes the state's time."""
+    """The values of the state gauges of /metrics. `now_ms`: of a checked clock; None takes the state's time."""
     return StateStatistics(
         topics=len(state.topics),
         partitions=state.partitions_count,

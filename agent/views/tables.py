@@ -20,7 +20,7 @@ from storage.refs import ObjectKind, topic_folder
 
 
 class TableSource(Protocol):
-    """What a table's details are read from: an agent, of which they need no more than this."""
+    """The interface of an agent for a table's details."""
 
     @property
     def state(self) -> ClusterState: ...
@@ -74,7 +74,7 @@ def lake_rows(state: ClusterState, limit: int) -> list[View]:
 
 
 def index_page(state: ClusterState, topic: TopicState, *, after: int, limit: int) -> View:
-    """What the log has of a topic's archive: a page of its rows, `limit` at most, behind the first `after`.
+    """A page of a topic's archive in the log: rows, `limit` at most, behind the first `after`.
 
     `rows` are [partition, key of the file, first offset, end of offsets, row group, first row in it, rows],
     `partitions` [start of the log, end of what is archived]. `moment` is another one where any of

@@ -16,7 +16,7 @@ View = dict[str, object]
 
 
 def transaction_statistics(state: ClusterState, now_ms: int | None = None) -> TransactionStatistics:
-    """What the gauges show. `now_ms`: of a checked clock; None takes the state's time."""
+    """The values of the transaction gauges. `now_ms`: of a checked clock; None takes the state's time."""
     ages_ms = (_open_ms(state, state.transactional_ids[name], now_ms) for name in state.open_transactions)
     return TransactionStatistics(
         ids=len(state.transactional_ids),

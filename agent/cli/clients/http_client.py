@@ -34,7 +34,7 @@ Json = dict[str, object]
 
 
 class NoAnswerInTime(Unavailable):
-    """What was asked for may still be done."""
+    """The request has no answer in time; it may still be carried out."""
 
 
 def get(

@@ -57,7 +57,7 @@ HINTS = {
     ),
     ErrorCode.request_timed_out: "the agent's log says what it waits for",
 }
-"""What to do about errors that say little, for the person at the command."""
+"""Remedies for errors that say little, for the person at the command."""
 FETCH_BYTES = 8 * 1024 * 1024
 
 
@@ -71,7 +71,7 @@ class OutgoingRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchedPartition:
-    """What one partition answered: whole batches from its log, and the end of the log."""
+    """The answer of one partition: whole batches from its log, and the end of the log."""
 
     partition: int
     batches: bytes

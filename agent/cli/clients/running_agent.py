@@ -23,7 +23,7 @@ class RunningAgent:
     http: HostPort
     listeners: Sequence[str]
     clock: str = "believed"
-    """What it thinks of its clock: "believed", or what is wrong with it."""
+    """The agent's verdict on its clock: "believed", or what is wrong with it."""
 
     def is_of(self, settings: Settings) -> bool:
         """Whether the settings are this agent's, by name and bucket. Of several processes the first is meant."""

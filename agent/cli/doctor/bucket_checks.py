@@ -1,4 +1,4 @@
-"""What `penstock doctor` asks of a bucket: reachable, put, get, list, delete, conditional puts; do the clocks agree?
+"""Checks of a bucket by `penstock doctor`: reachable, put, get, list, delete, conditional puts; do the clocks agree?
 
 Rule: what an agent tries at its start (`agent.bucket.permissions`), with the same words for what is wrong. A message
 that names its remedy after a semicolon is shown in two lines.

@@ -1,4 +1,4 @@
-"""What `penstock doctor` asks of the clock where the store has none of its own: would a broker believe it (S21)?
+"""Checks of the clock by `penstock doctor` where the store has none of its own: would a broker believe it (S21)?
 
 Rule: the words are those that an agent logs. One that runs with these settings is asked; else the ledger's last time is
 read, from a copy.

@@ -1,4 +1,4 @@
-"""What `penstock doctor` asks ledger and bucket together: do they name each other, and which has come further (S9)?
+"""Checks of ledger and bucket together by `penstock doctor`: do they name each other, and which has come further (S9)?
 
 Rule: nothing is claimed, made or changed, and a broker that has its folder open is not disturbed; the words for what is
 wrong are those with which an agent would refuse to start (`agent.bucket.cluster_identity`).

@@ -1,4 +1,4 @@
-"""What `penstock doctor` asks of the machine: Python, memory of open files, ports, disk.
+"""Checks of the machine by `penstock doctor`: Python, memory of open files, ports, disk.
 
 Rule: nothing is left behind: files that a check writes are removed, ports are let go.
 """

@@ -1,4 +1,4 @@
-"""What the catalog is made of, from an agent's settings: where the bucket is for engines, and who makes keys for them.
+"""The catalog's configuration from an agent's settings: where the bucket is for engines, and who makes keys for them.
 
 Rule: nothing is asked here; what is wrong in the variables was found when the store was opened.
 Source: Iceberg's configuration ("Catalog properties"). Properties of the bucket: `agent.lake.file_io`.

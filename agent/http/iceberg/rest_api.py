@@ -244,7 +244,7 @@ class _Catalog:
     async def _access(
         self, table: LoadedTable, name: str, request: Request
     ) -> tuple[dict[str, str], list[dict[str, object]]]:
-        """What engines need to read the table's files: properties, and keys by the files' beginning."""
+        """The access of engines to the table's files: properties, and keys by the files' beginning."""
         config = dict(self._parts.file_io)
         vendor = self._parts.credentials
         asked = [word.strip() for word in request.headers.get(DELEGATION, "").split(",") if word.strip()]
@@ -274,7 +274,7 @@ class _Catalog:
         return {"prefix": f"{self._parts.root_uri}/{folder}", "config": {**self._parts.file_io, **_keys(keys)}}
 
     async def metrics(self, request: Request) -> Response:
-        """What an engine measured; nothing is kept of it."""
+        """A report of an engine's measurements; nothing of it is kept."""
         await self._check_exists(_table_name(request))
         return Response(status_code=204)
 

@@ -1,4 +1,4 @@
-"""What engines may not do to a topic's table, and what people do instead.
+"""Updates that engines may not make to a topic's table, and what people do instead.
 
 Rule: a table is a topic seen by engines: rows come in by Kafka alone, and files, snapshots and schema are Penstock's.
 People may set properties that none of those decide, and name snapshots (`iceberg_export.tables.edits`). So a refusal
@@ -69,7 +69,7 @@ RESERVED_PROPERTIES = frozenset(
         "default-sort-order",
     }
 )
-"""What Penstock sets itself, and `TableProperties.RESERVED_PROPERTIES` of Iceberg's Java library."""
+"""Properties that Penstock sets itself, and `TableProperties.RESERVED_PROPERTIES` of Iceberg's Java library."""
 _OF_ACTION: Mapping[str, str] = {
     "add-snapshot": _ROWS,
     "remove-snapshots": _SNAPSHOTS,
@@ -96,7 +96,7 @@ _OF_PROPERTIES = frozenset({"set-properties", "remove-properties"})
 
 
 class Update(msgspec.Struct, rename="kebab"):
-    """What is looked at of a `TableUpdate`."""
+    """The fields of a `TableUpdate` that are checked."""
 
     action: str
     ref_name: str = ""

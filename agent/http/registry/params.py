@@ -1,4 +1,4 @@
-"""What requests to the schema registry say: bodies, names and numbers in paths, and flags.
+"""Parameters of requests to the schema registry: bodies, names and numbers in paths, and flags.
 
 Rule: what cannot be understood, and what would be left out, is refused with a code of the API and a sentence.
 Source: Confluent Schema Registry API 8.
@@ -27,7 +27,7 @@ DEFAULT_CONTEXT = ":.:"
 NUMBER_DIGITS = 10
 NUMBER_END = 1 << 31
 NOT_KEPT = ("metadata", "ruleSet", "rulesetToMerge", "schemaTagsToAdd", "schemaTagsToRemove")
-"""What a schema may come with elsewhere, and is not kept here."""
+"""Fields of a schema in other registries that are not kept here."""
 CONFIG_KNOWN = frozenset({"compatibility", "compatibilityLevel"})
 
 Body = Mapping[str, object]
@@ -99,7 +99,7 @@ def flag(request: Request, name: str) -> bool:
 
 
 def page(request: Request, rows: list[object]) -> list[object]:
-    """As many as `limit` says (-1: all), from `offset` on."""
+    """The first `limit` items (-1: all) from `offset` on."""
     offset, limit = _signed(request, "offset", 0), _signed(request, "limit", -1)
     return rows[max(0, offset) :] if limit < 0 else rows[max(0, offset) :][:limit]
 

@@ -86,7 +86,7 @@ class SchemaRegistry:
 
     @property
     def registry(self) -> Registry:
-        """As far as this agent has applied the ledger: read it anew after every wait."""
+        """The registry as far as this agent has applied the ledger: read it again after every wait."""
         return self._agent.state.registry
 
     async def caught_up(self) -> Registry:

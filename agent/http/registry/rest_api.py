@@ -93,7 +93,7 @@ class _RegistryApi:
         self._tokens = tokens
 
     async def answer(self, request: Request) -> Response:
-        """What a request gets, whatever becomes of it."""
+        """The answer to a request, errors included."""
         try:
             refusal = self._tokens.refusal(request.client.host if request.client else None, request.headers)
             if refusal is not None:
@@ -329,7 +329,7 @@ class _RegistryApi:
         ("mode",): {"GET": _mode, "PUT": _set_mode, "DELETE": _unset_mode},
         ("mode", SUBJECT): {"GET": _mode, "PUT": _set_mode, "DELETE": _unset_mode},
     }
-    """What each path below the prefix answers, by its parts."""
+    """The handler of each path below the prefix, by its parts."""
 
 
 def _every_or(names: Sequence[str]) -> str:
