@@ -24,6 +24,7 @@ from coordinator.commands.transaction import (
     ExpireTransaction,
     ExpireTransactionalIds,
     InitTransactionalProducer,
+    PlainTransactionCommand,
     SetTransactionVersion,
     Stamp,
     TerminateTransaction,
@@ -51,18 +52,8 @@ from txn.transitions import decide
 
 STALE = TransactionDecided(error_code=ErrorCode.not_coordinator, is_stale=True)
 
-AppliedHere = (
-    InitTransactionalProducer
-    | AddToTransaction
-    | EndTransaction
-    | ExpireTransaction
-    | TerminateTransaction
-    | ExpireTransactionalIds
-    | SetTransactionVersion
-)
 
-
-def apply_transaction_command(state: ClusterState, session_id: SessionId, command: AppliedHere) -> Outcome:
+def apply_transaction_command(state: ClusterState, session_id: SessionId, command: PlainTransactionCommand) -> Outcome:
     """The part of `coordinator.apply.apply` that is about transactions, but for the offsets that groups commit in
     them."""
     match command:
