@@ -105,7 +105,7 @@ class ServerConnection:
         self._sent_count = 0
         self._answers: dict[int, list[Buffer]] = {}
         self.large_frame_bytes = 0
-        """Of the request that is arriving, where it needs a buffer of its own, else 0.
+        """The bytes of the request that is arriving, where it needs a buffer of its own, else 0.
 
         `get_buffer` makes that buffer: until there is memory for it the socket is not read.
         """
@@ -150,7 +150,7 @@ class ServerConnection:
         return self._number(self._receiver.buffer_updated(count))
 
     def receive_data(self, data: Buffer) -> list[RequestFrame]:
-        """As `get_buffer` and `buffer_updated`, for bytes that stand elsewhere."""
+        """Like `get_buffer` and `buffer_updated`, for bytes that stand elsewhere."""
         return self._number(self._receiver.receive_data(data))
 
     def receive_eof(self) -> int:
@@ -172,7 +172,7 @@ class ServerConnection:
         self.large_frame_bytes = 0
 
     def respond(self, number: int, buffers: Sequence[Buffer]) -> list[Buffer]:
-        """What may be sent now: this answer and those behind it, or nothing while an earlier one is missing.
+        """The answers that may be sent now: this one and those behind it, or nothing while an earlier one is missing.
 
         Args:
             number: of the request.
@@ -184,7 +184,7 @@ class ServerConnection:
         return self._answer(number, [INT32.pack(response_bytes), *buffers])
 
     def skip(self, number: int) -> list[Buffer]:
-        """As `respond`, for a request that has no answer (Produce with acks=0)."""
+        """Like `respond`, for a request that has no answer (Produce with acks=0)."""
         return self._answer(number, [])
 
     def _number(self, frames: list[memoryview]) -> list[RequestFrame]:

@@ -1,4 +1,4 @@
-"""What consumers of the classic protocol put into JoinGroup and SyncGroup: their subscription, and their assignment.
+"""Consumers' parts of JoinGroup and SyncGroup in the classic protocol: their subscription, and their assignment.
 
 Rule: every version begins like version 0, and a version above the newest that is known is read as that one; what is
 behind it is ignored. Bytes that are neither raise `NotConsumerProtocol`.
@@ -42,7 +42,7 @@ class ConsumerAssignment:
 
 
 def read_subscription(metadata: bytes) -> ConsumerSubscription:
-    """What a member of JoinGroup says. Raises `NotConsumerProtocol`."""
+    """The subscription of a member in JoinGroup. Raises `NotConsumerProtocol`."""
     view = memoryview(metadata)
     try:
         version, topics, position = _read_first_fields(view)
@@ -88,7 +88,7 @@ def _no_subscription(metadata: bytes, error: Exception) -> NotConsumerProtocol:
 
 
 def read_assignment(assignment: bytes) -> ConsumerAssignment:
-    """What a member got from SyncGroup; nothing where there are no bytes. Raises `NotConsumerProtocol`."""
+    """The assignment of a member from SyncGroup; nothing where there are no bytes. Raises `NotConsumerProtocol`."""
     if not assignment:
         return ConsumerAssignment(partitions=())
     view = memoryview(assignment)

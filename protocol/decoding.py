@@ -17,7 +17,7 @@ import msgspec
 T = TypeVar("T")
 
 _U64_DIGITS: Final = 20
-"""Of a number of 64 bits in decimal."""
+"""Digits of a number of 64 bits in decimal."""
 
 DAMAGE: Final = (
     ValueError,  # msgspec.MsgspecError and UnicodeError are such, and an enum's unknown number
@@ -98,5 +98,5 @@ def decode_number(data: bytes, *, base: int = 10) -> int:
 
 
 def words(error: Exception) -> str:
-    """What an error says, with its kind where it says little: `KeyError('topic')` says 'topic' alone."""
+    """The text of an error, with its kind where it says little: `KeyError('topic')` says 'topic' alone."""
     return str(error) if isinstance(error, msgspec.MsgspecError) else repr(error)

@@ -95,7 +95,7 @@ _PARTITION_V12: Final = struct.Struct(">iiqiqi")
 _ANSWER_V4: Final = struct.Struct(">ihqq")
 """Index, error code, high watermark, last stable offset."""
 _ANSWER_V5: Final = struct.Struct(">ihqqq")
-"""And the log start offset."""
+"""The same with the log start offset."""
 _ABORTED: Final = struct.Struct(">qq")
 _DIVERGING_EPOCH: Final = struct.Struct(">iqB")
 _THROTTLE_ERROR_SESSION: Final = struct.Struct(">ihi")

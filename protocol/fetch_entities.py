@@ -1,4 +1,4 @@
-"""What a Fetch asks for and gives, in plain values; `protocol.fetch` reads and writes them.
+"""The request and the answer of a Fetch in plain values; `protocol.fetch` reads and writes them.
 
 Rule: one shape for all versions. What a version lacks is read as Kafka's default, and left out when written.
 """
@@ -24,11 +24,11 @@ class FetchPartition:
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1
-    """Of a follower; consumers send -1."""
+    """Only a follower sends it; consumers send -1."""
     replica_directory_id: bytes | None = None
-    """Of a follower; 16 bytes."""
+    """Only a follower sends it; 16 bytes."""
     high_watermark: int = _HIGH_WATERMARK_DEFAULT
-    """Of a follower; 2**63 - 1 where it is not told."""
+    """Only a follower sends it; 2**63 - 1 where it is missing."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class ForgottenTopic:
 
 @dataclass(slots=True, kw_only=True)
 class FetchRequest:
-    """What is wanted. Fields that the version lacks have Kafka's defaults."""
+    """One partition of a Fetch request. Fields that the version lacks have Kafka's defaults."""
 
     max_wait_ms: int
     bytes_min: int
@@ -89,7 +89,7 @@ class DivergingEpoch:
 
 @dataclass(slots=True, kw_only=True)
 class FetchResponsePartition:
-    """What one partition gives. The defaults are what Kafka sends with an error."""
+    """One partition of a Fetch answer. The defaults are what Kafka sends with an error."""
 
     index: int
     error_code: ErrorCode = ErrorCode.none
@@ -120,7 +120,7 @@ class FetchResponse:
 
     topics: Sequence[FetchResponseTopic]
     error_code: ErrorCode = ErrorCode.none
-    """Of the session or the whole request; only versions from 7 on can tell it."""
+    """The error of the session or the whole request; only versions from 7 on have it."""
     session_id: int = 0
     throttle_time_ms: int = 0
     node_endpoints: Sequence[NodeEndpoint] = ()

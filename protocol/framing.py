@@ -61,7 +61,8 @@ class FrameReceiver:
         self.is_cramped = False
         """Whether the last bytes would have brought such a buffer, if this receiver were roomy."""
         self.large_frame_bytes = 0
-        """Of the frame that is arriving, with its size, where it needs a buffer of its own; 0 where it needs none.
+        """The bytes of the frame that is arriving, with its size, where it needs a buffer of its own; 0 where it needs
+        none.
 
         That buffer is made by `get_buffer`: whoever does not want it yet does not call that.
         """
@@ -122,7 +123,7 @@ class FrameReceiver:
             self.drop_partial()
 
     def receive_data(self, data: Buffer) -> list[memoryview]:
-        """As `get_buffer` and `buffer_updated`, for bytes that stand elsewhere. They are copied."""
+        """Like `get_buffer` and `buffer_updated`, for bytes that stand elsewhere. They are copied."""
         source = memoryview(data)
         frames: list[memoryview] = []
         while source:
@@ -140,7 +141,7 @@ class FrameReceiver:
 
     @property
     def _whole_frame_bytes(self) -> int:
-        """What a frame may take, with its size, in a buffer that is not its own."""
+        """The bytes that a frame may take, with its size, in a buffer that is not its own."""
         return self._buffer_bytes if self.is_roomy else self._buffer_bytes_first
 
     def _move(self, view: memoryview) -> None:

@@ -68,9 +68,10 @@ thread."""
 TAGGED_FIELDS_MAX = 128
 """Tagged fields of one structure; Kafka knows fewer than ten for any."""
 RECEIVE_BUFFER_FIRST_BYTES = 4 * KIB
-"""What a connection receives into while little arrives at once: thousands of them send heartbeats and nothing else."""
+"""The receive buffer of a connection while little arrives at once: thousands of them send heartbeats and nothing
+else."""
 RECEIVE_BUFFER_BYTES = 128 * KIB
-"""What a connection receives into where more arrives; frames that lie whole within it are never copied."""
+"""The receive buffer of a connection where more arrives; frames that lie whole within it are never copied."""
 RECEIVE_BUFFERS_BYTES_MAX = 64 * MIB
 """Such buffers of all connections, beside REQUEST_BYTES_QUEUED_MAX; beyond it a connection has its first buffer, and
 what does not fit into that is a large request."""
@@ -81,7 +82,7 @@ RECEIVE_BUFFERS_CHECKED_MAX = 4
 MESSAGE_BYTES_MAX_DEFAULT = MIB + 12
 """Kafka's message.max.bytes."""
 DECOMPRESSED_BYTES_MAX = 256 * MIB
-"""What one record batch may unpack to."""
+"""The bytes that one record batch may unpack to."""
 RECORDS_PER_BATCH_MAX = 10_000_000
 RECORD_ERRORS_LISTED_MAX = 1_000
 """Records of a refused batch that an answer names; each is an object until it is sent."""
@@ -111,7 +112,8 @@ PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
 PRODUCER_STATES_PER_PARTITION_MAX = 20_000
 """Producers that a partition remembers; for one more the one that wrote longest ago is forgotten (S3, S8)."""
 PRODUCER_STATES_MAX = 500_000
-"""Of all partitions, in every agent's memory and in snapshots: a few hundred bytes each, 1.5 KB after ten batches."""
+"""The producers of all partitions, in every agent's memory and in snapshots: a few hundred bytes each, 1.5 KB after ten
+batches."""
 RECORD_RULES_CACHED_MAX = 10_000
 """Topics whose rules for records are kept; worked out again in microseconds, and deleted topics must not stay."""
 
@@ -123,7 +125,7 @@ PACK_GROUP_BYTES_MAX = 16 * MIB
 PACKS_SPARE_MAX = 4
 """Files without objects that are kept to be written again."""
 DISK_RESERVE_BYTES = 32 * MIB
-"""What an embedded ledger keeps of the disk for itself: entries and snapshots that free room, for hours."""
+"""The disk space that an embedded ledger reserves: entries and snapshots that free room, for hours."""
 DISK_RESERVE_DIVISOR = 16
 """It is no more than this part of a small disk."""
 DISK_INODES_WANTED = 16
@@ -135,7 +137,7 @@ STORE_DAMAGES_LISTED_MAX = 1_000
 # Ledger.
 LEDGER_ENTRY_BYTES_MAX = 512 * KIB
 LEDGER_ENTRY_UNPACKED_BYTES_MAX = 16 * MIB
-"""What an entry may unpack to."""
+"""The bytes that an entry may unpack to."""
 LEDGER_GROUP_ENTRIES_MAX = 100
 LEDGER_GROUP_BYTES_MAX = MIB
 LEDGER_COMMANDS_QUEUED_MAX = 10_000
@@ -214,10 +216,11 @@ GC_OBJECTS_MIN = 20_000
 """How many objects that may be in cycles are made, and not freed, before the collector looks at them: in about 1 ms."""
 READ_CACHE_BYTES_DEFAULT = 256 * MIB
 READ_CACHE_ENTRY_BYTES = KIB
-"""What an entry of the read cache takes beside its payload, about: its key, its index of batches, the allocator's."""
+"""The bytes that an entry of the read cache takes beside its payload, about: its key, its index of batches, the
+allocator's."""
 FETCH_READS_BYTES_MAX = 256 * MIB
-"""What all fetches together may be reading, as it is served; beyond it a fetch waits for its turn, or answers without
-records. While bytes are made ready they are there twice."""
+"""The bytes that all fetches together may be reading, as they are served; beyond it a fetch waits for its turn, or
+answers without records. While bytes are made ready they are there twice."""
 FETCH_READ_SECONDS_MAX = 10.0
 """How long one fetch reads at most, once it has waited: clients give up after 30 seconds, and ask for everything again.
 What could not be read by then is an error that they may ask again after; what is in memory is answered."""
@@ -243,9 +246,9 @@ FETCHES_IN_A_ROW_MIN = 2
 READ_AHEAD_PARTITION_BYTES_MAX = 4 * MIB
 """Intake that is read for a consumer's next fetch of a partition; of the archive it is one row group."""
 READ_AHEAD_SHARE_OF_CACHE_MAX = 1 / 2
-"""What may have been read ahead, and was not asked for yet, as a part of the read cache."""
+"""The share of what was read ahead and not asked for yet, as a part of the read cache."""
 READ_AHEAD_SHARE_OF_READS_MAX = 1 / 8
-"""What may be on its way ahead of its consumers, as a part of `FETCH_READS_BYTES_MAX`."""
+"""The share of reads ahead of their consumers, as a part of `FETCH_READS_BYTES_MAX`."""
 READ_AHEAD_SECONDS_MAX = 10.0
 """A consumer that has not gone on for so long has stopped."""
 CONSUMER_POSITIONS_REMEMBERED_MAX = 10_000
@@ -256,7 +259,8 @@ TOPIC_NAME_CHARS_MAX = 249
 FOLDER_NAME_BYTES_MAX = 255
 """NAME_MAX of Linux's file systems, and so of MinIO's."""
 SHORT_TOPIC_NAME_BYTES = 150
-"""What a folder keeps of a longer topic name: tools that append to a folder's name find it short enough."""
+"""The characters that a folder keeps of a longer topic name: tools that append to a folder's name find it short
+enough."""
 PARTITIONS_PER_TOPIC_MAX = 10_000
 PARTITIONS_CREATED_PER_REQUEST_MAX = 10_000
 """Kafka's MAX_PARTITIONS_PER_BATCH: partitions of all topics of one CreateTopics request."""
@@ -323,7 +327,7 @@ TYPED_INDEXES_MAX = 32
 TYPED_DECIMAL_DIGITS_MAX = 38
 """Iceberg's bound of a decimal's precision."""
 TYPED_ERROR_CHARS_MAX = 300
-"""Of what a record's `error` says."""
+"""The characters of a record's `error`."""
 TYPED_READERS_CACHED_MAX = 500
 """Schemas that an agent keeps ready for decoding records."""
 
@@ -367,7 +371,8 @@ TRANSACTIONAL_METADATA_BYTES_MAX = 256 * KIB
 """Metadata of all offsets that one TxnOffsetCommit has, in UTF-8: with `OFFSETS_PER_ENTRY_MAX` of them it still is one
 entry, which keeps all of them or none."""
 OFFSET_METADATA_BYTES_MAX = (1 << 15) - 1
-"""Of one committed offset, whatever offset.metadata.max.bytes says: old versions' answers hold no longer text."""
+"""The metadata of one committed offset, whatever offset.metadata.max.bytes says: old versions' answers hold no longer
+text."""
 OFFSETS_LISTED_MAX = ARRAY_LENGTH_MAX
 """Committed offsets in one answer: a request that names groups, and no partitions, is short however many they have."""
 EXPIRING_GROUPS_PER_ENTRY_MAX = 500
@@ -390,15 +395,15 @@ COORDINATORS_CACHED_MAX = 100_000
 CLASSIC_MEMBERS_MAX = 2_000
 """Members of a classic group, whatever group.max.size says: all of them have to fit into one ledger entry."""
 MEMBER_ID_PREFIX_CHARS_MAX = 1_000
-"""What of a client id begins the member ids that are made of it: a name on the wire has 32,767 bytes at most."""
+"""The characters of a client id that begin its member ids: a name on the wire has 32,767 bytes at most."""
 CLASSIC_MEMBERS_BYTES_MAX = 4 * MIB
-"""What all members of a classic group tell of themselves, before compression, for the same reason."""
+"""The bytes of all members' subscriptions in a classic group, before compression, for the same reason."""
 CLASSIC_PROTOCOL_BYTES = 64
-"""What a protocol counts for in that beside its name and metadata: many empty ones are work too."""
+"""The bytes that a protocol counts for beside its name and metadata: many empty ones are work too."""
 CLASSIC_PROTOCOLS_MAX = 1_000
 """Protocols of one JoinGroup; clients bring fewer than ten."""
 CLASSIC_ASSIGNMENTS_BYTES_MAX = 4 * MIB
-"""What the leader of a classic group may assign to all members, before compression: it is in the same entry."""
+"""The bytes of all assignments of a classic group, before compression: they are is in the same entry."""
 CLASSIC_PENDING_MEMBERS_MAX = 4_000
 """Member ids of a group that were given out and that nobody has joined with yet."""
 CLASSIC_JOIN_SECONDS_MAX = 300.0
@@ -420,7 +425,7 @@ CONSUMER_GROUP_REGEX_CHARS_MAX = 4 * KIB
 CONSUMER_GROUP_REGEXES_MAX = 1_000
 """Different expressions of one group; each is held against every topic."""
 CONSUMER_GROUP_MEMBER_BYTES_MAX = 128 * KIB
-"""What one member of a consumer group may tell of itself, its topics included: it is in one ledger entry."""
+"""The bytes of one member of a consumer group, its topics included: it is in one ledger entry."""
 CONSUMER_GROUP_REGEXES_BYTES_MAX = 128 * KIB
 """All of them together, each counted once: when their members go, one entry names all of them."""
 CONSUMER_GROUP_NAMES_BYTES_MAX = 4 * MIB
@@ -428,7 +433,7 @@ CONSUMER_GROUP_NAMES_BYTES_MAX = 4 * MIB
 CONSUMER_GROUP_EXPRESSION_NAMES_BYTES_MAX = 256 * KIB
 """Such names that are in one entry; those of a single expression may be more, as long as they fit once compressed."""
 CONSUMER_GROUP_CHANGE_BYTES_MAX = LEDGER_ENTRY_BYTES_MAX - 2 * GROUP_ID_BYTES_MAX
-"""What a change of a consumer group may take in its entry, after compression; the rest is the group's id and the
+"""The bytes of a change of a consumer group in its entry, after compression; the rest is the group's id and the
 time."""
 CONSUMER_GROUP_TARGETS_BYTES_MAX = CONSUMER_GROUP_CHANGE_BYTES_MAX - CONSUMER_GROUP_MEMBER_BYTES_MAX
 """The same of a target assignment with what asked for it: the partitions that a member gets by it come on top."""
@@ -449,11 +454,12 @@ TYPED_CELLS_MAX = 8_000_000
 TYPED_ROWS_AT_ONCE = 16_384
 """Records whose values are Python's at a time: these take much more memory than their bytes."""
 TYPED_BYTES_AT_ONCE = 256 * KIB
-"""And bytes of them: a list of small items takes hundreds of times its own."""
+"""The bytes of them: a list of small items takes hundreds of times its own."""
 TYPED_CELLS_WRITTEN_AT_ONCE = 1_000_000
 """Values of typed columns that become bytes again at a time: each takes 13 bytes of memory meanwhile."""
 VALUE_PLANS_BYTES_MAX = 256 * KIB
-"""What a file's footer says of how left-out values are made again; values of further schemas keep their bytes."""
+"""The bytes in a file's footer about the reconstruction of elided values; values of further schemas keep their
+bytes."""
 TYPED_NULL_FIELDS_MAX = 16
 """Fields of a list's items that take no bytes: a few bytes would become many values."""
 ARCHIVE_PASS_CHUNKS_MAX = 4_096
@@ -483,7 +489,7 @@ TABLE_LOOKS_PER_GRACE = 4
 TABLE_COPIES_INTERVAL_S = 1.0
 """How soon copies of a table's metadata follow it."""
 VERSION_HINT_BYTES_MAX = 20
-"""What is looked at of a hint: more is no number of ours."""
+"""The bytes of a hint that are read: more is no number of ours."""
 TABLE_COPIES_KEPT = 3
 """Copies of a table's metadata for readers without a catalog: the newest, and those that somebody may be reading."""
 THRIFT_DEPTH_MAX = 24
@@ -522,10 +528,10 @@ COMPACTION_CHUNKS_MAX = 8_192
 REWRITE_CHUNKS_MAX = 32_768
 """Rows of the index that a plan for a Spark job names, unless one file has more: what is left comes with the next."""
 REWRITE_BODY_BYTES_MAX = 8 * MIB
-"""Of a request that tells of a file that a job has written: it names `COMPACTION_CHUNKS_MAX` rows and as many new
+"""The bytes of a request about a file that a job has written: it names `COMPACTION_CHUNKS_MAX` rows and as many new
 ones."""
 REWRITE_PLAN_ATTEMPTS_MAX = 5
-"""Of a job's one after the other, of which nothing came true."""
+"""Plans of a job in a row of which nothing was committed."""
 COMPACTION_SPAN_SHARE = 8
 """A merge brings together what is no further apart than that part of the topic's retention."""
 TABLE_FILE_BYTES_DEFAULT = 128 * MIB
@@ -542,7 +548,7 @@ TABLE_MANIFESTS_PER_LEVEL_MAX = 16
 TABLE_MANIFEST_FILES_MAX = 256
 """A manifest of so many files is merged no more: a file that leaves costs writing its manifest, some 12 ms, again."""
 TABLE_OFFSETS_BYTES_MAX = 4 * KIB
-"""What a snapshot's summary may say of offsets, some 130 partitions; every commit writes every summary again."""
+"""The bytes of offsets in a snapshot's summary, some 130 partitions; every commit writes every summary again."""
 TABLE_FILES_PER_COMMIT_MAX = 1_000
 """Data files that one commit adds or drops: a ledger entry names them, those dropped when their snapshot expires."""
 TABLE_RELEASED_PER_COMMIT_MAX = 3_000
@@ -616,7 +622,7 @@ MAINTENANCE_CLAIM_JITTER_S = 1.0
 TAIL_INTERVAL_MS_DEFAULT = 500
 """How often the tail manifest is written, at most: how long readers without a broker are behind."""
 TAIL_BUSY_SHARE_MAX = 0.05
-"""What part of the time may go into making it: a large one is written less often."""
+"""The share of the time that may go into making it: a large one is written less often."""
 TAIL_CHUNKS_PER_PARTITION_MAX = 16_384
 TAIL_CHUNKS_MAX = 262_144
 """Chunks of all partitions that a tail manifest names, in about 3 MB: beyond it each partition's share is smaller, and
@@ -662,7 +668,7 @@ PRODUCER_EXPIRY_CHECK_INTERVAL_S = 600.0
 READ_GAP_BYTES_MAX = 512 * KIB
 """Unwanted bytes between two wanted ranges that are read along rather than asking twice."""
 READ_BYTES_MAX = 16 * MIB
-"""What ranges are read together at most; one range above it is read alone."""
+"""The bytes of ranges that are read together at most; one range above it is read alone."""
 RECOVERY_READS_MAX = 3
 """How often a recovery reads what seems to be damaged."""
 RECOVERY_READ_RETRY_S = 1.0
@@ -699,7 +705,7 @@ GC_FAILED_KEYS_MAX = 100_000
 CPU_THREADS_MAX = 4
 """Threads for what would hold up the loop."""
 PLAIN_RECORDS_MAX = 50_000
-"""What a process, an agent or one of Spark's, takes without compiled kernels before it has them loaded: as much work as
+"""The records that a process, an agent or one of Spark's, takes before it loads compiled kernels: as much work as
 loading them is, where compiled code is kept."""
 PROCESSES_MAX = 256
 """Agents under one command."""
@@ -719,13 +725,13 @@ HTTP_CONNECTIONS_OPEN_MAX = 1_000
 HTTP_REQUEST_SECONDS_MAX = 30.0
 """In how long a request has to arrive whole, and the first one of a connection to come at all."""
 HTTP_READ_BYTES_MIN = 256 * KIB
-"""What a client has to read of an answer in WRITE_SECONDS_MAX; one that does may take as long as it needs."""
+"""The bytes of an answer that a client has to read in WRITE_SECONDS_MAX; one that does may take as long as it needs."""
 HTTP_HEAD_BYTES_MAX = 32 * KIB
 """A request's line and headers; a longer one is refused."""
 HTTP_IDLE_SECONDS_MAX = 30
 """How long a connection may stay open between two requests."""
 HTTP_STOP_SECONDS_MAX = 2
-"""What a stopping agent gives to HTTP requests in progress."""
+"""The time that a stopping agent gives HTTP requests in progress."""
 HTTP_BODY_BYTES_MAX = 64 * KIB
 SCHEMA_BODY_BYTES_MAX = 2 * MIB
 """A request with a schema: its text is a JSON string there, in which a byte may take six."""
@@ -749,7 +755,7 @@ CATALOG_CREDENTIALS_SECONDS = 3_600
 CATALOG_CREDENTIALS_RENEWED_SECONDS = 1_800
 """Older ones are not handed out if there can be others."""
 CATALOG_CREDENTIALS_SPARE_SECONDS = 300
-"""Those that hold for less are not handed out at all."""
+"""Keys that hold for less are not handed out at all."""
 CATALOG_CREDENTIALS_CACHED_MAX = 1_000
 CATALOG_CREDENTIALS_PAUSE_SECONDS = 60.0
 """Between two questions to an STS that gave no credentials."""
@@ -768,7 +774,7 @@ EXTERNAL_CATALOG_FAILURES_IN_A_ROW_MAX = 3
 EXTERNAL_CATALOG_CALL_SECONDS_MAX = 60.0
 """How long one answer is waited for; the call may end later."""
 EXTERNAL_CATALOG_ERROR_CHARS_MAX = 500
-"""What is shown of an error of a catalog's client."""
+"""The characters of an error of a catalog's client that are shown."""
 EXTERNAL_CATALOGS_MAX = 16
 INSPECTED_OBJECT_BYTES_MAX = 512 * MIB
 """A larger object is not read to be described."""
@@ -779,7 +785,7 @@ CLIENT_SILENT_SECONDS_MIN = 60.0
 CLIENT_SILENT_INTERVALS_MAX = 3
 """... and for so many of their intervals between pushes, where that is longer."""
 CLIENT_METRICS_UNPACKED_BYTES_MAX = MIB
-"""What a client's pushed metrics may unpack to, some 15,000 values; one push is unpacked at a time."""
+"""The bytes that a client's pushed metrics may unpack to, some 15,000 values; one push is unpacked at a time."""
 CLIENT_METRICS_STEPS_MAX = 10_000
 """Resources, scopes, metrics and values of one push that are looked at, in about 50 ms of a thread."""
 CLIENT_SERIES_PER_CLIENT_MAX = 500
@@ -800,21 +806,22 @@ GROUP_NAMES_LISTED_MAX = 3
 
 # Spark's source.
 SPARK_SPLIT_BYTES_MIN = 1 * MIB
-"""Of stored bytes: a task costs about as much as reading so much."""
+"""The stored bytes of a task, at least: a task costs about as much as reading so much."""
 SPARK_SPLIT_BYTES_MAX = 128 * MIB
-"""Of stored bytes; a task that fails is begun anew."""
+"""The stored bytes of a task, at most; a task that fails begins again."""
 SPARK_FILE_RUN_BYTES = 8 * MIB
-"""Of a data file, read at once; the next so many are on their way meanwhile."""
+"""The bytes of a data file that are read at once; the next so many are on their way meanwhile."""
 SPARK_GATHERED_BYTES = 8 * MIB
 """Records, decompressed, that become one record batch, and one batch of records more."""
 SPARK_MANIFEST_READS_MAX = 3
-"""Of a manifest whose checksum does not fit: a store may show one that is half overwritten."""
+"""Reads of a manifest whose checksum does not fit: a store may show one that is half overwritten."""
 SPARK_LOOKS_APART_SECONDS = 0.1
-"""Of a stream at the manifest, at least: each is a request. Agents write one a second by default."""
+"""The time between a stream's reads of the manifest, at least: each is a request. Agents write one a second by
+default."""
 SPARK_PLAN_ATTEMPTS_MAX = 5
 """How often a plan is made again because the table's metadata was replaced meanwhile."""
 SPARK_PAUSES_MAX = 5
-"""Of a second each, in which a manifest is waited for that knows as much as one before it."""
+"""Attempts, a second each, to get a manifest that knows as much as one before it."""
 SPARK_MISSES_MAX = 5
 """How often a split is planned again; each time the objects of a newer manifest were gone, too."""
 SPARK_FILES_CACHED_MAX = 100_000
@@ -826,13 +833,13 @@ SPARK_FILES_AHEAD_MAX = 16
 SPARK_FOOTERS_IN_FLIGHT_MAX = 32
 """Footers that a plan asks for at a time."""
 SPARK_SINK_SECONDS_MAX = 60.0
-"""Of each step of a transaction that writes a batch: to begin, to send its number, to commit."""
+"""The time of each step of a transaction that writes a batch: to begin, to send its number, to commit."""
 VERIFY_FINDINGS_MAX = 20
 """Told of one file, or of one table: of what is wrong beyond it the number is told."""
 VERIFY_TASK_BYTES_TARGET = 64 << 20
-"""Of the files that one task reads, one after another; a larger file is a task by itself."""
+"""The bytes of the files that one task reads, one after another; a larger file is a task by itself."""
 VERIFY_TASK_FILES_MAX = 64
-"""Of one task: progress is told as tasks end."""
+"""The files of one task: progress is reported as tasks end."""
 VERIFY_ATTEMPTS_MAX = 5
 """At a topic whose table and log are not of one moment: each time it was changed meanwhile."""
 JOB_AGENT_SECONDS_MAX = 60.0
@@ -844,7 +851,7 @@ AUDIT_DISAGREEMENTS_LISTED_MAX = 1_000
 AUDIT_AFFECTED_LISTED_MAX = 20
 """Partitions that are named of one damaged object."""
 AUDIT_READ_BYTES = 8 * MIB
-"""Of an archive file at a time."""
+"""The bytes of an archive file that are read at a time."""
 AUDIT_PROGRESS_OBJECTS = 100
 CLIENT_DEEP_AUDIT_SECONDS_MAX = 86_400.0
 CLIENT_AUDIT_SECONDS_MAX = 600.0

@@ -40,9 +40,9 @@ _PARTITION_V4: Final = struct.Struct(">iiq")
 _ANSWER_V1: Final = struct.Struct(">ihqq")
 """Index, error code, timestamp, offset."""
 _ANSWER_V4: Final = struct.Struct(">ihqqi")
-"""And the leader epoch."""
+"""The same with the leader epoch."""
 _ANSWER_V6: Final = struct.Struct(">ihqqiB")
-"""And no tagged fields."""
+"""The same with no tagged fields."""
 
 
 class OffsetWanted(NamedTuple):

@@ -43,7 +43,7 @@ _INDEX_LENGTH: Final = struct.Struct(">ii")
 _PARTITION_V3: Final = struct.Struct(">ihqq")
 """Index, error code, base offset, log append time."""
 _PARTITION_V5: Final = struct.Struct(">ihqqq")
-"""And the log start offset."""
+"""The same with the log start offset."""
 _PLAIN_END_V3: Final = b""
 _PLAIN_END_V8: Final = b"\0\0\0\0\xff\xff"
 """No record errors, no message."""
@@ -53,7 +53,7 @@ _PLAIN_END_V9: Final = b"\1\0\0"
 
 @dataclass(slots=True)
 class ProducePartition:
-    """What is to be appended to one partition."""
+    """The records to append to one partition."""
 
     index: int
     records: memoryview | None
@@ -76,7 +76,7 @@ class ProduceRequest:
 
     transactional_id: str | None
     acks: int
-    """As sent: 0 no answer, 1 and -1 durable first; anything else is for the handler to refuse."""
+    """The value as sent: 0 no answer, 1 and -1 durable first; anything else is for the handler to refuse."""
     timeout_ms: int
     topics: list[ProduceTopic]
 
@@ -91,7 +91,7 @@ class RecordError:
 
 @dataclass(slots=True, kw_only=True)
 class ProduceResponsePartition:
-    """What became of one partition's records. An error comes with base offset -1 (the default): clients take an offset
+    """The result for one partition's records. An error comes with base offset -1 (the default): clients take an offset
     for success.
     """
 
@@ -255,7 +255,7 @@ def _pack_partition(partition: ProduceResponsePartition, version: int) -> bytes:
 
 
 def _pack_refusal(partition: ProduceResponsePartition, version: int) -> bytes:
-    """What follows the offsets: why the records were refused, and who leads the partition."""
+    """The fields after the offsets: why the records were rejected, and which broker leads the partition."""
     is_flexible = version >= _FLEXIBLE_FIRST
     parts = [pack_length(len(partition.record_errors), is_flexible=is_flexible)]
     for record_error in partition.record_errors:

@@ -1,4 +1,4 @@
-"""What a mistyped name may have meant, for the end of an error's message.
+"""Suggestions for a mistyped name, for the end of an error's message.
 
 Rule: pure, and bounded whatever was typed: names of others' come here too.
 """
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from protocol.limits import NEAR_WORD_CHARS_MAX
 
 SIMILARITY_MIN = 0.5
-"""Of `difflib.SequenceMatcher.ratio`: what shares less of its letters with every known word is no slip of a finger."""
+"""The least `difflib.SequenceMatcher.ratio`: a name below it with every known word is no typing error."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

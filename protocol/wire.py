@@ -17,7 +17,7 @@ from protocol.limits import ARRAY_LENGTH_MAX, TAGGED_FIELDS_MAX
 Buffer = bytes | bytearray | memoryview
 
 UNREADABLE: Final = (struct.error, IndexError, UnicodeDecodeError)
-"""What reading beyond the end, or text that is not UTF-8, raises."""
+"""Errors of reading beyond the end, or of text that is not UTF-8."""
 
 INT8: Final = struct.Struct(">b")
 INT16: Final = struct.Struct(">h")

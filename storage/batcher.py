@@ -26,7 +26,7 @@ NANOSECONDS_PER_MS = 1_000_000
 
 
 class BatchRow(Protocol):
-    """What the intake needs to know of a record batch; `protocol.records.batch.BatchHeader` is one."""
+    """The fields of a record batch for the intake; `protocol.records.batch.BatchHeader` is one."""
 
     @property
     def batch_bytes(self) -> int: ...
@@ -66,7 +66,7 @@ class BatchLimits:
 
 
 class BatchGroup(NamedTuple):
-    """What one Produce request brings for one partition.
+    """The batches of one Produce request for one partition.
 
     `records`: concatenated v2 batches, big-endian, which nobody changes any more; `headers`: one per batch, in order;
     `ticket`: whatever the caller needs to find the request again; `max_timestamps`: per batch, in the place of what the

@@ -62,7 +62,8 @@ class ChunkParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EncodedObject:
-    """What to put: the concatenation of `parts`. `byte_firsts` says where each chunk begins, in the order given."""
+    """The object to put: the concatenation of `parts`. `byte_firsts` says where each chunk begins, in the order
+    given."""
 
     parts: list[Buffer]
     byte_firsts: list[int]
@@ -114,7 +115,8 @@ def encode_object(session: SessionId, number: ObjectNumber, chunks: Sequence[Chu
 
 
 def describe_object(tail: Buffer, object_bytes: int) -> ObjectDescription:
-    """What the footer says. `tail` is the end of the object, or all of it; `object_bytes` is the object's whole size.
+    """The chunks by the footer. `tail` is the end of the object, or all of it; `object_bytes` is the object's whole
+    size.
 
     Raises `TailTooShort` where the tail does not hold the footer, else `ChunkFormatError`.
     """

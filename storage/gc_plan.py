@@ -1,4 +1,4 @@
-"""What the garbage collector may delete, and what it may only report (safety rule S6).
+"""Decides which keys the garbage collector may delete, and which it may only report (safety rule S6).
 
 Rule: decisions only; the caller lists, deletes, and proposes ForgetObjects and ForgetSessions once that is done. Time
 is the state's, never a clock's (safety rule S2). Whatever is not surely garbage stays: an object that the state names,
@@ -20,14 +20,15 @@ UNTIMED: Final = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedVerdict:
-    """What becomes of listed keys. Those in no tuple stay, and need no word."""
+    """The verdict on listed keys. Keys in no tuple stay, and are not reported."""
 
     deletable: tuple[str, ...]
     """Left behind by ended sessions whose grace has passed, never committed."""
     waiting: tuple[str, ...]
     """The same of sessions whose grace has not passed."""
     unknown: tuple[str, ...]
-    """Of no shape that Penstock writes, or of a session that this state never had or has forgotten: report them."""
+    """Keys of no shape that Penstock writes, or of a session that this state never had or has forgotten: report
+    them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +42,7 @@ class SessionsPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasedPlan:
-    """What becomes of released objects whose grace has passed."""
+    """The verdict on released objects whose grace has passed."""
 
     deletable: tuple[str, ...]
     is_snapshot_wanted: bool
@@ -89,7 +90,7 @@ def judge_listed(
     time_ms: Milliseconds,
     grace_ms: int,
 ) -> ListedVerdict:
-    """What becomes of `keys`, found in the bucket, by the state at `position`. The state may be older or newer than the
+    """The verdict on `keys`, found in the bucket, by the state at `position`. The state may be older or newer than the
     list.
 
     An ended session commits nothing any more, so what it wrote and the state does not name is garbage for ever; it goes
@@ -117,7 +118,7 @@ def judge_listed(
 
 
 class EntryFate(Enum):
-    """What is known of the entry for which a live session put objects."""
+    """The knowledge of the entry for which a live session put objects."""
 
     UNPROPOSED = "unproposed"
     """No entry that names them was ever proposed, and none will be."""

@@ -23,19 +23,19 @@ METADATA_SUFFIX = ".metadata.json"
 MANIFEST_LIST_SUFFIX = ".snap.avro"
 MANIFEST_SUFFIX = ".manifest.avro"
 TAIL_KEY = "ledger/tail/current"
-"""Of the tail manifest (`iceberg_export.tail.manifest`). It names no session and is overwritten in place: whoever reads
-it goes by the position that it tells. To lose it loses nothing."""
+"""The key of the tail manifest (`iceberg_export.tail.manifest`). It names no session and is overwritten in place:
+whoever reads it goes by the position that it tells. To lose it loses nothing."""
 
 
 class ObjectKind(IntEnum):
-    """What the bytes of an object are."""
+    """The kind of an object's bytes."""
 
     INTAKE = 0
     """Record batches as producers sent them: `storage.chunk_format`."""
     PARQUET = 1
     """Archived records, a row group or a run of rows per chunk: `iceberg_export.parquet.writer`."""
     TABLE_METADATA = 2
-    """What makes data files a table: `iceberg_export.tables`."""
+    """The metadata that makes data files a table: `iceberg_export.tables`."""
 
 
 def intake_key(session: SessionId, number: ObjectNumber) -> str:
@@ -95,7 +95,7 @@ def metadata_copy_key(topic_name: str, topic_id: TopicId, version: int) -> str:
 
 
 def version_hint_key(topic_name: str, topic_id: TopicId) -> str:
-    """What such readers look at first."""
+    """The key of the file that such readers read first."""
     return f"{table_metadata_folder(topic_name, topic_id)}{VERSION_HINT}"
 
 

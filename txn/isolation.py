@@ -19,7 +19,7 @@ from protocol.types import Offset, ProducerId
 
 
 class IsolationLevel(IntEnum):
-    """What a consumer reads: org.apache.kafka.common.IsolationLevel."""
+    """The isolation level of a consumer: org.apache.kafka.common.IsolationLevel."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -67,7 +67,7 @@ class AbortedBatches:
 NOTHING_ABORTED: Final = AbortedBatches()
 
 COLUMNS: Final = ("marker", "producer_id", "offset_first", "last_stable")
-"""Of the aborted ranges: int64 each. `last_stable` is the last stable offset as it was behind the marker."""
+"""Columns of the aborted ranges: int64 each. `last_stable` is the last stable offset as it was behind the marker."""
 
 
 class _Aborted(NamedTuple):
@@ -84,7 +84,7 @@ def _no_rows() -> _Aborted:
 
 
 _NONE_ABORTED: Final = _no_rows()
-"""Of every partition in which nothing was aborted, for most transactions commit: never added to."""
+"""The value of each partition in which nothing was aborted, for most transactions commit: never added to."""
 
 
 class PartitionTransactions:
@@ -170,7 +170,8 @@ class PartitionTransactions:
             column.append(value)
 
     def aborted_between(self, offset_first: Offset, offset_end: Offset) -> list[AbortedRange]:
-        """What a read_committed fetch of `[offset_first, offset_end)` lists, in the order of the markers.
+        """The aborted transactions that a read_committed fetch of `[offset_first, offset_end)` lists, in the order of
+        the markers.
 
         That is every range that begins before the end and whose marker is not before the first offset. It costs the
         ranges that ended within what was read, and those of the transactions that were open then: where `last_stable`

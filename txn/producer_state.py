@@ -1,4 +1,4 @@
-"""What a partition remembers of one idempotent producer, and what it makes of that producer's next batch.
+"""The state of one idempotent producer in a partition, and the verdict on its next batch.
 
 Rule: `decide` only judges; the caller records what it accepted. Nothing here knows offsets' meaning or reads a clock.
 
@@ -55,7 +55,7 @@ class ProducerState:
         self.recent = list(recent)
         self.last_active_ms = last_active_ms
         self.last_position = last_position
-        """Of the entry with its last batch or marker here; the caller keeps it."""
+        """The position of the entry with its last batch or marker here; the caller keeps it."""
         self.sequence_next = self.recent[-1].sequence_end if self.recent else SEQUENCE_FIRST
 
     def record(self, base_sequence: int, record_count: int, base_offset: int, time_ms: Milliseconds) -> None:
@@ -122,7 +122,7 @@ def decide(
     unknown_producers_below: ProducerId,
     is_outside_transaction: bool = False,
 ) -> Decision:
-    """What becomes of a batch of `record_count` records.
+    """The decision on a batch of `record_count` records.
 
     Without batches in the epoch the first sequence must be 0, unless `producer_id` is below `unknown_producers_below`
     (safety rule S8). Differs from Kafka: its ProducerAppendInfo takes any first sequence of a producer that it does not

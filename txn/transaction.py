@@ -1,4 +1,4 @@
-"""What is remembered of a transactional id, what may happen to it, and what is decided then.
+"""The state of a transactional id, its events, and their decisions.
 
 Rule: nothing here decides, reads a clock or knows a partition. The decision is `txn.transitions.decide`; which
 partitions and groups take part, when a transaction began, and the stamps of safety rule S7 are kept by the caller.
@@ -47,7 +47,7 @@ class TransactionStatus(Enum):
 
 
 class TransactionVersion(IntEnum):
-    """What a client speaks: KIP-98's protocol, or KIP-890's, with a new epoch after every transaction."""
+    """The protocol of a client: KIP-98's protocol, or KIP-890's, with a new epoch after every transaction."""
 
     V1 = 1
     V2 = 2
@@ -55,7 +55,7 @@ class TransactionVersion(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionMetadata:
-    """What is remembered of a transactional id. All of it belongs into snapshots (KAFKA-20310, KAFKA-20357)."""
+    """The state of a transactional id. All of it belongs into snapshots (KAFKA-20310, KAFKA-20357)."""
 
     producer_id: ProducerId
     epoch: ProducerEpoch
@@ -63,7 +63,7 @@ class TransactionMetadata:
     timeout_ms: int
     status: TransactionStatus = TransactionStatus.EMPTY
     version: TransactionVersion = TransactionVersion.V1
-    """Of the request that began the newest transaction."""
+    """The protocol version of the request that began the newest transaction."""
     serial: int = 0
     """How many transactions this transactional id began: which one a time-out saw, where V1 keeps the epoch."""
     last_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
@@ -154,20 +154,20 @@ class Ending:
     producer_id: ProducerId
     """The one that wrote the records, even where another id is the next."""
     epoch: ProducerEpoch
-    """What the markers carry: the transaction's own epoch where a V1 client ended it, else the one after."""
+    """The epoch in the markers: the transaction's own epoch where a V1 client ended it, else the one after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What becomes of an event. An error leaves everything as it was."""
+    """The decision on an event. An error leaves everything as it was."""
 
     error_code: ErrorCode = ErrorCode.none
-    """As Kafka's newest version of the request has it; `txn.transaction_requests.answered_code` for older ones."""
+    """The code of Kafka's newest version of the request; `txn.transaction_requests.answered_code` for older ones."""
     producer_id: ProducerId = NO_PRODUCER_ID
     """Answered by InitProducerId and by EndTxn of V2; -1 by everything else, and with every error."""
     epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     following: TransactionMetadata | None = None
-    """What is remembered from now on; None where nothing changes."""
+    """The state from now on; None where nothing changes."""
     ending: Ending | None = None
     """A transaction that was open and no longer is."""
     is_fresh_id_used: bool = False

@@ -1,5 +1,5 @@
-"""What versions and arguments of transactional requests mean: which protocol they speak, what is refused at sight, and
-how errors are told to clients that do not know them.
+"""The meaning of versions and arguments of transactional requests: which protocol they speak, what is refused at sight,
+and how errors are told to clients that do not know them.
 
 Rule: data and arithmetic of requests; nothing here knows what is remembered of a transactional id.
 
@@ -62,7 +62,7 @@ CLIENT_ERRORS: Final[Mapping[ErrorCode, tuple[ErrorCode, Mapping[int, int]]]] = 
 
 
 def transaction_version(api_key: int, version: int) -> TransactionVersion:
-    """What a request in this version speaks."""
+    """The protocol of a request in this version."""
     return TransactionVersion.V2 if version >= V2_VERSIONS.get(api_key, NO_VERSION) else TransactionVersion.V1
 
 
@@ -82,7 +82,7 @@ def check_init_producer_id(
     producer_id: int,
     epoch: int,
 ) -> ErrorCode:
-    """What is wrong with an InitProducerId by itself; `none` where nothing is.
+    """The error of an InitProducerId by itself; `none` where nothing is.
 
     timeout_ms_max: transaction.max.timeout.ms. Without a transactional id neither time-out nor producer id mean
     anything: the answer is a fresh id.
@@ -99,7 +99,7 @@ def check_init_producer_id(
 
 
 def compared_producer(producer_id: int, epoch: int) -> tuple[ProducerId, ProducerEpoch]:
-    """What a request's producer id and epoch are compared as: below -1 as others that no producer has.
+    """The producer id and epoch of a request for comparisons: below -1 as others that no producer has.
 
     Kafka's coordinator compares them alone (TransactionCoordinator, Kafka 4.3): INVALID_PRODUCER_ID_MAPPING for an id,
     INVALID_PRODUCER_EPOCH or PRODUCER_FENCED for an epoch, and in InitProducerId PRODUCER_FENCED for both. A ledger
@@ -112,5 +112,5 @@ def compared_producer(producer_id: int, epoch: int) -> tuple[ProducerId, Produce
 
 
 def check_transactional_id(transactional_id: str) -> ErrorCode:
-    """What is wrong with the id that any other transactional request names; `none` where nothing is."""
+    """The error of the id in any other transactional request; `none` where nothing is."""
     return ErrorCode.none if transactional_id else ErrorCode.invalid_request

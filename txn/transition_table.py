@@ -49,7 +49,7 @@ class Sender(Enum):
 
 
 class TransitionStep(Enum):
-    """What is done where an event is not refused."""
+    """The action where an event is not rejected."""
 
     NOTHING = auto()
     """Answer: no error."""

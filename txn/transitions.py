@@ -1,4 +1,4 @@
-"""What becomes of an event of a transactional id: `decide` looks up the table, and does what the cell says.
+"""Decides an event of a transactional id: `decide` looks up the table, and does what the cell says.
 
 Rule: what is not allowed is an answer, and leaves what is remembered as it was; nothing raises.
 
@@ -47,7 +47,7 @@ _EPOCH_FIRST: Final = ProducerEpoch(0)
 
 
 def decide(current: TransactionMetadata | None, event: Event, fresh_producer_id: ProducerId) -> Decision:
-    """What becomes of `event`.
+    """The decision on `event`.
 
     current: what is remembered of its transactional id; None where that is nothing.
     fresh_producer_id: one that was never given to anyone; taken where the decision says so.
@@ -184,7 +184,7 @@ def _end(current: TransactionMetadata, fresh: ProducerId, end: _End) -> Decision
 
 
 def _ending(current: TransactionMetadata, *, is_commit: bool, is_bumped: bool) -> Ending | None:
-    """What ends of what is open."""
+    """The parts of the open transaction that end."""
     if not current.is_ongoing:
         return None
     epoch = ProducerEpoch(current.epoch + is_bumped)

@@ -14,7 +14,7 @@ from storage.refs import TAIL_KEY, position_of_key, session_of_key, topic_of_cop
 log = logging.getLogger(__name__)
 
 LEDGER_PREFIX = "ledger/"
-"""The prefixes of snapshots, marks and the tail manifest."""
+"""The prefix of snapshots, marks and the tail manifest."""
 REMEDY = 'docs/RUNBOOK.md, "Audit: do bucket, ledger and state agree?"'
 
 

@@ -55,7 +55,7 @@ class HostedConsumerGroup:
         self._logged_epochs = group.group.epoch, group.group.target_epoch
         """The group's, and that of its target assignment, which the log has."""
         self._refused_instances: set[str] = set()
-        """The epochs that the log named last."""
+        """The instance ids of rejected clients that the log has named."""
 
     @property
     def is_over(self) -> bool:

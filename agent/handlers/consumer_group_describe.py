@@ -117,7 +117,7 @@ def _member(services: Services, group: ConsumerGroup, member_id: str) -> Values:
 
 
 def _topics(services: Services, found: Partitions) -> Values:
-    """The members that still exist."""
+    """The topics that still exist."""
     topics = services.state.topics
     return {
         "topic_partitions": [

@@ -93,7 +93,7 @@ def _is_open_for(held: TransactionalId, now_ms: int, open_ms: int) -> bool:
 
 
 def _own(services: Services, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The ids for which clients find this agent."""
+    """The rows of the ids for which clients find this agent."""
     keys = [transaction_key(row["transactional_id"]) for row in rows]
     owners = owners_of(keys, services.state.sessions)
     return [row for row, owner in zip(rows, owners, strict=True) if owner == services.writer.session]

@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveReport:
-    """What passes over one topic did."""
+    """The report of passes over one topic."""
 
     topic: str
     records: int

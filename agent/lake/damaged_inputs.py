@@ -26,7 +26,7 @@ class _Damaged:
 
 
 class DamagedInputs(Generic[K]):
-    """What names each input, such as the key of a file, with the topic that it belongs to."""
+    """The name of each input, such as the key of a file, with the topic that it belongs to."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock

@@ -36,7 +36,7 @@ class DamagedIntake:
         self._gauge = metrics.archive_unreadable_chunks
 
     def waiting(self, topic_id: TopicId) -> Mapping[PartitionIndex, Offset]:
-        """Of the topic's partitions those that wait, and from which offset on."""
+        """The topic's partitions that wait, and from which offset on."""
         waiting: dict[PartitionIndex, Offset] = {}
         if self._logged:
             for topic, partition, offset in self._inputs.left_out:

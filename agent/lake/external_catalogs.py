@@ -45,7 +45,7 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 LIST = "list"
-"""What the log calls the operation that does not concern one topic."""
+"""The name in the log of the operation that does not concern one topic."""
 Opener = Callable[[ExternalCatalogSettings, str], Entries]
 
 
@@ -64,7 +64,7 @@ class _KnownEntry:
 
 @dataclass(slots=True, kw_only=True)
 class _CatalogBackoff:
-    """Of whatever failed: until when, and how long the next one is."""
+    """The pause after a failure: until when, and how long the next one is."""
 
     until_s: float = 0.0
     next_s: float = EXTERNAL_CATALOG_BACKOFF_SECONDS_FIRST
@@ -109,7 +109,7 @@ def bucket_properties(settings: Settings) -> Mapping[str, str]:
 
 
 class ExternalCatalogSync:
-    """Of one catalog. Every agent has one for each that it was told of. `root` is the bucket's URI."""
+    """Keeps one external catalog in step. Every agent has one for each in its settings. `root` is the bucket's URI."""
 
     def __init__(
         self,
@@ -335,7 +335,7 @@ class ExternalCatalogSync:
             )
 
     async def _ask(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What a call of the catalog's client returns. Raises `CatalogFailed`."""
+        """The result of a call of the catalog's client. Raises `CatalogFailed`."""
         try:
             async with self._clock.timeout(EXTERNAL_CATALOG_CALL_SECONDS_MAX):
                 return await self._thread.run(asked, self._settings.secrets, lambda: function(*args, **kwargs))

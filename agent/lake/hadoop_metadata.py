@@ -124,7 +124,7 @@ class HadoopMetadata:
         return ()
 
     def _name(self, topic: TopicState) -> str:
-        """What the topic is called in its table's folder."""
+        """The name of the topic in its table's folder."""
         return folder_name(self._metadata.state, topic)
 
     def _may_write(self, topic_id: TopicId) -> bool:

@@ -71,7 +71,7 @@ class LakeRewrites:
         self._broker_configs = broker_configs
 
     async def plan(self, topic: TopicState, purpose: Purpose, *, behind: str = "") -> RewritePlan:
-        """What of a topic's files is to be rewritten now; no tasks where nothing is.
+        """The plan of a topic's files to rewrite now; no tasks where nothing is.
 
         `behind`: the key of a file, where those up to it are to be passed over.
 
@@ -165,7 +165,7 @@ class LakeRewrites:
         return {number for number, is_raw in enumerate(are_raw) if is_raw}
 
     def _keys_of(self, topic: TopicState, session: SessionId) -> str:
-        """What the keys of a session's files of a topic begin with."""
+        """The prefix of the keys of a session's files of a topic."""
         name = folder_name(self._metadata.state, topic)
         key = parquet_key(name, topic.topic_id, session, ObjectNumber(0))
         return key[: key.rindex("-") + 1]

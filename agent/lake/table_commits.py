@@ -1,4 +1,4 @@
-"""What everybody who writes to the lake shares: names for objects, turns at a topic, and commits of its table.
+"""Shared parts of all writers to the lake: names for objects, turns at a topic, and commits of its table.
 
 Rule: one at a time writes to a topic's table, so that an agent does not refuse its own commits; between agents the
 ledger decides, and the later one plans again (safety rule S6). Objects are durable before the entry that names them is
@@ -40,7 +40,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeName:
-    """Of a new object: the session that may commit it, and its number among what that session wrote to the lake."""
+    """The name of a new object: the session that may commit it, and its number among what that session wrote to the
+    lake."""
 
     session: SessionId
     number: ObjectNumber
@@ -87,7 +88,8 @@ class TableCommits:
         return self._name(await self._writer.until_live())
 
     def entry_objects(self, session: SessionId) -> AbstractAsyncContextManager[EntryObjects]:
-        """What is put for one entry of `session`; deleted at the end where it certainly does not come (S6)."""
+        """The objects that are put for one entry of `session`; deleted at the end where it certainly does not come
+        (S6)."""
         return self._uncommitted.of_entry(session)
 
     async def check(self, topic_id: TopicId) -> None:
@@ -134,7 +136,7 @@ class TableCommits:
         released: tuple[str, ...],
         session: SessionId,
     ) -> TableCommit | None:
-        """As `prepare`, a version of the topic's table that holds these files, and nothing of the versions before it,
+        """Like `prepare`: a version of the topic's table that holds these files, and nothing of the versions before it,
         which are not read."""
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None or self._writer.session != session:
@@ -169,7 +171,7 @@ class TableCommits:
             return await objects.propose(command)
 
     async def describe(self, key: str) -> tuple[DataFile, TypedColumns | None]:
-        """What a table has to know of a data file of the log, and its typed columns. Raises `StoreError`."""
+        """The table's entry for a data file of the log, and its typed columns. Raises `StoreError`."""
         return await self._archive.describe(key), await self._archive.typed_columns(key)
 
     async def complete(self, topic_id: TopicId, session: SessionId) -> bool:
@@ -250,7 +252,7 @@ class TableCommits:
             return await typed_columns(before, store=self._store, cache=self._cache, run_in_thread=run_in_thread)
 
     async def _columns_with(self, topic_id: TopicId, keys: Sequence[str]) -> ColumnsChange | None:
-        """What the typed columns of files make of the table's."""
+        """The table's typed columns after those of the files."""
         before = after = await self.columns(topic_id)
         for key in keys:
             after = newest(after, await self._archive.typed_columns(key))

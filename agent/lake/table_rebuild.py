@@ -39,7 +39,7 @@ class FileLost(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilt:
-    """What came of it. `released`: how many objects of the table before went."""
+    """The result of a rebuild. `released`: how many objects of the table before went."""
 
     topic: str
     files: int

@@ -54,7 +54,7 @@ class TableUpdates:
         raise RequirementFailed(f"others commit to the table all the time, the last time: {outcome}")
 
     async def _try(self, topic_id: TopicId, edit: TableEdit) -> object:
-        """What came of it: `Done`, or why it has to be made again."""
+        """The outcome: `Done`, or why it has to be made again."""
         is_queued = False
         try:
             async with self._clock.timeout(TABLE_EDIT_SECONDS_MAX), self._lake.turn(topic_id):

@@ -63,7 +63,7 @@ class TopicWork:
         return pause.version != _version(topic) or self._clock.monotonic_s() >= pause.until_s
 
     async def run(self, topic: TopicState, step: Callable[[], Awaitable[T]]) -> T | None:
-        """What the step returns; None where it failed. Raises `LedgerCorrupt` alone, and cancellation."""
+        """The result of the step; None where it failed. Raises `LedgerCorrupt` alone, and cancellation."""
         try:
             result = await step()
         except Exception as error:
@@ -140,7 +140,7 @@ def _kind(error: Exception) -> str:
 
 
 def remedy_of(error: Exception) -> str:
-    """What people should do about it."""
+    """The remedy for people."""
     match error:
         case TableUnreadable():
             return REMEDY_TABLE

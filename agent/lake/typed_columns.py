@@ -167,7 +167,7 @@ def _leaves_out(topic: TopicState | None) -> bool:
 
 
 def _import() -> None:
-    """What decoding needs, which takes seconds the first time: in a thread, before it is wanted."""
+    """Load what decoding needs, which takes seconds the first time: in a thread, before it is wanted."""
     import iceberg_export.typed.file_columns
     import iceberg_export.typed.scan  # noqa: F401
 

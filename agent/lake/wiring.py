@@ -1,4 +1,4 @@
-"""Those of an agent who write to the lake in the background, over what they share.
+"""The background writers of an agent to the lake, over the parts that they share.
 
 Rule: wiring alone.
 """

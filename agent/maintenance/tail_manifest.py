@@ -84,7 +84,7 @@ class _Work:
         return 0
 
     def end_turn(self) -> None:
-        """What follows is waiting, until the next turn."""
+        """Count the CPU time of a turn that ends: the task waits until its next one."""
         self.seconds += self._clock.thread_cpu_s() - self._turn_began_s
 
     def done(self, do: Callable[[], T]) -> T:

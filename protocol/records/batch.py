@@ -31,7 +31,7 @@ producer id, producer epoch, base sequence, record count."""
 _OFFSETS: Final = Struct(">8xi11xi")
 """Length and last offset delta: what a walk over batches needs."""
 _LENGTH_MAGIC_AND_CRC: Final = Struct(">8xi4xBI")
-"""What a walk that checks batches needs."""
+"""The fields for a walk that checks batches."""
 _START: Final = Struct(">qii")
 """Base offset, length, leader epoch."""
 _UINT32: Final = Struct(">I")

@@ -17,7 +17,7 @@ Int64s = NDArray[np.int64]
 
 
 class RecordFault(IntEnum):
-    """What is wrong with the first bad record of a batch."""
+    """The fault of the first bad record of a batch."""
 
     NONE = 0
     CUT = 1
@@ -35,18 +35,18 @@ class RecordFault(IntEnum):
 
 
 class RecordScan(NamedTuple):
-    """What one pass over a batch's records finds. After a fault only `fault` and `row` mean anything."""
+    """The result of one pass over a batch's records. After a fault only `fault` and `row` mean anything."""
 
     fault: int
     row: int
-    """Of the bad record; the number of records without one."""
+    """The row of the bad record; the number of records without one."""
     min_timestamp: int
     """The least timestamp that is not -1; -1 where there is none."""
     max_timestamp: int
     max_timestamp_offset_delta: int
-    """Of the first record that has it; -1 where `max_timestamp` is -1."""
+    """The row of the first record that has it; -1 where `max_timestamp` is -1."""
     keyless_offset_delta: int
-    """Of the first record without a key; -1 where all have one."""
+    """The row of the first record without a key; -1 where all have one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,7 +169,7 @@ class EncodedRun(NamedTuple):
     """A batch in the making: its records, and the rows they came from."""
 
     byte_first: int
-    """Of the room for the header; records follow."""
+    """The bytes left for the header; records follow."""
     byte_end: int
     row_first: int
     row_end: int

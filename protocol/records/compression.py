@@ -62,7 +62,7 @@ _GZIP_BYTES_BEHIND_SKIPPED: Final = 18
 """Behind a member Java does not look at less than one more byte: no member is smaller."""
 _GZIP_WBITS: Final = 31
 _GZIP_PART_BYTES: Final = 8 * 1024
-"""What is unpacked at a time: zlib copies what stands behind a member, and there may be many small ones."""
+"""The bytes that are unpacked at a time: zlib copies what stands behind a member, and there may be many small ones."""
 
 
 def compress(kind: Compression, data: Buffer) -> Buffer:
@@ -86,7 +86,7 @@ def compress(kind: Compression, data: Buffer) -> Buffer:
 
 
 def decompress(kind: Compression, data: Buffer, bytes_max: int, *, is_every_frame: bool = False) -> memoryview:
-    """What `data` unpacks to. Raises `InvalidBatch` for malformed input, and for more than `bytes_max` bytes.
+    """The bytes that `data` unpacks to. Raises `InvalidBatch` for malformed input, and for more than `bytes_max` bytes.
 
     is_every_frame: of lz4, all frames, which must fill `data`; else the first one, as clients read it.
     """

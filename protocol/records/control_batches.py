@@ -28,7 +28,7 @@ COORDINATOR_EPOCH: Final = 0
 
 
 class ControlRecordType(IntEnum):
-    """What a control record's key says; the rest of Kafka's types are of its own metadata log."""
+    """The type in a control record's key; the rest of Kafka's types are of its own metadata log."""
 
     ABORT = 0
     COMMIT = 1
@@ -80,7 +80,7 @@ def marker_batch(
 
 
 def read_marker(buffer: Buffer, header: BatchHeader) -> Marker:
-    """What the control batch at `header`, as `marker_batch` or Kafka wrote it, says of its transaction.
+    """The outcome of a transaction by the control batch at `header`, as `marker_batch` or Kafka wrote it.
 
     Raises `InvalidBatch` where it is no marker: a batch of other records, or a control record of another type.
     """

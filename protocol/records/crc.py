@@ -43,7 +43,7 @@ def pack_crcs(crcs: Sequence[int]) -> bytes:
 
 
 def unpack_crcs(packed: Buffer) -> tuple[int, ...]:
-    """What `pack_crcs` was given. Raises `struct.error` where `packed` ends inside a CRC."""
+    """The checksums that `pack_crcs` was given. Raises `struct.error` where `packed` ends inside a CRC."""
     return unpack(f">{len(packed) // CRC_BYTES}I", packed)
 
 

@@ -372,7 +372,7 @@ def scan_records(
     *,
     is_dense: bool,
 ) -> RecordScan:
-    """As `record_reference.scan_records`."""
+    """Like `record_reference.scan_records`."""
     result: tuple[int, int, int, int, int, int] = _scan(
         payload, record_count, base_timestamp, last_offset_delta, is_dense,
         columns.offset_delta, columns.timestamp, columns.key_first, columns.key_bytes, columns.value_first,
@@ -382,7 +382,7 @@ def scan_records(
 
 
 def scan_headers(columns: RecordColumns, headers: HeaderColumns) -> None:
-    """As `record_reference.scan_headers`."""
+    """Like `record_reference.scan_headers`."""
     _scan_headers(
         columns.payload, columns.headers_first, columns.headers_bytes, columns.header_count,
         headers.key_first, headers.key_bytes, headers.value_first, headers.value_bytes,
@@ -392,7 +392,7 @@ def scan_headers(columns: RecordColumns, headers: HeaderColumns) -> None:
 def encode_records(
     source: EncodeColumns, batch_bytes_target: int, output: Bytes, *, is_split_by_timestamp: bool
 ) -> list[EncodedRun]:
-    """As `record_reference.encode_records`."""
+    """Like `record_reference.encode_records`."""
     runs = np.empty((len(source.offset), 5), dtype=np.int64)
     count, _end = _encode(
         source.offset, source.timestamp, source.key.data, source.key.first, source.key.length, source.value.data,

@@ -52,7 +52,7 @@ _HEADER_OVERHEAD_MAX: Final = 10
 
 
 class _Worker(Protocol):
-    """What does the heavy part: `record_reference` or `record_kernels`."""
+    """The module that does the heavy part: `record_reference` or `record_kernels`."""
 
     def scan_records(
         self,
@@ -73,7 +73,7 @@ class _Worker(Protocol):
 
 
 _NO_COLUMNS: Final = RecordColumns.allocate(np.empty(0, dtype=np.uint8), 0)
-"""Of no rows: for those who want nothing but the check."""
+"""Columns of no rows, for callers that only check."""
 _workers: list[_Worker] = [record_reference]
 """The last one works."""
 _observers: list[Callable[[int], object]] = []
@@ -81,7 +81,7 @@ _observers: list[Callable[[int], object]] = []
 
 
 class BatchSummary(NamedTuple):
-    """What validation finds in a batch. Timestamps in milliseconds, as the producer wrote them."""
+    """The result of a batch's validation. Timestamps in milliseconds, as the producer wrote them."""
 
     record_count: int
     max_timestamp: int

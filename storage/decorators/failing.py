@@ -54,7 +54,7 @@ class InjectedFault:
     operation: StoreOperation
     key_prefix: str = ""
     pause_s: float = 0.0
-    """Of a SLOW one."""
+    """The delay of a SLOW one."""
 
 
 class FailingStore:

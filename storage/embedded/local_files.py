@@ -27,7 +27,7 @@ _HOPELESS = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, er
 """Errors that asking again does not cure; a full disk or a failing one may get well."""
 
 _DAMAGED = UNREADABLE_ERRORS | {errno.ELOOP}
-"""Of one file alone: others can be read."""
+"""An error of one file alone: others can be read."""
 
 _PARTS_PER_WRITE = os.sysconf("SC_IOV_MAX")
 _FILE_MODE = 0o644
@@ -71,7 +71,7 @@ class Files:
         return found
 
     def readable(self, descriptor: int) -> ReadableBytes:
-        """What can be read of a file, wherever its disk is bad."""
+        """The readable bytes of a file, wherever its disk is bad."""
         return ReadableBytes(partial(self.read_at, descriptor), lambda: os.fstat(descriptor).st_size)
 
     def truncate(self, descriptor: int, file_bytes: int) -> None:
@@ -176,7 +176,7 @@ def _open_regular(path: str, mode: int = os.O_RDONLY) -> int:
 
 
 def _after(parts: Sequence[Buffer], written: int) -> Sequence[Buffer]:
-    """What is left of `parts` after their first `written` bytes; empty parts count as written."""
+    """The rest of `parts` after their first `written` bytes; empty parts count as written."""
     for index, part in enumerate(parts):
         if written < len(part):
             return [memoryview(part)[written:], *parts[index + 1 :]]

@@ -34,7 +34,7 @@ from storage.object_store import (
 
 INCOMPLETE_FOLDER = ".incomplete"
 PACKS_FOLDER = ".packs"
-"""Of the `PackStore` that has the intake."""
+"""The folder of the `PackStore` that has the intake."""
 OWN_FOLDERS = frozenset({INCOMPLETE_FOLDER, PACKS_FOLDER})
 WRITE_THREADS = 8
 READ_THREADS = 8
@@ -259,8 +259,8 @@ class LocalStore:
         return _unlisted(key, "no file, but a pipe, a socket or a device")
 
     def _scan(self, prefix: str) -> Sequence[str | ObjectMeta]:
-        """What is in one directory, last first by whole keys: the name of a directory ends with `/`, and what is no key
-        comes with its fault."""
+        """The entries of one directory, last first by whole keys: the name of a directory ends with `/`, and what is no
+        key comes with its fault."""
         found: deque[str | ObjectMeta] = deque()
         with (
             errors_of(prefix),

@@ -30,9 +30,9 @@ PACK_HEADER_BYTES = PACK_HEADER.size
 RECORD_HEADER_BYTES = RECORD_HEADER.size
 NONCE_BYTES = 16
 RECORD_BYTES_READ = RECORD_HEADER_BYTES + KEY_BYTES_MAX
-"""What is read to find out what a record is."""
+"""The bytes that are read to find out what a record is."""
 STATE_POSITION = RECORD_HEADER_BYTES - 2
-"""Of the state, within a record."""
+"""The offset of the state, within a record."""
 LIVE, DEAD = b"L", b"\xb3"
 NUMBERS_END = 0xFFFF_FFFF_0000_0000
 """Files with this number, or a higher one, were given it by hand: no pack could follow them."""
@@ -76,14 +76,14 @@ class PackRecord:
 
 
 class PackHeader(NamedTuple):
-    """What a pack says of itself."""
+    """The header of a pack."""
 
     number: int
     nonce: bytes
 
 
 def pack_number(highest: int, nonce: bytes) -> int:
-    """Of the pack that is begun after the one of the number `highest`, -1 where there is none."""
+    """The number of the pack that follows the one of the number `highest`, -1 where there is none."""
     return ((highest >> _RANDOM_BITS) + 1) << _RANDOM_BITS | int.from_bytes(nonce[: _RANDOM_BITS // 8], "big")
 
 
@@ -93,7 +93,7 @@ def encode_pack_header(number: int, nonce: bytes) -> bytes:
 
 
 def read_pack_header(header: bytes) -> PackHeader | None:
-    """What the first bytes of a file say; None where they are not those of a pack, or unreadable."""
+    """The header in the first bytes of a file; None where they are not those of a pack, or unreadable."""
     if len(header) < PACK_HEADER_BYTES:
         return None
     _, number, nonce, _ = PACK_HEADER.unpack_from(header)
@@ -116,7 +116,7 @@ def encode_record_header(
     is_live: bool = True,
     is_group_first: bool = False,
 ) -> bytes:
-    """What precedes the payload: header and key."""
+    """The bytes before the payload: header and key."""
     name = key.encode()
     state = LIVE[0] if is_live else DEAD[0]
     group = _GROUP_FIRST if is_group_first else _GROUP_NEXT
@@ -131,7 +131,7 @@ def encode_end(nonce: bytes) -> bytes:
 
 
 def padding(record_bytes: int) -> bytes:
-    """What follows header, key and payload of `record_bytes` together."""
+    """The padding after header, key and payload of `record_bytes` together."""
     return bytes(_aligned(record_bytes) - record_bytes)
 
 
@@ -205,7 +205,7 @@ def _nearest_group(byte: int) -> int:
 
 
 _GROUPS = tuple(map(_nearest_group, range(256)))
-"""What each group byte means: any two of the three differ in three bits at least."""
+"""The meaning of each group byte: any two of the three differ in three bits at least."""
 
 
 def _crc(header: bytes, name: bytes) -> int:

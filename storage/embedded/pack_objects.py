@@ -9,7 +9,7 @@ from storage.object_store import Buffer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackObject:
-    """What is to be appended."""
+    """The object to append."""
 
     key: str
     parts: Sequence[Buffer]

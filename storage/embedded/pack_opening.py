@@ -27,7 +27,7 @@ _NO_PACK = Pack(number=-1, nonce=b"")
 
 
 def folder_fault(folder: str) -> str:
-    """What is wrong with a folder of packs as a whole, for people; empty where nothing is, or it is not there."""
+    """The fault of a folder of packs as a whole, for people; empty where nothing is, or it is not there."""
     if os.path.isdir(folder) or not os.path.lexists(folder):
         return ""
     return f"{folder} is no folder: the records that wait for the archive lie in it; move away what has its name"
@@ -50,7 +50,7 @@ class OpenedPack:
 
     pack: Pack
     objects: list[tuple[str, PackLocation]]
-    """Those that are not deleted, in their order. Of two with one key the later counts."""
+    """The records that are not deleted, in their order. Of two with one key the later counts."""
     has_gaps: bool
     """Whether it may hold objects that were not found."""
 
@@ -67,11 +67,12 @@ class PackFiles:
         return f"{self._folder}/{number:016x}.pack"
 
     def numbers(self) -> list[int]:
-        """Of the files. What has the name of one and is none is left out: a pipe would keep its reader waiting."""
+        """The numbers of the files. An entry that has the name of one and is none is left out: a pipe would keep its
+        reader waiting."""
         return sorted(int(entry.name[:16], 16) for entry in self._entries() if entry.is_file())
 
     def strays(self) -> Sequence[StoreDamage]:
-        """What has the name of a pack and is no file: what was in a pack of that name cannot be read."""
+        """The entries that have the name of a pack and are no file: what was in a pack of that name cannot be read."""
         strays = [entry for entry in self._entries() if not entry.is_file() and os.path.lexists(entry.path)]
         return [
             StoreDamage(
@@ -171,7 +172,7 @@ class PackFiles:
         return damaged
 
     def damages(self) -> Sequence[StoreDamage]:
-        """What is certainly damaged; payloads are not looked at. Nothing is changed, and another process may have the
+        """The certain damages; payloads are not looked at. Nothing is changed, and another process may have the
         folder open: what it writes at this moment is looked at twice before it is called damaged.
         """
         before = self._look_for_damage()
@@ -229,7 +230,7 @@ class PackFiles:
 
 
 def _unreadable(held: ReadableBytes, path: str) -> Iterator[StoreDamage]:
-    """What the disk did not give back: damage, for what was there may have been acknowledged."""
+    """The bytes that the disk did not give back: damage, for what was there may have been acknowledged."""
     for first, end, reason in held.stretches:
         yield StoreDamage(file=path, detail=f"bytes {first} to {end} cannot be read: {reason}")
 

@@ -1,4 +1,4 @@
-"""What a pack holds, found by reading it: records, and the bytes between them that no record accounts for.
+"""The contents of a pack, found by reading it: records, and the bytes between them that no record accounts for.
 
 Rule: stored bytes are checked before they are believed (safety rule S20). Where a header cannot be read, the scan goes
 on at the next record of the same pack: damage costs what it hit. Only a pack's last write can be torn by a crash, so
@@ -52,7 +52,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackScan:
-    """What was found. Without a nonce nothing was."""
+    """The result of a scan. Without a nonce nothing was found."""
 
     nonce: bytes | None
     is_header_damaged: bool
@@ -129,7 +129,7 @@ def scan_pack(read: Read, number: int) -> PackScan:
 
 
 def damages_of(scan: PackScan, file: str, *, is_newest: bool) -> Iterator[StoreDamage]:
-    """What cannot be read of a pack. The end of the newest may be what a crash has torn: that is not damage."""
+    """The unreadable parts of a pack. The end of the newest may be what a crash has torn: that is not damage."""
     if scan.is_header_damaged:
         yield StoreDamage(file=file, detail="its header is unreadable")
     if scan.is_renamed:
@@ -161,7 +161,7 @@ def records_from(read: Read, nonce: bytes, position: int) -> Iterator[ScannedRec
 
 
 def pack_of(read: Read, number: int) -> PackHeader | None:
-    """What the file `number` holds by its header; where that is unreadable, by its first record.
+    """The pack of the file `number` by its header; where that is unreadable, by its first record.
 
     None for a pack that was never begun: the file is empty, or an older pack's under a new name, all of it deleted.
     """

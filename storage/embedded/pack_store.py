@@ -126,7 +126,7 @@ class PackStore:
         return _meta(key, self._place(key))
 
     async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
-        """What is put or deleted meanwhile may be missing."""
+        """Objects that are put or deleted meanwhile may be missing."""
         check_prefix(prefix)
         for key in sorted(key for key in self._index if key.startswith(prefix) and key > after):
             place = self._index.get(key)

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 UNREADABLE_ERRORS: Final = frozenset(
     {errno.EIO, errno.EBADMSG, getattr(errno, "EUCLEAN", errno.EIO)}  # macOS has no EUCLEAN
 )
-"""What file systems answer a read of bytes that the disk lost, or whose checksum is wrong."""
+"""Errors of file systems for bytes that the disk lost, or whose checksum is wrong."""
 SECTOR_BYTES: Final = 4096
 """How finely it is told what cannot be read: a page, and what a disk of today calls a sector."""
 
@@ -48,7 +48,7 @@ class ReadableBytes:
 
     @property
     def stretches(self) -> Sequence[Stretch]:
-        """What could not be read so far, in the file's order, neighbours as one."""
+        """The ranges that could not be read so far, in the file's order, neighbours as one."""
         found: list[Stretch] = []
         for _, bad in sorted(self._bad.items()):
             if found and found[-1].end == bad.first:
@@ -58,7 +58,7 @@ class ReadableBytes:
         return found
 
     def unreadable(self, first: int, end: int) -> Stretch | None:
-        """What could not be read of the bytes `[first, end)`, the first of it."""
+        """The first range of `[first, end)` that could not be read."""
         return next((bad for bad in self.stretches if bad.first < end and bad.end > first), None)
 
     def _has_bad(self, first: int, end: int) -> bool:

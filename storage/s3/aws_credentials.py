@@ -48,7 +48,8 @@ def profile_region() -> str | None:
 
 
 class AwsCredentials:
-    """What signs requests: `ready` before a request, then a call hands the credentials out (obstore's port)."""
+    """The credentials that sign requests: `ready` before a request, then a call hands the credentials out (obstore's
+    port)."""
 
     def __init__(self, region: str, find: Callable[[str], "Credentials | None"] | None = None) -> None:
         """`find` looks for credentials and may block; by default botocore's chain. `region` is that of STS."""

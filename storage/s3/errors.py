@@ -1,4 +1,4 @@
-"""What an answer of S3 that is no success means: which `StoreError`, and what a person should do.
+"""Maps a failed answer of S3 to its `StoreError`, with what a person should do.
 
 Rule: pure; texts in, an error out. It holds the operation, the code and the message, never the raw XML. What can pass
 by itself is `StoreUnavailable`: a server that is away, a slow one, a clock that is about to be set, a token that is
@@ -27,7 +27,7 @@ TEXT_CHARS_SHOWN = 200
 
 
 class S3Operation(Enum):
-    """What was asked, and the permission that it takes."""
+    """The operation that was asked for, and the permission that it takes."""
 
     PUT = "s3:PutObject"
     GET = "s3:GetObject"
@@ -49,7 +49,7 @@ class ErrorContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Answer:
-    """What the server said. `status` 0: nothing. `code` empty: it does not speak S3, or answered a HEAD."""
+    """The answer of the server. `status` 0: nothing. `code` empty: it does not speak S3, or answered a HEAD."""
 
     status: int
     code: str
@@ -76,7 +76,7 @@ _PASSING_CODES = frozenset(
         "TokenRefreshRequired",
     }
 )
-"""What another try may well change, whatever its status."""
+"""Error codes that another try may well change, whatever the status."""
 _DENYING_CODES = frozenset({"AccessDenied", "AllAccessDisabled"})
 _PASSING_STATUSES = frozenset({408, 425, 429})
 _RANGE_NOT_SATISFIABLE = 416
@@ -197,7 +197,7 @@ def _unanswered(subject: str, message: str, debug: str, place: ErrorContext) -> 
 
 
 def _answer(text: str) -> _Answer | None:
-    """What the server said, as far as the library's words hold it; None if it said nothing."""
+    """The server's answer, as far as the library's words hold it; None if it said nothing."""
     if found := _STATUS.search(text):
         status, reason, body = int(found[1]), found[2].strip(), found[3]
         code = _element("Code", body)

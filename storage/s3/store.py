@@ -278,5 +278,5 @@ def _payload(parts: Sequence[Buffer]) -> bytes | Sequence[Buffer]:
 
 
 def _first_line(error: Exception) -> str:
-    """What the server said, without the library's dump of its own structures."""
+    """The server's message, without the library's dump of its own structures."""
     return str(error).partition("\n\n")[0]
