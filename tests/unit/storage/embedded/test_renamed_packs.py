@@ -163,7 +163,7 @@ class TestCopies:
 
 
 class TestMovedAway:
-    @pytest.mark.parametrize("moved", [{THIRD}, {SECOND, THIRD}, {FIRST, SECOND, THIRD}], ids=str)
+    @pytest.mark.parametrize("moved", [{THIRD}, {SECOND, THIRD}, {FIRST, SECOND, THIRD}], ids=["newest", "two", "all"])
     def test_a_number_is_not_used_twice(self, folder: Path, tmp_path: Path, moved: set[str]) -> None:
         """The lower half of a number is random, so that even who begins with nothing finds another one."""
         objects = dict(written(folder, is_killed=False))
