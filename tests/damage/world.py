@@ -20,8 +20,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
+from iceberg_export.spark.bucket import open_bucket
+from iceberg_export.spark.lake import SparkLake
 from protocol.errors import ErrorCode, InvalidBatch
+from protocol.types import PartitionIndex
 from tests.support.clients.raw_client import RawClient, connected
+from tests.support.lake.tail_manifest import topic_in_manifest
 from tests.support.processes import Process
 from tests.support.records.plain_records import Record, make_batch, read_batches
 from tests.support.services.local_services import PENSTOCK, READY
@@ -242,13 +246,21 @@ def build(
         assert isinstance(agent, LiveAgent), agent
         create(agent, [*waiting, PADDING])
         asyncio.run(fill(agent, [*waiting, *[PADDING] * PADDING_ENTRIES]))
-        ledger = data / "store" / "ledger"
+        snapshots = data / "store" / "ledger" / "snapshots"
         agent.process.wait_until(
-            lambda: (ledger / "tail" / "current").exists() and any((ledger / "snapshots").glob("*")),
-            "a tail manifest and a snapshot",
+            lambda: _padding_is_known(data) and any(snapshots.glob("*")),
+            "a tail manifest with the records of all topics, and a snapshot",
         )
         if is_killed:
             agent.process.kill()
+
+
+def _padding_is_known(data: Path) -> bool:
+    """Whether the tail manifest has what was produced last: tables are read before the next agent writes a manifest."""
+    lake = SparkLake(open_bucket(f"file://{data / 'store'}", {}))
+    topic = topic_in_manifest(lake, PADDING)
+    partition = None if topic is None else topic.partition(PartitionIndex(0))
+    return partition is not None and lake.readable(partition).end > 0
 
 
 async def fill(agent: LiveAgent, topics: Sequence[str]) -> None:

@@ -3,10 +3,10 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from coordinator.commands.commands import ArchivedChunk
 from iceberg_export.parquet.archive_file import ArchiveFile
