@@ -43,6 +43,7 @@ from protocol.types import (
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     Milliseconds,
+    ObjectId,
     ObjectNumber,
     PartitionIndex,
     ProducerId,
@@ -259,8 +260,8 @@ class StateRecovery:
     def forget_lost(self, keys: Container[str], incarnation: int) -> Bridge | None:
         """Let go of objects that are not in the bucket any more, and bridge what they held, in `incarnation`.
 
-        A log that begins with a gap begins behind it. A gap behind archived records is part of their chunk, which is
-        served with an empty control batch at its end. What is lost behind other records is led to an object that holds
+        A log that begins with a gap begins behind it. A gap behind archived records is an archived chunk without rows,
+        which is served as an empty control batch. What is lost behind other records is led to an object that holds
         nothing but such batches (safety rule S5); it is returned, to put before the state is used.
         """
         self._forget_tables(keys)
@@ -298,15 +299,13 @@ class StateRecovery:
             partition.table_start = max(partition.table_start, index.first)
             forget_markers(partition, OFFSET_FIRST, index.first)
         rows: list[int] = []
-        row = 1
-        while row < len(index):
+        for row in range(1, len(index)):
             chunk, before = index.row(row), index.row(row - 1)
             if chunk.object_id in lost and before.is_archived:
-                index.replace(row - 1, row + 1, [before._replace(offset_end=chunk.offset_end)])
-                continue
-            if chunk.object_id in lost:
+                index.replace(row, row + 1, [_without_rows(chunk, before.object_id)])
+                self.state.objects[before.object_id].references += 1
+            elif chunk.object_id in lost:
                 rows.append(row)
-            row += 1
         return rows
 
     def _bridge(self, gaps: Sequence[_Gap], session: SessionId) -> Bridge:
@@ -447,6 +446,13 @@ class StateRecovery:
                 recovered.batches += 1
                 recovered.records += command.batches.record_count[row]
                 recovered.without_sequence += row in gaps
+
+
+def _without_rows(lost: ChunkRef, object_id: ObjectId) -> ChunkRef:
+    """Its offsets as a chunk of a file that has no rows of them, such as archive passes make of aborted records: so
+    readers of the table know that no file answers for them."""
+    times = lost._replace(max_timestamp=NO_TIMESTAMP, append_time_ms=NO_TIMESTAMP, checksum=NO_CHECKSUM)
+    return times._replace(object_id=object_id, byte_first=0, byte_count=0, row_group=0, row_first=0, row_count=0)
 
 
 def _batch_rows(command: CommitChunks) -> Iterator[tuple[TopicId, PartitionIndex, int]]:

@@ -207,7 +207,7 @@ async def test_a_topic_gets_a_further_name_where_both_are_taken() -> None:
     assert [(topic.topic, topic.is_name_lost) for topic in report.topics] == [(f"{taken}-2", True)]
 
 
-def test_s5_a_gap_behind_archived_records_becomes_the_end_of_their_chunk() -> None:
+def test_s5_a_gap_behind_archived_records_is_chunks_of_their_file_without_rows() -> None:
     state = ClusterState.empty("mine", 1)
     create_topic(state, CreateTopic(name="t", topic_id=TOPIC, partition_count=1, configs=()))
     partition = state.topics[TOPIC].partitions[0]
@@ -222,8 +222,9 @@ def test_s5_a_gap_behind_archived_records_becomes_the_end_of_their_chunk() -> No
     partition.log_end = partition.index.end
     recovery = StateRecovery(state, {})
     assert recovery.forget_lost({"object 1", "object 2", "object 3"}, 2) is None
-    (chunk,) = partition.index.rows_from(0)
-    assert (chunk.offset_first, chunk.offset_end, chunk.row_count, partition.log_end) == (0, 12, 3, 12)
+    chunks = [(chunk.offset_end, chunk.object_id, chunk.row_count) for chunk in partition.index.rows_from(0)]
+    assert (chunks, partition.log_end) == ([(3, 1, 3), (6, 1, 0), (9, 1, 0), (12, 1, 0)], 12)
+    assert partition.index.archived_without_rows() == [(3, 12)]
     assert (recovery.topics[TOPIC].offsets_lost, check(state)) == (9, [])
 
 
