@@ -17,6 +17,7 @@ no single bit changes one. Programs that know no 0x07 take it for 0.
 """
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -84,7 +85,12 @@ class PackHeader(NamedTuple):
 
 def pack_number(highest: int, nonce: bytes) -> int:
     """The number of the pack that follows the one of the number `highest`, -1 where there is none."""
-    return ((highest >> _RANDOM_BITS) + 1) << _RANDOM_BITS | int.from_bytes(nonce[: _RANDOM_BITS // 8], "big")
+    return ((highest >> _RANDOM_BITS) + 1) << _RANDOM_BITS | _random_part(nonce)
+
+
+def is_named_after(number: int, nonce: bytes) -> bool:
+    """Whether `number` may have been given to the pack of `nonce`. Packs of before names were random have any nonce."""
+    return number % (1 << _RANDOM_BITS) == _random_part(nonce)
 
 
 def encode_pack_header(number: int, nonce: bytes) -> bytes:
@@ -180,16 +186,24 @@ def resembles_record(buffer: bytes, nonce: bytes) -> bool:
     return len(found) == NONCE_BYTES and _differing_bits(_number(found), _number(nonce)) <= _DAMAGED_BITS
 
 
-def first_nonce(buffer: bytes) -> bytes | None:
-    """The nonce of the first record in `buffer`, whatever pack's it is."""
+def is_marked_dead(buffer: bytes) -> bool:
+    """Whether the record header that `buffer` begins with, readable or not, says that the object is deleted."""
+    return buffer[STATE_POSITION : STATE_POSITION + 1] == DEAD
+
+
+def nonces_in(buffer: bytes) -> Iterator[bytes]:
+    """The nonces of the records in `buffer`, in their order, whatever packs' they are."""
     position = buffer.find(_RECORD_MAGIC)
     while position >= 0:
         nonce = buffer[position + _NONCE_FIRST : position + _NONCE_FIRST + NONCE_BYTES]
         is_aligned = position % _ALIGNMENT == 0
         if is_aligned and read_record(buffer[position : position + RECORD_BYTES_READ], nonce) is not None:
-            return nonce
+            yield nonce
         position = buffer.find(_RECORD_MAGIC, position + 1)
-    return None
+
+
+def _random_part(nonce: bytes) -> int:
+    return int.from_bytes(nonce[: _RANDOM_BITS // 8], "big")
 
 
 def _number(nonce: bytes) -> int:

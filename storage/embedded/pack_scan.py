@@ -15,8 +15,10 @@ from storage.embedded.pack_format import (
     RECORD_BYTES_READ,
     PackHeader,
     PackRecord,
-    first_nonce,
+    is_marked_dead,
+    is_named_after,
     next_record,
+    nonces_in,
     read_pack_header,
     read_record,
     resembles_record,
@@ -168,13 +170,12 @@ def pack_of(read: Read, number: int) -> PackHeader | None:
     header = read(PACK_HEADER_BYTES, 0)
     named = read_pack_header(header)
     if named is not None:
-        return named if named.number == number or _has_objects(read, named.nonce) else None
+        return named if named.number == number or _has_objects(read, named.nonce, number) else None
     if len(header) < PACK_HEADER_BYTES:
         return None
     for _, block in _blocks(read, PACK_HEADER_BYTES):
         # A pack is written from its beginning: what an earlier use of the file has left lies behind its own records.
-        nonce = first_nonce(block)
-        if nonce is not None:
+        for nonce in nonces_in(block):
             return PackHeader(number, nonce)
     return None
 
@@ -182,7 +183,7 @@ def pack_of(read: Read, number: int) -> PackHeader | None:
 def own_number_of(read: Read, number: int) -> int:
     """The number of the pack in the file `number`: another one where somebody has renamed it."""
     named = read_pack_header(read(PACK_HEADER_BYTES, 0))
-    if named is None or named.number == number or not _has_objects(read, named.nonce):
+    if named is None or named.number == number or not _has_objects(read, named.nonce, number):
         return number
     return named.number
 
@@ -194,20 +195,37 @@ def _is_damaged(header: bytes, scan: PackScan) -> bool:
     return any(header) or scan.durable_end > PACK_HEADER_BYTES
 
 
-def _has_objects(read: Read, nonce: bytes) -> bool:
+def _has_objects(read: Read, nonce: bytes, number: int) -> bool:
     """Whether something in the pack is not deleted, or may be something that cannot be read.
 
-    What was written over it by its next use is neither: that repeats another nonce.
+    What was written over it by its next use, under the name `number`, is neither: that repeats another nonce. Where a
+    crash has torn the first write of that use, it may begin within a record's header.
     """
-    position = PACK_HEADER_BYTES
+    position, has_damaged = PACK_HEADER_BYTES, False
     for found in records_from(read, nonce, PACK_HEADER_BYTES):
-        is_damaged = found.position > position and resembles_record(read(RECORD_BYTES_READ, position), nonce)
-        if found.record.is_live or is_damaged:
+        if found.record.is_live:
             return True
-        if found.record.is_end:
-            return False
+        has_damaged |= found.position > position and _may_be_live(read, nonce, position)
         position = found.end
-    return resembles_record(read(RECORD_BYTES_READ, position), nonce)
+        if found.record.is_end:
+            break
+    else:
+        has_damaged |= _may_be_live(read, nonce, position)
+    return has_damaged and not _is_next_use_begun(read, nonce, number)
+
+
+def _may_be_live(read: Read, nonce: bytes, position: int) -> bool:
+    """Whether what is unreadable there may have been an object that is not deleted."""
+    header = read(RECORD_BYTES_READ, position)
+    return resembles_record(header, nonce) and not is_marked_dead(header)
+
+
+def _is_next_use_begun(read: Read, nonce: bytes, number: int) -> bool:
+    """Whether the pack that the file's name belongs to has a record in it."""
+    for _, block in _blocks(read, PACK_HEADER_BYTES):
+        if any(other != nonce and is_named_after(number, other) for other in nonces_in(block)):
+            return True
+    return False
 
 
 def _search(read: Read, nonce: bytes, first: int) -> int | None:

@@ -26,8 +26,10 @@ OLD = b"o" * 3_000
 class Packs:
     """A folder that is open."""
 
-    def __init__(self, folder: Path, disk: PackDisk, *, nonce_first: int, is_durable: bool) -> None:
-        nonces = count(nonce_first)
+    def __init__(
+        self, folder: Path, disk: PackDisk, *, nonce_first: int, is_durable: bool, nonce_step: int = 1
+    ) -> None:
+        nonces = count(nonce_first, nonce_step)
         self.disk = disk
         self.path = folder
         self.damages: list[StoreDamage] = []
@@ -66,12 +68,12 @@ class Packs:
 
 @contextmanager
 def opened(
-    folder: Path, disk: PackDisk | None = None, *, nonce_first: int = 1, is_durable: bool = True
+    folder: Path, disk: PackDisk | None = None, *, nonce_first: int = 1, is_durable: bool = True, nonce_step: int = 1
 ) -> Iterator[Packs]:
     disk = PackDisk() if disk is None else disk
     folder.mkdir(exist_ok=True)
     disk.sync_directory(str(folder.parent))
-    packs = Packs(folder, disk, nonce_first=nonce_first, is_durable=is_durable)
+    packs = Packs(folder, disk, nonce_first=nonce_first, is_durable=is_durable, nonce_step=nonce_step)
     try:
         yield packs
     finally:

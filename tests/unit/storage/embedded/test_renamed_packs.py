@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from storage.embedded.pack_format import PACK_HEADER_BYTES, RECORD_HEADER_BYTES
 from storage.embedded.pack_reader import PackReader
-from storage.object_store import ObjectDamaged
+from storage.embedded.packs import PackObject
+from storage.object_store import ObjectDamaged, ObjectMissing
 from tests.unit.storage.embedded.test_packs import OLD, opened
 
 FIRST, SECOND, THIRD, FOURTH = (f"{count:08x}00000000.pack" for count in range(4))
@@ -131,6 +133,81 @@ class TestSpares:
                 assert {damage.file for damage in packs.damages} == {str(folder / OTHER)}
                 assert packs.folder.has_gaps
                 packs.append("c")
+        assert (folder / OTHER).read_bytes() == content
+
+
+class TestTornReuse:
+    """A spare file under its next name, whose first write a loss of power has torn: nothing in it was acknowledged."""
+
+    STEP = 0x1B2C3D4_95A6B7C8_0D1E2F3A_4B5C6D7E
+    """Between nonces, so that those of two packs differ in half of their bits, as random ones do."""
+
+    def torn(self, folder: Path, edge: int, begin: int, *, new_count: int, live: int | None = None) -> Path:
+        """What lies before `edge` is of the earlier use, with a record's header at `begin`; the rest was written."""
+        with opened(folder, nonce_first=self.STEP, nonce_step=self.STEP) as packs:
+            first_bytes = begin - PACK_HEADER_BYTES - RECORD_HEADER_BYTES - len("old0")
+            payloads = (b"o" * first_bytes, b"o" * 100, b"o" * 9_000)
+            old = [PackObject(key=f"old{at}", parts=[payload], modified_ms=1) for at, payload in enumerate(payloads)]
+            places = packs.folder.append(old)
+            packs.folder.mark_dead([place for at, place in enumerate(places) if at != live])
+            assert places[1].record_first == begin
+            packs.folder.end_pack(places[0].pack)
+            before = packs.last_file().read_bytes()
+            packs.folder.take_back(places[0].pack)
+            packs.append(*(f"new{at}" for at in range(new_count)), payload=b"n" * (2 * edge + 8))
+            (file,) = folder.iterdir()
+            assert packs.disk.calls["rename"] == 1
+            after = file.read_bytes()  # of a process that is killed
+        file.write_bytes(before[:edge] + after[edge:])
+        return file
+
+    @pytest.mark.parametrize("edge", [512, 1_024, 1_536, 4_096, 8_192, 12_288])
+    @pytest.mark.parametrize("in_header", range(8, 64, 8))
+    def test_it_was_never_begun_and_its_file_is_used_again(self, folder: Path, edge: int, in_header: int) -> None:
+        self.torn(folder, edge, edge - in_header, new_count=3)
+        reader = PackReader(str(folder))
+        for key in ("old1", "new0", "new2"):
+            with pytest.raises(ObjectMissing):
+                reader.get(key)
+        with opened(folder, nonce_first=self.STEP * 9, nonce_step=self.STEP) as packs:
+            assert (packs.found, packs.damages, packs.folder.has_gaps) == ({}, [], False)
+            packs.append("next")
+            assert len(packs.files()) == 1
+
+    @pytest.mark.parametrize("edge", [512, 4_096])
+    def test_so_it_is_without_a_record_of_its_own_where_the_earlier_one_says_it_is_deleted(
+        self, folder: Path, edge: int
+    ) -> None:
+        self.torn(folder, edge, edge - RECORD_HEADER_BYTES, new_count=1)
+        with opened(folder, nonce_first=self.STEP * 9, nonce_step=self.STEP) as packs:
+            assert (packs.found, packs.damages, packs.folder.has_gaps) == ({}, [], False)
+
+    def test_a_record_that_is_live_keeps_its_file(self, folder: Path) -> None:
+        file = self.torn(folder, 1_024, 1_000, new_count=3, live=0)
+        content = file.read_bytes()
+        with opened(folder, nonce_first=self.STEP * 9, nonce_step=self.STEP) as packs:
+            assert packs.found.keys() == {"old0"}
+            assert {damage.file for damage in packs.damages} == {str(file)}
+            packs.append("next")
+        assert file.read_bytes() == content
+
+    def test_what_an_earlier_use_has_left_is_no_next_use(self, folder: Path) -> None:
+        """A damaged object in a pack that somebody has renamed, with records of a third pack behind its own."""
+        with opened(folder, nonce_first=self.STEP, nonce_step=self.STEP) as packs:
+            places = packs.append("old0", "old1", "old2", payload=OLD)
+            packs.folder.mark_dead(places)
+            packs.folder.end_pack(places[0].pack)
+            packs.folder.take_back(places[0].pack)
+            (damaged,) = packs.append("a")
+            (file,) = folder.iterdir()
+            content = bytearray(file.read_bytes())
+        content[damaged.record_first + 30] ^= 1
+        file.unlink()
+        (folder / OTHER).write_bytes(content)
+        with opened(folder, nonce_first=self.STEP * 9, nonce_step=self.STEP) as packs:
+            assert {damage.file for damage in packs.damages} == {str(folder / OTHER)}
+            assert packs.folder.has_gaps
+            packs.append("next")
         assert (folder / OTHER).read_bytes() == content
 
 
