@@ -26,7 +26,7 @@ from iceberg_export.rows.checksums import FileChecksums, check_key, checked_foot
 from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, Footer, damage_contained
 from iceberg_export.tables.avro_files import decode_rows
 from iceberg_export.tables.data_file import DataFile
-from iceberg_export.tables.metadata import TableUnreadable, decode
+from iceberg_export.tables.metadata import TableUnreadable, decode, decode_copy
 from iceberg_export.tail.manifest import TailUnreadable, decode_manifest
 from protocol.decoding import Undecodable, decode_json_object, decode_number
 from protocol.errors import InvalidBatch
@@ -178,12 +178,23 @@ class DeepAudit:
             except ObjectMissing as error:
                 raise TableUnreadable(f"it leads to {copy}, which does not exist") from error
             return
-        await run_in_thread(decode, data)
-        # Older versions have no original any more, and no reader that begins now.
         if topic.table is not None and version == topic.table.version:
+            await run_in_thread(decode, data, topic.table.metadata_key)
             original = await self.store.get(topic.table.metadata_key)
             if data != original:
                 raise TableUnreadable(f"it differs from {topic.table.metadata_key}, of which it is a copy")
+        else:
+            # Older versions have no original any more, and no reader that begins now.
+            folder = key.rpartition("/")[0]
+            before = b"" if version == 1 else await self._found(f"{folder}/v{version - 1}{METADATA_SUFFIX}")
+            await run_in_thread(decode_copy, data, before)
+
+    async def _found(self, key: str) -> bytes | None:
+        """An object that need not be there."""
+        try:
+            return await self.store.get(key)
+        except (ObjectMissing, ObjectDamaged):
+            return None
 
     async def _read(self, object_id: ObjectId, stored: ObjectState) -> None:
         match stored.kind:

@@ -205,6 +205,27 @@ def encode(metadata: TableMetadata, key: str | None = None) -> bytes:
 def decode(data: bytes, key: str | None = None) -> TableMetadata:
     """The metadata out of its JSON: that of an object `key`, or of a copy of any. Raises `TableUnreadable`."""
     _check(data, key)
+    return _decoded(data)
+
+
+def decode_copy(data: bytes, before: bytes | None) -> TableMetadata:
+    """The metadata out of a copy of which object is not known. `before`: the copy of the version before, None where
+    that is gone, empty where there was none.
+
+    A checksum that the version before has, too, may be one that a program of before took over: it says nothing then.
+    Raises `TableUnreadable`.
+    """
+    if before is not None and not _has_checksum_of(data, before):
+        _check(data, None)
+    return _decoded(data)
+
+
+def _has_checksum_of(data: bytes, other: bytes) -> bool:
+    found, others = _CHECKSUM.search(data), _CHECKSUM.search(other)
+    return found is not None and others is not None and found[1] == others[1]
+
+
+def _decoded(data: bytes) -> TableMetadata:
     try:
         metadata = _decoder.decode(data)
     except Undecodable as error:

@@ -1,5 +1,6 @@
 """A deep audit reads every byte of everything that is stored: each object with a changed bit is named, and no other."""
 
+import json
 import threading
 from dataclasses import replace
 from typing import Any
@@ -14,14 +15,15 @@ from agent.recovery.deep_audit import DeepAudit
 from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationKind, ResourceType
 from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT
 from coordinator.state.chunk_index import ChunkIndex
+from iceberg_export.tables import commit as table_commit
 from iceberg_export.tables.manifests import encode_manifest
-from iceberg_export.tables.metadata import encode
+from iceberg_export.tables.metadata import CHECKSUM_PROPERTY, TableMetadata, encode
 from iceberg_export.tables.table_reader import TableCache, TableReader
 from protocol.records.batch import read_header, set_max_timestamp
 from protocol.types import ObjectNumber
 from storage.chunk_format import HEADER_BYTES, ChunkParts, encode_object, read_footer
 from storage.object_store import ObjectMeta
-from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, REACHED_PREFIX, VERSION_HINT
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, REACHED_PREFIX, VERSION_HINT, version_of_copy
 from tests.support.agent.data_paths import DataPaths, data_paths
 from tests.support.agent.transactional_paths import Producer, partition_of
 from tests.support.lake.table_fixtures import run_here
@@ -141,6 +143,49 @@ async def test_a_changed_copy_hint_or_mark_is_named() -> None:
             whole = await flip(paths, key, byte)
             assert damaged(await audited(paths)) == [("damaged", key)], (key, byte)
             await paths.memory.put(key, [whole])
+
+
+async def test_copies_of_what_agents_of_before_committed_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While agents are upgraded: those take over the checksum of the metadata before, as they do any property."""
+    async with data_paths(cache_bytes=0) as paths:
+        copies = copies_of(paths.parts, paths.memory)
+        carried = dict[str, str]()
+
+        async def commit_and_copy() -> str:
+            await archived_file(paths, 0)
+            (topic,) = paths.parts.metadata.state.topics.values()
+            await copies.copy(topic.topic_id)
+            assert topic.table is not None
+            return topic.table.metadata_key
+
+        def as_before(metadata: TableMetadata, _key: str) -> bytes:
+            return encode(structs.replace(metadata, properties={**metadata.properties, **carried}))
+
+        first = json.loads(await paths.memory.get(await commit_and_copy()))
+        carried[CHECKSUM_PROPERTY] = first["properties"][CHECKSUM_PROPERTY]
+        with monkeypatch.context() as patch:
+            patch.setattr(table_commit, "encode", as_before)
+            await commit_and_copy()
+            assert damaged(await audited(paths)) == []
+        await commit_and_copy()
+        assert damaged(await audited(paths)) == []
+        oldest, middle, newest = [
+            meta.key async for meta in paths.memory.list(LAKE_PREFIX) if _is_for_readers(meta) and _is_copy(meta)
+        ]
+        for key in (oldest, newest):
+            content = await paths.memory.get(key)
+            whole = await flip(paths, key, content.index(b'"last-updated-ms":') + 20)
+            assert damaged(await audited(paths)) == [("damaged", key)]
+            await paths.memory.put(key, [whole])
+        # Without the one before it, no checksum of a copy that was made before says anything for certain.
+        await paths.memory.delete([oldest])
+        assert damaged(await audited(paths)) == []
+        await flip(paths, middle, 0)
+        assert damaged(await audited(paths)) == [("damaged", middle)]
+
+
+def _is_copy(meta: ObjectMeta) -> bool:
+    return version_of_copy(meta.key) is not None
 
 
 def _is_for_readers(meta: ObjectMeta) -> bool:
