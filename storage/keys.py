@@ -5,7 +5,7 @@ Rule: a key that one adapter takes and another refuses, or that leaves the bucke
 
 import re
 
-from storage.object_store import StoreMisconfigured
+from storage.object_store import ObjectRefused, StoreMisconfigured
 
 KEY_BYTES_MAX = 1024
 """Amazon S3's limit ("Naming Amazon S3 objects")."""
@@ -14,9 +14,9 @@ _SEGMENTS_REFUSED = frozenset({"", ".", ".."})
 
 
 def check_key(key: str) -> None:
-    """Pass if `key` is relative, `/`-separated, UTF-8 and stays below the root. Raises `StoreMisconfigured`."""
+    """Pass if `key` is relative, `/`-separated, UTF-8 and stays below the root. Raises `ObjectRefused`."""
     if not is_key(key):
-        raise StoreMisconfigured(
+        raise ObjectRefused(
             f"{key!r} is not a key: it must be relative, without empty, '.' or '..' segments and control characters, "
             f"and at most {KEY_BYTES_MAX} bytes of UTF-8"
         )

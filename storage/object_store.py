@@ -45,6 +45,10 @@ class StoreMisconfigured(StoreError):
     """Asking again cannot help: the bucket is missing, access is denied, an address is wrong. It says which."""
 
 
+class ObjectRefused(StoreMisconfigured):
+    """This object alone cannot be had: its name is no key, or its file may not be read. Others may be."""
+
+
 class BucketMissing(StoreMisconfigured):
     """There is no such bucket: a definite answer of a store that works."""
 

@@ -25,10 +25,10 @@ from storage.keys import is_key, printable
 from storage.object_store import (
     ObjectDamaged,
     ObjectMissing,
+    ObjectRefused,
     ObjectsNotDeleted,
     ObjectStore,
     StoreError,
-    StoreMisconfigured,
 )
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
@@ -250,7 +250,7 @@ class Audit:
             return (await self._store.head(key)).size_bytes
         except ObjectMissing:
             return None
-        except (ObjectDamaged, StoreMisconfigured) as error:  # of this one alone: others were listed
+        except (ObjectDamaged, ObjectRefused) as error:
             self._disagree("unreadable", key, f"{error} ({fault})")
             return _UNREADABLE
 

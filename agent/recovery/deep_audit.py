@@ -44,14 +44,7 @@ from storage.chunk_format import (
     check_header,
     describe_object,
 )
-from storage.object_store import (
-    BucketMissing,
-    ObjectDamaged,
-    ObjectMissing,
-    ObjectStore,
-    StoreDenied,
-    StoreMisconfigured,
-)
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectRefused, ObjectStore
 from storage.refs import (
     METADATA_SUFFIX,
     REACHED_PREFIX,
@@ -106,7 +99,7 @@ class DeepAudit:
         self._tables = TableEntries(self.state, self.store)
 
     async def run(self) -> None:
-        """Read everything. Raises `StoreUnavailable`: try again."""
+        """Read everything. Raises `StoreUnavailable`: try again; `StoreMisconfigured` where the store refuses all."""
         snapshots, marks = await self._positions(SNAPSHOT_PREFIX), await self._positions(REACHED_PREFIX)
         copies = [(topic, key) for topic in list(self.state.topics.values()) for key in await self._copies_of(topic)]
         total = len(self.state.objects) + len(snapshots) + len(marks) + len(copies) + 1
@@ -131,9 +124,7 @@ class DeepAudit:
             await read()
         except ObjectMissing:
             pass  # replaced meanwhile, or missing, which the audit names
-        except (*_DAMAGE, StoreMisconfigured) as error:
-            if isinstance(error, BucketMissing | StoreDenied):  # of all objects
-                raise
+        except (*_DAMAGE, ObjectRefused) as error:
             affected = "" if object_id is None else f"; {await run_in_thread(self._affected, object_id)}"
             self.found.append(DamageFound(key, f"{error}{affected}"))
 

@@ -26,6 +26,7 @@ from storage.keys import check_key, check_prefix, is_key, printable
 from storage.object_store import (
     Buffer,
     ObjectMeta,
+    ObjectRefused,
     ObjectsNotDeleted,
     StoreError,
     StoreMisconfigured,
@@ -151,7 +152,7 @@ class LocalStore:
 
     def _path(self, key: str) -> str:
         if key.split("/", 1)[0] in OWN_FOLDERS:
-            raise StoreMisconfigured(f"{key!r} lies in a folder that this store keeps for itself")
+            raise ObjectRefused(f"{key!r} lies in a folder that this store keeps for itself")
         return f"{self._root}/{key}"
 
     # From here on: blocking, in a thread.

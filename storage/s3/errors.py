@@ -17,6 +17,7 @@ from storage.object_store import (
     ObjectDamaged,
     ObjectExists,
     ObjectMissing,
+    ObjectRefused,
     StoreDenied,
     StoreError,
     StoreMisconfigured,
@@ -78,6 +79,8 @@ _PASSING_CODES = frozenset(
 )
 """Error codes that another try may well change, whatever the status."""
 _DENYING_CODES = frozenset({"AccessDenied", "AllAccessDisabled"})
+_CODE_OF_COLD_OBJECTS = "InvalidObjectState"
+"""Of an object that somebody, or a rule, has moved to a storage class that must be restored first."""
 _PASSING_STATUSES = frozenset({408, 425, 429})
 _RANGE_NOT_SATISFIABLE = 416
 _TLS_REMEDIES = (
@@ -120,6 +123,8 @@ def _answered(operation: S3Operation, subject: str, answer: _Answer, place: Erro
         return StoreDenied(message)
     if answer.code == "NoSuchBucket":
         return BucketMissing(message)
+    if answer.code == _CODE_OF_COLD_OBJECTS:
+        return ObjectRefused(message)
     return StoreUnavailable(message) if passes else StoreMisconfigured(message)
 
 

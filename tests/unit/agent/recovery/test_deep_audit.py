@@ -22,7 +22,15 @@ from iceberg_export.tables.table_reader import TableCache, TableReader
 from protocol.records.batch import read_header, set_max_timestamp
 from protocol.types import ObjectNumber
 from storage.chunk_format import HEADER_BYTES, ChunkParts, encode_object, read_footer
-from storage.object_store import ObjectMeta
+from storage.memory_store import MemoryStore
+from storage.object_store import (
+    ObjectMeta,
+    ObjectRefused,
+    StoreDenied,
+    StoreError,
+    StoreMisconfigured,
+    StoreUnavailable,
+)
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, REACHED_PREFIX, VERSION_HINT, version_of_copy
 from tests.support.agent.data_paths import DataPaths, data_paths
 from tests.support.agent.transactional_paths import Producer, partition_of
@@ -213,6 +221,30 @@ async def test_a_file_that_is_cut_ends_no_audit() -> None:
         for byte_count in (0, 7, len(whole) - 1):
             await paths.memory.put(first, [whole[:byte_count]])
             assert damaged(await audited(paths)) == [("damaged", first), ("damaged", second)]
+
+
+class Refusing(MemoryStore):
+    """Gives no intake object, and says why."""
+
+    refusal: StoreError = ObjectRefused("Permission denied")
+
+    async def get(self, key: str) -> bytes:
+        if key.startswith(INTAKE_PREFIX):
+            raise self.refusal
+        return await super().get(key)
+
+
+async def test_an_object_that_is_refused_is_named_and_a_store_that_refuses_ends_the_audit() -> None:
+    """A token that has expired meanwhile says nothing of any object."""
+    store = Refusing()
+    async with data_paths(cache_bytes=0, memory=store) as paths:
+        await paths.produce(batch(2), batch(2))
+        keys = [meta.key async for meta in store.list(INTAKE_PREFIX)]
+        assert damaged(await audited(paths)) == [("damaged", key) for key in keys]
+        for refusal in (StoreMisconfigured("ExpiredToken"), StoreDenied("AccessDenied"), StoreUnavailable("503")):
+            store.refusal = refusal
+            with pytest.raises(type(refusal), match=str(refusal)):
+                await audited(paths)
 
 
 async def test_every_bit_of_an_intake_object_is_looked_at() -> None:

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from storage.embedded.local_files import Files
+from storage.embedded.local_files import Files, errors_of
 from storage.embedded.local_store import LocalStore
 from storage.object_store import (
     Buffer,
     ObjectDamaged,
     ObjectExists,
     ObjectMissing,
+    ObjectRefused,
     StoreMisconfigured,
     StoreUnavailable,
 )
@@ -341,6 +342,14 @@ class TestErrors:
         with pytest.raises(StoreMisconfigured):
             await store.put(KEY, [b"x"])
         await store.close()
+
+    @pytest.mark.parametrize(("is_read", "kind"), [(True, ObjectRefused), (False, StoreMisconfigured)])
+    def test_missing_permission_to_read_is_of_one_object(
+        self, *, is_read: bool, kind: type[StoreMisconfigured]
+    ) -> None:
+        with pytest.raises(StoreMisconfigured) as raised, errors_of(KEY, is_read=is_read):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        assert raised.type is kind
 
     async def test_a_key_cannot_be_the_folder_of_another(self, tmp_path: Path) -> None:
         store = LocalStore(tmp_path)
