@@ -84,7 +84,7 @@ class ObjectMeta:
     @property
     def hides_others(self) -> bool:
         """Whether it is a folder that could not be listed: what is below it is not known to be missing."""
-        return self.key.endswith("/")
+        return bool(self.fault) and self.key.endswith("/")
 
 
 class ObjectStore(Protocol):

@@ -63,6 +63,10 @@ class _Answer:
 
 _STATUS = re.compile(r"non-2xx status code: (\d+)([^:]*): ?(.*)", re.DOTALL)
 _DELETE_REFUSED = re.compile(r"DeleteObjects request failed for (key .*) \(code: (\w+)\)", re.DOTALL)
+_KEY_NOT_LISTED = re.compile(
+    r'Encountered object with invalid path: .*?\n\nDebug source:.*?\bpath: "((?:[^"\\]|\\.)*)"', re.DOTALL
+)
+"""The library's word for a key that it cannot hold, escaped: with an empty segment, `..` or a control character."""
 _ELEMENT = "<{0}>([^<]*)</{0}>"
 _QUOTED = re.compile(r'(?:message|error): "([^"]+)"')
 _PASSING_CODES = frozenset(
@@ -96,6 +100,8 @@ _TLS_REMEDIES = (
 
 def store_error(operation: S3Operation, subject: str, text: str, place: ErrorContext) -> StoreError:
     """The error for the library's `text`; `subject` is the key, the prefix or a count of keys."""
+    if operation is S3Operation.LIST and (found := _KEY_NOT_LISTED.match(text)):
+        return _key_not_listed(subject, found[1], place)
     message, _, debug = text.partition("\n\n")
     answer = _answer(message)
     if answer is None:
@@ -106,6 +112,15 @@ def store_error(operation: S3Operation, subject: str, text: str, place: ErrorCon
 def is_refused_key(text: str) -> bool:
     """Whether the library's `text` is DeleteObjects' refusal of one key: what became of the others it does not say."""
     return _DELETE_REFUSED.search(text.partition("\n\n")[0]) is not None
+
+
+def _key_not_listed(prefix: str, key: str, place: ErrorContext) -> StoreError:
+    """The library gives nothing of the page that has such a key, and has no way to ask for what is behind it."""
+    below = f"below {prefix}" if prefix else "in it"
+    return StoreMisconfigured(
+        f'list {prefix}: bucket {place.bucket} has an object of the key "{key}", which is none of Penstock and cannot '
+        f"be listed: delete it or move it elsewhere; until then nothing {below} can be listed"
+    )
 
 
 def _answered(operation: S3Operation, subject: str, answer: _Answer, place: ErrorContext) -> StoreError:

@@ -2,14 +2,24 @@
 
 import subprocess
 import sys
+import time
 
 import pytest
 
+from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
 from storage.object_store import StoreMisconfigured, StoreUnavailable
 from storage.s3.settings import S3Settings
 from storage.s3.store import S3Store
 from tests.support.services.local_services import Minio
+from tests.support.services.unconditional_s3 import unconditional_s3
 from tools.steps import ROOT
+
+
+async def _refused(pause_s: float) -> None:
+    raise AssertionError(f"a pause of {pause_s} s: it was asked again")
+
+
+NO_PAUSES = RetryPorts(monotonic_s=time.monotonic, sleep=_refused, chance=lambda: 1.0)
 
 
 def test_the_usual_variables_lead_to_the_bucket() -> None:
@@ -60,6 +70,32 @@ async def test_a_server_that_is_away_may_come_back() -> None:
         await store.put("a", [b"x"])
     with pytest.raises(StoreUnavailable):
         await store.server_time_ms()
+
+
+@pytest.mark.parametrize(
+    ("key", "shown"),
+    [
+        ("lake//x", "lake//x"),
+        ("lake/../x", "lake/../x"),
+        ("lake/./x", "lake/./x"),
+        ('lake/"a\\\n\nb', r"lake/\"a\\\n\nb"),
+        ("lake/a\x7f", r"lake/a\u{7f}"),
+    ],
+)
+async def test_a_key_that_the_client_library_cannot_list_is_named_at_once(key: str, shown: str) -> None:
+    """Its page and what is behind it cannot be had, so that it must go; the network is not to blame."""
+    with unconditional_s3() as server:
+        inner = S3Store(S3Settings.from_environment("s3://orders", server.settings))
+        store = RetryingStore(inner, policy=RetryPolicy(), ports=NO_PAUSES)
+        server.objects |= {"orders/lake/a": b"1", f"orders/{key}": b"2", "orders/ledger/b": b"3"}
+        with pytest.raises(StoreMisconfigured) as raised:
+            [meta async for meta in store.list("lake/")]
+        assert f'the key "{shown}"' in str(raised.value)
+        assert "delete it" in str(raised.value)
+        assert "connection" not in str(raised.value)
+        assert [meta.key async for meta in store.list("ledger/")] == ["ledger/b"]
+        del server.objects[f"orders/{key}"]
+        assert [meta.key async for meta in store.list("lake/")] == ["lake/a"]
 
 
 @pytest.mark.parametrize(
