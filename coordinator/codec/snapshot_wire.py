@@ -14,7 +14,7 @@ from coordinator.codec.group_wire import WireGroup
 from coordinator.codec.registry_wire import WireRegistry
 from coordinator.codec.transaction_wire import WireTransactionalId
 from coordinator.commands.forms import WireStruct, layout_in_form, since
-from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_FIRST
+from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST
 from coordinator.state.chunk_index import COLUMN_TYPES
 from coordinator.state.state import TRANSACTION_VERSION_NEWEST
 
@@ -102,7 +102,11 @@ class SnapshotContent(WireStruct, frozen=True):
     registry: WireRegistry = msgspec.field(default_factory=WireRegistry)
 
 
-_RECORDED_SHAPES = {RULES_FIRST: bytes.fromhex("ffdf09db8dcebfb8")}
+_RECORDED_SHAPES = {
+    RULES_FIRST: bytes.fromhex("ffdf09db8dcebfb8"),
+    RULES_CHECKED_STORAGE: bytes.fromhex("adaa8b3811de0c9a"),
+    RULES_CHECKED_ENTRIES: bytes.fromhex("adaa8b3811de0c9a"),
+}
 """Of versions whose form is settled: other programs say the same, whatever their structs are called."""
 
 
@@ -112,7 +116,10 @@ def snapshot_shape(rules_version: int) -> bytes:
     Programs that differ in it give one state two digests, so they do not compare them.
     """
     recorded = _RECORDED_SHAPES.get(rules_version)
-    if recorded is not None:
-        return recorded
+    return described_shape(rules_version) if recorded is None else recorded
+
+
+def described_shape(rules_version: int) -> bytes:
+    """The shape as this program describes it, for a version that has none recorded."""
     described = (FORMAT_VERSION, COLUMN_TYPES, layout_in_form(SnapshotContent, rules_version))
     return hashlib.blake2b(repr(described).encode(), digest_size=SHAPE_BYTES).digest()

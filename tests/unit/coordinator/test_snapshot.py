@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from coordinator.codec.snapshot_frame import has_checksum, unframed
-from coordinator.codec.snapshot_wire import SHAPE_BYTES, SnapshotPartition, snapshot_shape
+from coordinator.codec.snapshot_wire import SHAPE_BYTES, SnapshotPartition, described_shape, snapshot_shape
 from coordinator.commands.commands import AllocateProducerIds, DeleteTopic, EndSession, ReportTime
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST, RULES_NEWEST
 from coordinator.invariants import check
@@ -165,6 +165,13 @@ def test_s3_a_snapshot_is_as_the_first_version_wrote_it_while_its_rules_are_in_f
     kept = bytes(cramjam.zstd.decompress(golden_bytes("rules_1/snapshot")[1:]))
     assert bytes(cramjam.zstd.decompress(encode_snapshot(state)[1:])) == kept
     assert snapshot_shape(RULES_FIRST) == bytes.fromhex("ffdf09db8dcebfb8")
+
+
+@pytest.mark.parametrize("rules_version", [RULES_CHECKED_STORAGE, RULES_CHECKED_ENTRIES])
+def test_s3_a_recorded_shape_stands_for_one_form(rules_version: int) -> None:
+    """Whoever changes the form of a version gives it another shape: agents of before have other bytes."""
+    assert described_shape(rules_version).hex() == "430eb5a03e3f35bb", "the form is another one: record another shape"
+    assert snapshot_shape(rules_version).hex() == "adaa8b3811de0c9a"
 
 
 def test_s3_every_form_of_a_snapshot_has_a_shape_of_its_own() -> None:
