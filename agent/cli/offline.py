@@ -4,6 +4,7 @@ Rule: nothing is written: the ledger's file is copied aside first, because openi
 """
 
 import shutil
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,10 +30,10 @@ UNUSED_CLUSTER_ID = "-"
 """The copy has an identity already."""
 
 
-async def read_state(data_dir: Path) -> ClusterState:
-    """The state at the ledger's head. Raises `CommandFailed`."""
+async def read_state(data_dir: Path, *, is_durable: bool | None = None) -> ClusterState:
+    """The state at the ledger's head. `is_durable`: see `copied_ledger`. Raises `CommandFailed`."""
     try:
-        async with copied_ledger(data_dir / LEDGER_FILE) as ledger:
+        async with copied_ledger(data_dir / LEDGER_FILE, is_durable=is_durable) as ledger:
             start = await ledger.load()
             follower = Follower(await ledger.identity())
             follower.load(start, _snapshot(data_dir, start))
@@ -44,7 +45,7 @@ async def read_state(data_dir: Path) -> ClusterState:
 async def read_ledger(data_dir: Path) -> Sequence[LedgerRecord]:
     """The entries that were not trimmed. Raises `CommandFailed`."""
     try:
-        async with copied_ledger(data_dir / LEDGER_FILE) as ledger:
+        async with copied_ledger(data_dir / LEDGER_FILE, is_durable=None) as ledger:
             return await ledger.kept()
     except LedgerError as error:
         raise CommandFailed(f"{data_dir / LEDGER_FILE}: {error}") from error
@@ -68,8 +69,9 @@ def read_object(data_dir: Path, key: str) -> bytes | None:
 
 
 @asynccontextmanager
-async def copied_ledger(file: Path, *, is_durable: bool = True) -> AsyncIterator[SqliteLedger]:
+async def copied_ledger(file: Path, *, is_durable: bool | None) -> AsyncIterator[SqliteLedger]:
     """A copy of the embedded ledger, whether a broker has it open or not. `is_durable`: what the broker's setting is.
+    None: it is not known; what a loss of power may leave with `fsync = false` alone is read, with a warning on stderr.
 
     Raises `CommandFailed`, `LedgerError`s: `LedgerCorrupt` where its write-ahead log is damaged.
     """
@@ -82,7 +84,7 @@ async def copied_ledger(file: Path, *, is_durable: bool = True) -> AsyncIterator
             await ledger.close()
 
 
-def _copy(file: Path, folder: Path, *, is_durable: bool) -> None:
+def _copy(file: Path, folder: Path, *, is_durable: bool | None) -> None:
     """A copy that is of one moment: while it was made, the log did not begin from its start again, and no commit that
     was written meanwhile came into it without the one before, which would look like damage. Else it is made again.
     """
@@ -92,27 +94,38 @@ def _copy(file: Path, folder: Path, *, is_durable: bool) -> None:
     copies = 0
     while True:
         copies += 1
+        is_of_one_moment = _copy_once(file, folder)
         try:
-            header = _log_header(file)
-            for old in folder.iterdir():
-                old.unlink()
-            for suffix in ("", "-journal", "-wal"):  # the file, then its log, whose pages come into it
-                part = file.with_name(file.name + suffix)
-                if part.is_file():  # what else begins with this name is somebody's copy, or a FIFO
-                    shutil.copy2(part, folder)
-            is_of_one_moment = header == _log_header(file)
-        except FileNotFoundError:  # the log went between two looks: its broker ended
-            is_of_one_moment = False
-        except OSError as error:
-            raise CommandFailed(f"{file} cannot be copied aside: {error}") from error
-        try:
-            check_log(folder / file.name, is_each_commit_synced=is_durable)
+            check_log(folder / file.name, is_each_commit_synced=is_durable is not False)
         except LedgerCorrupt:
             if copies >= LEDGER_COPIES_MAX:
-                check_log(file, is_each_commit_synced=is_durable)  # in the words of the file itself
+                check_log(file, is_each_commit_synced=bool(is_durable))  # in the words of the file itself
+                if is_durable is None and is_of_one_moment:
+                    sys.stderr.write(
+                        f"{log_of(file)}: a commit is not whole, but later ones are. What lies before it is shown "
+                        '(docs/RUNBOOK.md, "The embedded ledger is damaged")\n'
+                    )
+                    return
         else:
             if is_of_one_moment or copies >= LEDGER_COPIES_MAX:
                 return
+
+
+def _copy_once(file: Path, folder: Path) -> bool:
+    """Whether the log did not begin from its start again meanwhile. Raises `CommandFailed`."""
+    try:
+        header = _log_header(file)
+        for old in folder.iterdir():
+            old.unlink()
+        for suffix in ("", "-journal", "-wal"):  # the file, then its log, whose pages come into it
+            part = file.with_name(file.name + suffix)
+            if part.is_file():  # what else begins with this name is somebody's copy, or a FIFO
+                shutil.copy2(part, folder)
+        return header == _log_header(file)
+    except FileNotFoundError:  # the log went between two looks: its broker ended
+        return False
+    except OSError as error:
+        raise CommandFailed(f"{file} cannot be copied aside: {error}") from error
 
 
 def _log_header(file: Path) -> bytes:

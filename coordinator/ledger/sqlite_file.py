@@ -41,6 +41,7 @@ from coordinator.ledger.sqlite_schema import (
     checked_row,
     connect,
     create_if_empty,
+    empty_log,
     entry_checksum,
     mapped_errors,
     only_read,
@@ -86,6 +87,8 @@ class LedgerFile:
                     create_if_empty(self._connection, path, new_cluster_id)
                     upgrade(self._connection)
                 self._read_again()
+                if new_cluster_id is not None and not is_durable:
+                    empty_log(self._connection)
         except BaseException:
             self._connection.close()
             raise

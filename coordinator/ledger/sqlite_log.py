@@ -4,7 +4,8 @@ SQLite takes the first frame whose checksum is wrong for the end of the log, as 
 drops all that follow. But a commit is synced before the next one begins: a power cut tears frames of the last commit
 alone. What else is wrong in the log is damage, and acknowledged appends lie behind it.
 
-Rule: a log that a loss of power can leave is never called damaged; one with a changed byte always is, wherever it lies.
+Rule: a log that a loss of power can leave is never called damaged; one with a flipped bit is, wherever it lies, unless
+it may be both: in the last commit, in a frame through whose header a border of two sectors runs.
 Nothing is written. Format: sqlite.org/fileformat2.html#walformat.
 """
 
@@ -27,6 +28,11 @@ _MAGIC: Final = 0x377F0682
 """Of words in little-endian order; one more: in big-endian order."""
 _VERSION: Final = 3_007_000
 _PAGE_BYTES_MIN, _PAGE_BYTES_MAX = 512, 65_536
+_SECTOR_BYTES: Final = 512
+"""The least that a disk writes as a whole; what a larger one writes ends at these borders, too."""
+_SIZE_GROWTH: Final = 2
+"""A commit makes a file of so many pages, and of as many as the log has frames, at most so many times as large. It
+never becomes smaller: nothing is vacuumed."""
 _MASK: Final = 0xFFFF_FFFF
 
 Words = npt.NDArray[np.uint32]
@@ -56,7 +62,7 @@ def find_damage(log: bytes, *, is_each_commit_synced: bool) -> LogDamage | None:
     """The first damage in a log, if there is any that no loss of power explains.
 
     Where commits are not synced one by one, a loss of power may tear all of them since the last checkpoint: then only
-    a changed byte is called damage.
+    a flipped bit is called damage.
     """
     if len(log) <= LOG_HEADER_BYTES:
         return None  # no frames: SQLite looks no further either
@@ -123,6 +129,7 @@ class _Frames:
         fields = np.ascontiguousarray(frames[:, :_FRAME_HEADER_BYTES]).view(">u4").astype(np.uint32)
         checked = np.hstack([frames[:, :_FRAME_HEADER_CHECKED_BYTES], frames[:, _FRAME_HEADER_BYTES:]])
         self._words: Words = checked.view(order).astype(np.uint32)
+        self._order = order
         self._checksum = _Checksum(self._words.shape[1])
         self._stored: Words = fields[:, 4:6]
         before = np.vstack([header[np.newaxis, 6:8], self._stored])[:-1]
@@ -135,29 +142,70 @@ class _Frames:
         is_linked_anyhow = (added + self._checksum.of_start(before_computed) == self._stored).all(axis=1)
         """Or from what that of the frame before should be: its stored one may be what has changed."""
         self._is_whole: Flags = self._is_salted & (self._is_linked | is_linked_anyhow)
-        self._is_commit: Flags = self._is_salted & (fields[:, 1] != 0)
+        first_bytes = LOG_HEADER_BYTES + self._frame_bytes * np.arange(self._count)
+        self._is_split: Flags = first_bytes % _SECTOR_BYTES > _SECTOR_BYTES - _FRAME_HEADER_BYTES
+        """Two sectors hold its header: after a loss of power its page number, size and perhaps salts may be those of
+        the frame that was there before, and its checksum a new one; or the other way round. Frames of 4,120 bytes: the
+        42nd and the 63rd of each 64."""
+        self._fields = fields
+        self._salts: Words = header[4:6]
+        is_next_linked = np.append(is_linked_anyhow[1:], False)  # the size is in that checksum
+        is_size_right = ~self._is_split | self._is_whole | is_next_linked
+        self._is_commit: Flags = self._is_salted & (fields[:, 1] != 0) & is_size_right
 
     def find_damage(self, *, is_each_commit_synced: bool) -> LogDamage | None:
         ends = np.flatnonzero(~(self._is_salted & self._is_linked))
         if not len(ends):
             return None
         first_bad = int(ends[0])  # where SQLite ends the log
-        if self._is_linked[first_bad]:  # by chance 1 in 2**64: the frames of an earlier log have other checksums, too
+        if self._is_linked[first_bad] and self._is_salt_damaged(first_bad):
             return self._damage(first_bad, "its salt has changed")
-        if self._is_salted[first_bad] and self._is_byte_changed(first_bad):
-            return self._damage(first_bad, "one byte of it has changed")
+        if self._is_salted[first_bad] and not self._is_header_torn(first_bad) and self._is_bit_flipped(first_bad):
+            return self._damage(first_bad, "one bit of it has changed")
         if is_each_commit_synced and (behind := self._commit_behind(first_bad)) is not None:
             return self._damage(first_bad, f"its checksum is wrong, and a later commit is whole (frame {behind + 1})")
         return None
 
-    def _is_byte_changed(self, frame: int) -> bool:
-        """Whether another value of one byte makes the frame right, where all frames before it are.
+    def _is_salt_damaged(self, frame: int) -> bool:
+        """Whether the other salts of a frame with the right checksum are none that were written.
 
-        Not what is left of a torn frame: that would have to be the same but for this byte, checksum included. Which
-        byte it is cannot be told: the highest bits of all words count alike.
+        The checksum leaves them out. Where one sector holds both, frames of an earlier log have both from there, and
+        such a checksum is right by chance 1 in 2**64. Where the salts are in the sector before, they may be older than
+        the checksum: then both differ, the second one being a random number of each log, and not in one byte alone.
+        """
+        return not self._is_split[frame] or _is_one_byte(self._fields[frame, 2:4] ^ self._salts)
+
+    def _is_header_torn(self, frame: int) -> bool:
+        """Whether another page number and size make the frame right, where they may be older or newer than the rest.
+
+        Whatever the checksum is, exactly one pair of them does. It has to be one that a commit can have here.
+        """
+        if not self._is_split[frame]:
+            return False
+        stored = self._words[frame, :2]
+        missing = self._stored[frame] - self._computed[frame]
+        (a, b), (c, d) = (tuple(map(int, row)) for row in self._checksum.weights[:2])
+        inverse = [[d, -b], [-c, a]] if a * d - b * c & _MASK == 1 else [[-d, b], [c, -a]]  # the determinant is 1 or -1
+        right = stored + missing @ (np.array(inverse) & _MASK).astype(np.uint32)
+        sizes = self._fields[:frame, 1]
+        size_before = int(sizes[np.flatnonzero(sizes)[-1]]) if sizes.any() else 0
+        size_max = _SIZE_GROWTH * (size_before + self._count) if size_before else _MASK
+        page, size = (int(word) for word in right.astype(self._order).view(">u4"))
+        return (
+            1 <= page <= size_max
+            and (size == 0 or max(size_before, page) <= size <= size_max)
+            and int(self._fields[frame, :2].max()) <= size_max
+        )
+
+    def _is_bit_flipped(self, frame: int) -> bool:
+        """Whether another value of one bit makes the frame right, where all frames before it are.
+
+        Not what is left of a torn frame: that would have to be the same but for this bit, checksum included. (But for
+        one byte it sometimes is: the page was in this place of an earlier log, too.) Which bit it is cannot be told:
+        the highest ones of all words count alike.
         """
         stored, computed = self._stored[frame], self._computed[frame]
-        if _is_one_byte(stored ^ computed):
+        if _is_one_bit(stored ^ computed):
             return True
         # The word w, times its weights, has to add `missing` to the checksum. One of its two weights is odd, as they
         # are neighbours in Fibonacci's sequence, and so has an inverse: that gives w, and the other one confirms it.
@@ -169,7 +217,7 @@ class _Frames:
         is_right = change * weights[rows, 1 - odd] == missing[1 - odd]
         words = self._words[frame]
         return any(
-            _is_one_byte(words[row : row + 1] ^ (words[row : row + 1] + change[row : row + 1]))
+            _is_one_bit(words[row : row + 1] ^ (words[row : row + 1] + change[row : row + 1]))
             for row in np.flatnonzero(is_right)
         )
 
@@ -195,6 +243,10 @@ class _Frames:
 
 def _is_one_byte(difference: Words) -> bool:
     return int(np.count_nonzero(difference.view(np.uint8))) == 1
+
+
+def _is_one_bit(difference: Words) -> bool:
+    return int(np.bitwise_count(difference).sum()) == 1
 
 
 def _inverses(odd: Words) -> Words:

@@ -137,6 +137,15 @@ def upgrade(connection: sqlite3.Connection) -> None:
             connection.execute("ROLLBACK")
 
 
+def empty_log(connection: sqlite3.Connection) -> None:
+    """Move the log's commits into the file, and cut it to nothing.
+
+    Where commits are not synced one by one, whole ones may lie behind the torn one that ends the log. They have its
+    salts: for a later start that relies on syncs they would be damage.
+    """
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
 def only_read(connection: sqlite3.Connection) -> None:
     """Refuse every write from now on, and read an older file as if it had been upgraded: older programs still know it.
 

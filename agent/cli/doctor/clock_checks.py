@@ -33,7 +33,7 @@ async def check_clock(settings: Settings) -> AsyncIterator[DoctorFinding]:
         return
     clock = SystemClock()
     try:
-        state = await read_state(file.parent)
+        state = await read_state(file.parent, is_durable=settings.is_durable)
     except CommandFailed:  # there is none yet, or another check has said what is wrong with it
         return
     trust = ClockTrust(ledger_ms=lambda: state.time_ms, is_accepted=settings.is_time_accepted)

@@ -6,11 +6,13 @@ Logs are copied from under an open ledger: that is what `kill -9` leaves.
 import os
 import random
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from agent.cli.failure import CommandFailed
+from agent.cli.offline import copied_ledger, read_ledger
 from coordinator.ledger.port import LedgerCorrupt, LedgerEntry, SessionHeld
 from coordinator.ledger.sqlite import SqliteLedger
 from coordinator.ledger.sqlite_log import find_damage, log_of
@@ -20,6 +22,8 @@ from protocol.types import SessionId
 FILE = "ledger.sqlite"
 HEADER, FRAME_HEADER, PAGE, SECTOR = 32, 24, 4096, 512
 FRAME = FRAME_HEADER + PAGE
+SPLIT_FRAMES = (41, 62)
+"""Frames, from 0, whose headers lie in two sectors: behind the size, and behind the salts."""
 STRIDE = 2003
 """Of flipped bits: comes to every place within words, frames and bytes."""
 
@@ -32,8 +36,8 @@ class Life:
         folder.mkdir(exist_ok=True)
         self.count = 0
 
-    async def open(self) -> None:
-        self._ledger = await SqliteLedger.open(self.folder / FILE, new_cluster_id="c")
+    async def open(self, *, is_durable: bool = True) -> None:
+        self._ledger = await SqliteLedger.open(self.folder / FILE, new_cluster_id="c", is_durable=is_durable)
         self._session: SessionId = await self._ledger.open_session("a")
         self._number = 0
 
@@ -56,14 +60,14 @@ def copy_files(folder: Path, copy: Path) -> None:
         shutil.copy(folder / name, copy)
 
 
-async def records_of(folder: Path, log: bytes | None = None) -> int:
+async def records_of(folder: Path, log: bytes | None = None, *, is_durable: bool = True) -> int:
     """How many records a ledger that is started on a copy of `folder` has. Raises `LedgerCorrupt`."""
     copy = folder.with_name("started")
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(folder, copy)
     if log is not None:
         log_of(copy / FILE).write_bytes(log)
-    ledger = await SqliteLedger.open(copy / FILE, new_cluster_id="another")
+    ledger = await SqliteLedger.open(copy / FILE, new_cluster_id="another", is_durable=is_durable)
     try:
         start = await ledger.load()
         assert len(start.records) == start.head.appends_count
@@ -76,6 +80,10 @@ def flipped(log: bytes, bit: int) -> bytes:
     changed = bytearray(log)
     changed[bit // 8] ^= 1 << bit % 8
     return bytes(changed)
+
+
+def frame_of(byte: int) -> int:
+    return (byte - HEADER) // FRAME
 
 
 def zeroed(log: bytes, first: int, size: int) -> bytes:
@@ -118,6 +126,31 @@ class TestDamage:
             assert damage is not None, bit
             assert damage.frame == max(0, (bit // 8 - HEADER) // FRAME + 1), bit
 
+    async def test_a_flipped_bit_is_noticed_where_two_sectors_hold_a_header(self, tmp_path: Path) -> None:
+        """But for the last commit, where the page number or size may be what a loss of power left."""
+        life, random_ = Life(tmp_path / "life"), random.Random(2)
+        await life.open()
+        ends: dict[int, bytes] = {}
+        while len(ends) < 3:
+            await life.append([random_.randbytes(random_.randrange(900))])
+            log = log_of(life.folder / FILE).read_bytes()
+            if frame_of(len(log)) > SPLIT_FRAMES[-1]:
+                ends[len(ends)] = log
+        await life.killed(tmp_path / "end")
+        for frame in SPLIT_FRAMES:
+            first = HEADER + frame * FRAME
+            for bit in [*range(first * 8, (first + FRAME_HEADER) * 8), *range(first * 8, (first + FRAME) * 8, 997)]:
+                damage = find_damage(flipped(ends[2], bit), is_each_commit_synced=True)
+                assert damage is not None, (frame, bit)
+                assert damage.frame == frame + 1
+        first = (
+            HEADER + SPLIT_FRAMES[-1] * FRAME
+        )  # its salts are older than its checksum, or one bit of them has changed
+        for bit in range((first + 8) * 8, (first + 16) * 8):
+            damage = find_damage(flipped(ends[0], bit), is_each_commit_synced=True)
+            assert damage is not None
+            assert damage.reason == "its salt has changed"
+
     async def test_a_start_has_every_record_or_is_refused(self, left: tuple[Path, bytes, int]) -> None:
         folder, log, count = left
         for bit in range(5, len(log) * 8, len(log) * 8 // 40):
@@ -130,7 +163,7 @@ class TestDamage:
         log_of(folder / FILE).write_bytes(flipped(log, len(log) * 4))
         before = (folder / FILE).read_bytes(), log_of(folder / FILE).read_bytes()
         for new_cluster_id in ("another", None):
-            with pytest.raises(LedgerCorrupt, match=r"frame \d+ of \d+, at byte \d+: one byte of it has changed"):
+            with pytest.raises(LedgerCorrupt, match=r"frame \d+ of \d+, at byte \d+: one bit of it has changed"):
                 await SqliteLedger.open(folder / FILE, new_cluster_id=new_cluster_id)
         assert before == ((folder / FILE).read_bytes(), log_of(folder / FILE).read_bytes())
 
@@ -226,6 +259,35 @@ class TestLossOfPower:
             before = after
         await life.killed(tmp_path / "end")
 
+    async def test_a_torn_commit_over_an_earlier_log_starts_wherever_it_begins(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A frame is 24 bytes longer than eight sectors: 64 of them bring a border to each place of a header."""
+        monkeypatch.setattr("coordinator.ledger.sqlite_schema.LEDGER_WAL_PAGES_MAX", SPLIT_FRAMES[-1] + 70)
+        life, random_ = Life(tmp_path / "life"), random.Random(3)
+        await life.open()
+        before, missing = log_of(life.folder / FILE).read_bytes(), set(range(64))
+        for _ in range(1_000):
+            await life.append([random_.randbytes(random_.choice([5, 300, 900, 900, 5_000]))])
+            after = log_of(life.folder / FILE).read_bytes()
+            first, end = ([HEADER, *commits(after)])[-2:]
+            is_restarted = after[8:12] != before[8:12]  # the frames of this commit have other headers than before it
+            if is_restarted or len(before) < len(after) or frame_of(first) % 64 not in missing:
+                before = after
+                continue
+            missing.remove(frame_of(first) % 64)
+            for number, lost in enumerate(losses(first, end, random_)):
+                torn = bytearray(after[: end + 2 * FRAME])
+                for begin, stop in lost:
+                    torn[begin:stop] = before[begin:stop]
+                damage = find_damage(bytes(torn), is_each_commit_synced=True)
+                assert damage is None, (damage, number, lost)
+            before = after
+            if not missing:
+                break
+        assert not missing
+        await life.killed(tmp_path / "end")
+
     async def test_frames_of_an_earlier_log_are_no_damage(self, tmp_path: Path) -> None:
         life = Life(tmp_path / "life")
         await life.open()
@@ -262,6 +324,63 @@ class TestLossOfPower:
         with pytest.raises(SessionHeld):
             await SqliteLedger.open(life.folder / FILE, new_cluster_id="another")
         await life.killed(tmp_path / "end")
+
+
+class TestUnsyncedCommits:
+    """With `fsync = false` a loss of power may tear commits that others follow."""
+
+    @pytest.fixture
+    async def torn(self, tmp_path: Path) -> Path:
+        """A folder whose ledger a loss of power left so: whole commits lie behind a torn one."""
+        life, random_ = Life(tmp_path / "life"), random.Random(4)
+        await life.open(is_durable=False)
+        await life.append([random_.randbytes(random_.randrange(3_000)) for _ in range(12)])
+        log = await life.killed(tmp_path / "torn")
+        place = commits(log)[5] + FRAME + FRAME_HEADER  # in the second page of a commit
+        log_of(tmp_path / "torn" / FILE).write_bytes(zeroed(log, place, 2 * SECTOR))
+        return tmp_path / "torn"
+
+    async def test_a_start_as_before_lets_later_ones_rely_on_syncs(self, torn: Path, tmp_path: Path) -> None:
+        with pytest.raises(LedgerCorrupt, match="a later commit is whole"):
+            await records_of(torn)
+        count = await records_of(torn, is_durable=False)
+        assert 0 < count < 12
+        life = Life(torn)
+        await life.open(is_durable=False)
+        await life.append([b"small"])
+        await life.killed(tmp_path / "left")
+        assert await records_of(tmp_path / "left") == count + 1
+
+    async def test_what_only_looks_reads_it_and_says_so(self, torn: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        before = log_of(torn / FILE).read_bytes()
+        count = await records_of(torn, is_durable=False)
+        assert len(await read_ledger(torn)) == count
+        assert "What lies before it is shown" in capsys.readouterr().err
+        async with copied_ledger(torn / FILE, is_durable=False) as ledger:
+            assert len(await ledger.kept()) == count
+        assert capsys.readouterr().err == ""
+        with pytest.raises(LedgerCorrupt, match="a later commit is whole"):
+            async with copied_ledger(torn / FILE, is_durable=True):
+                pass
+        log_of(torn / FILE).write_bytes(flipped(before, (HEADER + 3 * FRAME + PAGE) * 8))
+        with pytest.raises(CommandFailed, match="is damaged"):
+            await read_ledger(torn)
+
+
+def losses(first: int, end: int, random_: random.Random) -> Iterator[list[tuple[int, int]]]:
+    """Blocks of 512 bytes and of 4 KiB, of those that hold the bytes from `first` to `end`, that a loss of power lost:
+    the first one, and some at random; each one, all up to each and all from each on, where one ends within a header.
+    """
+    is_split = any(frame % 64 in SPLIT_FRAMES for frame in range(frame_of(first), frame_of(end)))
+    for size in (SECTOR, PAGE):
+        numbers = range(first // size, (end - 1) // size + 1)
+        blocks = [(max(first, number * size), min(end, (number + 1) * size)) for number in numbers]
+        for at in range(len(blocks) if is_split else 1):
+            yield from ([blocks[at]], blocks[: at + 1], blocks[at:])
+        for _ in range(10 if is_split else 3):
+            share = random_.random()
+            yield [block for block in blocks if random_.random() < share]
+            yield [blocks[0], *(block for block in blocks[1:] if random_.random() < share)]
 
 
 def torn_log(after: bytes, before: bytes, first: int, random_: random.Random) -> bytes:
