@@ -84,7 +84,7 @@ _PASSING_CODES = frozenset(
 """Error codes that another try may well change, whatever the status."""
 _DENYING_CODES = frozenset({"AccessDenied", "AllAccessDisabled"})
 _CODE_OF_COLD_OBJECTS = "InvalidObjectState"
-"""Of an object in a storage class from which it has to be restored before it can be read."""
+"""The code for an object in a storage class from which it has to be restored before it can be read."""
 _PASSING_STATUSES = frozenset({408, 425, 429})
 _RANGE_NOT_SATISFIABLE = 416
 _TLS_REMEDIES = (
