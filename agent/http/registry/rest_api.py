@@ -13,7 +13,7 @@ Source: Confluent Schema Registry API 8. What is not there: docs/UNSUPPORTED.md.
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 from urllib.parse import unquote
 
 from starlette.requests import Request
@@ -64,7 +64,8 @@ SUBJECT, VERSION, ID = "{subject}", "{version}", "{id}"
 VERSIONS = ("subjects", SUBJECT, "versions")
 COMPATIBILITY = ("compatibility", *VERSIONS)
 
-Handler = Callable[["_RegistryApi", Request, Sequence[str]], Awaitable[object]]
+Handler = Callable[[Any, Request, Sequence[str]], Awaitable[object]]
+"""A method of `_RegistryApi`, with itself."""
 Rows = Mapping[str, object]
 
 

@@ -219,7 +219,7 @@ async def test_of_those_who_wait_for_a_row_group_few_encode_in_one_round() -> No
 def test_a_reference_that_does_not_fit_is_refused(wrong: dict[str, int]) -> None:
     _, data, chunk = file_of_two_partitions()
     with pytest.raises(FileUnreadable):
-        encoded(data, replace(chunk, **wrong))  # type: ignore[arg-type]
+        encoded(data, replace(chunk, **wrong))
 
 
 def test_rows_of_different_timestamp_types_never_share_a_batch() -> None:
