@@ -79,7 +79,7 @@ async def _check_kept(store: ObjectStore, key: str) -> None:
             continue
         if content == FIRST:
             return
-        found = OVERWRITTEN if content == SECOND else f"{key} holds what nobody put there ({len(content)} bytes)"
+        found = OVERWRITTEN if content == SECOND else f"{key} holds other bytes than either put ({len(content)} bytes)"
     if found == OVERWRITTEN:
         raise StoreMisconfigured(
             f"the store refused a conditional put of {key}, and overwrote the object all the same; {REMEDY}"

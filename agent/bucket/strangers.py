@@ -1,7 +1,7 @@
 """Says in the log what listings come upon that is no object of Penstock, or cannot be looked at (safety rule S20).
 
 People, their file managers and other programs leave files in a bucket, and a disk may fail to answer for a single one.
-Whoever lists passes over what it does not know; here it is logged, once for what there is.
+Every listing passes over names that it does not know; this module logs them, once for the same ones.
 """
 
 import logging
@@ -36,7 +36,7 @@ class Strangers:
         self._reported = (0, "")
 
     def report_those_of(self, listing: Iterable[ObjectMeta]) -> None:
-        """Pick them out of a whole listing, and tell of them."""
+        """Pick the strange objects out of a whole listing, and report them."""
         strange = [meta for meta in listing if meta.fault or not is_shape_known(meta.key)]
         self.report(len(strange), strange[0] if strange else None)
 

@@ -142,7 +142,7 @@ class FlatAvro:
                 return fixed_width(wanted, numbers)
 
 
-def flat_program(schema: Any, shape: object) -> FlatAvro | None:  # noqa: ANN401
+def flat_program(schema: Any, shape: object) -> FlatAvro | None:  # noqa: ANN401 - JSON of any shape
     """What the kernel needs to read a schema that was parsed, without its logical types; None where it cannot."""
     if not isinstance(shape, Struct) or not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
         return None
@@ -167,7 +167,7 @@ def flat_program(schema: Any, shape: object) -> FlatAvro | None:  # noqa: ANN401
     return FlatAvro(shape=shape, program=np.array(program, dtype=np.int64), symbols=symbols)
 
 
-def _op_of(shape: object, kind: Any) -> tuple[ReadOp, int, tuple[str, ...]] | None:  # noqa: ANN401
+def _op_of(shape: object, kind: Any) -> tuple[ReadOp, int, tuple[str, ...]] | None:  # noqa: ANN401 - JSON of any shape
     if not isinstance(shape, Scalar) or shape.kind not in _OF_KIND:
         return None
     if isinstance(kind, dict) and kind["type"] == "enum":

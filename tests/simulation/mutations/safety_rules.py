@@ -2,8 +2,8 @@
 
 Rule: a mutation changes the real code and nothing of the harness. Where two lines of defence keep one rule (the ledger
 refuses, and so does apply), it takes both away: one alone changes nothing that could be seen. The seeds that caught
-each are kept in `caught.txt`; `python -m tests.simulation.mutations.safety_rules` finds them anew after a change of the
-world.
+each are kept in `caught.txt`; `python -m tests.simulation.mutations.safety_rules` finds them again after a
+change of the world.
 
 Above 500 lines, for each mutation is some lines, and one table holds them all.
 """
@@ -56,7 +56,7 @@ from storage.gc_plan import EntryFate, ListedVerdict, ReleasedPlan, judge_listed
 from tests.simulation.cluster.ledger import SimulatedLedger
 from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.loop import NODE
-from tests.simulation.mutations import groups as _of_groups  # noqa: F401
+from tests.simulation.mutations import groups as _of_groups  # noqa: F401 - an import enters its mutations
 from tests.simulation.mutations import losses as _entered  # noqa: F401
 from tests.simulation.mutations import rejections as _of_stores  # noqa: F401
 from tests.simulation.mutations import rules_versions as _of_rules  # noqa: F401
