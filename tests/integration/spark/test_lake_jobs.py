@@ -19,6 +19,7 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog.rest import RestCatalog
 
 from tests.support.lake.external_data_files import rewrite
+from tests.support.lake.tail_manifest import is_table_in_manifest
 from tests.support.services.java import SHORT_LIVED
 from tests.support.services.local_services import PENSTOCK, Penstock, PenstockFactory
 
@@ -35,6 +36,7 @@ def broker(penstock: PenstockFactory) -> Penstock:
             producer.produce("orders", b"%d of %d" % (number, archived), b"k%d" % (number % 7), partition=0)
         assert producer.flush(30) == 0
         run(broker, "archive", "orders", "--wait")
+    broker.process.wait_until(lambda: is_table_in_manifest(broker, "orders"), "the tail manifest")
     producer.produce("orders", b"not archived", partition=0)
     assert producer.flush(30) == 0
     return broker
@@ -106,6 +108,7 @@ def test_backfill_gives_columns_to_what_was_archived_before(penstock: PenstockFa
             producer.produce("orders", value, partition=0)
         assert producer.flush(30) == 0
         assert run(broker, "archive", "orders", "--wait").returncode == 0
+    broker.process.wait_until(lambda: is_table_in_manifest(broker, "orders"), "the tail manifest")
     before = run(broker, "consume", "orders", "--from", "earliest").stdout
 
     done = run(broker, "lake", "backfill", "orders", java=java)

@@ -16,9 +16,8 @@ from iceberg_export.jobs.agents import AgentAddress
 from iceberg_export.jobs.log_index import CannotVerify
 from iceberg_export.jobs.report import TableReport, exit_status
 from iceberg_export.jobs.verify import Verification
-from iceberg_export.tail.manifest import decode_manifest
-from storage.refs import TAIL_KEY
 from tests.support.lake.external_data_files import rewrite
+from tests.support.lake.tail_manifest import is_table_in_manifest
 from tests.support.services.local_services import Penstock, PenstockFactory
 
 OPTIONS = {"archive-interval-s": "3600", "tail-interval-ms": "100"}
@@ -45,19 +44,8 @@ def broker(penstock: PenstockFactory) -> Penstock:
             producer.commit_transaction(30) if is_committed else producer.abort_transaction(30)
         archive(broker)
     assert len(data_files(broker)) == 2
-    broker.process.wait_until(lambda: is_told(broker), "the tail manifest")
+    broker.process.wait_until(lambda: is_table_in_manifest(broker, "orders"), "the tail manifest")
     return broker
-
-
-def is_told(broker: Penstock) -> bool:
-    """Whether the tail manifest names the table as it is, for those who ask no agent."""
-    with urllib.request.urlopen(f"http://{broker.http}/api/lake/orders", timeout=30) as answer:
-        metadata_key = json.loads(answer.read())["metadata"]
-    try:
-        topic = decode_manifest((broker.data / "store" / TAIL_KEY).read_bytes()).topic("orders")
-    except FileNotFoundError:
-        return False
-    return topic is not None and topic.metadata_key == metadata_key
 
 
 def archive(broker: Penstock) -> None:
