@@ -6,7 +6,14 @@ from collections import defaultdict
 import pytest
 
 from tests.architecture.source import PACKAGES, modules, place, tree
-from tests.architecture.words import banned_identifiers, counts, docstrings_without_subject, recorded, words_of
+from tests.architecture.words import (
+    banned_identifiers,
+    banned_texts,
+    counts,
+    docstrings_without_subject,
+    recorded,
+    words_of,
+)
 
 OTHERS = ("tests", "tools", "benchmarks")
 
@@ -47,6 +54,12 @@ def test_banned_words_in_names_become_fewer(package: str) -> None:
 def test_docstrings_without_a_subject_become_fewer(package: str) -> None:
     found = list(docstrings_without_subject(package))
     assert len(found) <= recorded()[f"{package} docstrings"], "\n".join(found)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_banned_words_in_texts_become_fewer(package: str) -> None:
+    found = list(banned_texts(package))
+    assert len(found) <= recorded()[f"{package} texts"], "\n".join(found)
 
 
 def test_every_count_is_recorded() -> None:

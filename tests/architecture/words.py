@@ -1,4 +1,5 @@
-"""Counts words that the project does not use: in identifiers that a package defines, and as first words of docstrings.
+"""Counts words that the project does not use: in identifiers that a package defines, as first words of docstrings, and
+in its comments, docstrings and messages.
 
 `python -m tests.architecture.words` records the counts of each package in `words.txt`. `test_words.py` compares them:
 a count may fall and never rises.
@@ -6,6 +7,7 @@ a count may fall and never rises.
 
 import ast
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -37,6 +39,12 @@ NOT_OURS = {"tell"}
 """A method of Python's file protocol that a file-like class has to have."""
 FIRST_WORDS = {"And", "As", "Of", "Those", "What"}
 """A docstring that begins with one of them has no subject."""
+
+_BANNED_TEXT = re.compile(
+    r"\b(anew|beats|for ever|housekeep\w*|in vain|keeps? house|levell\w+|nobody|patience|tells?|told|who(m|so)?ever)\b",
+    re.IGNORECASE,
+)
+_TEXTS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
@@ -70,12 +78,28 @@ def docstrings_without_subject(package: str) -> Iterator[str]:
                     yield f"{place(module, node)} {node.value.value.strip().splitlines()[0]}"
 
 
+def banned_texts(package: str) -> Iterator[str]:
+    """`path:line line` for each line of the package whose comment or string, docstrings too, has a banned word."""
+    for module in modules(package):
+        lines = module.read_text(encoding="utf-8").splitlines()
+        with tokenize.open(module) as source:
+            texts = [token for token in tokenize.generate_tokens(source.readline) if token.type in _TEXTS]
+        numbers = {
+            number
+            for token in texts
+            for number, line in enumerate(token.string.splitlines(), token.start[0])
+            if _BANNED_TEXT.search(line)
+        }
+        yield from (f"{place(module)}:{number} {lines[number - 1].strip()}" for number in sorted(numbers))
+
+
+KINDS = {"identifiers": banned_identifiers, "docstrings": docstrings_without_subject, "texts": banned_texts}
+
+
 def counts() -> dict[str, int]:
     """The number of findings of each kind in each package."""
     return {
-        f"{package} {what}": sum(1 for _ in found(package))
-        for package in PACKAGES
-        for what, found in (("identifiers", banned_identifiers), ("docstrings", docstrings_without_subject))
+        f"{package} {what}": sum(1 for _ in found(package)) for package in PACKAGES for what, found in KINDS.items()
     }
 
 
@@ -98,5 +122,7 @@ def _defined(node: ast.AST) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    head = "# Names with a banned word, and docstrings without a subject (test_words.py): no number may rise.\n"
+    head = (
+        "# Names and lines of text with a banned word, docstrings without a subject (test_words.py): none may rise.\n"
+    )
     RECORD.write_text(head + "".join(f"{what} {count}\n" for what, count in counts().items()), encoding="utf-8")
