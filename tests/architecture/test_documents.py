@@ -18,6 +18,7 @@ SHORT_SENTENCES = (
     "CONTRIBUTING.md",
     "tests/README.md",
     "docs/quickstart.md",
+    "docs/compatibility.md",
     "docs/concepts.md",
     "docs/operations/*.md",
     "docs/reference/*.md",
@@ -42,7 +43,6 @@ LONG_CELLS = frozenset(
         "docs/BENCHMARKS.md",
         "docs/DESIGN.md",
         "docs/RUNBOOK.md",
-        "docs/UNSUPPORTED.md",
         "docs/adr/0027-checksums-of-entries.md",
     }
 )

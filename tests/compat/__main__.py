@@ -2,9 +2,9 @@
 
     python -m tests.compat [SUITE...] [--agents 1] [--only WORDS] [--folder PATH] [--kafka | --bootstrap HOST:PORT]
 
---kafka runs them against Apache Kafka, for the baseline. What came of each test is recorded, and docs/COMPATIBILITY.md
-written anew. Exit status 1 where a test failed that the suite's known_failures.txt does not name, or one passed that it
-names.
+--kafka runs them against Apache Kafka, for the baseline. The outcome of each test is recorded, and the report card in
+docs/compatibility.md is written again. The exit status is 1 if a test failed that the suite's known_failures.txt does
+not name, or if one passed that it names.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.compat.all_suites import SUITES
 from tests.compat.kafka_target import kafka_target
 from tests.compat.outcomes import Outcome, judge
-from tests.compat.report_card import CARD, write_card
+from tests.compat.report_card import PAGE, write_card
 from tests.compat.suites import AGENTS, KAFKA, PEERS, Part, Suite
 from tests.compat.target import Target, penstock_target
 from tools.steps import SetupFailed
@@ -61,7 +61,7 @@ def _run_suite(suite: Suite, agents_count: int, folder: Path, options: argparse.
     if peer in PEERS:
         suite.record(peer, verdict.outcomes, is_whole=not options.only)
         write_card(SUITES)
-        print(f"written: {CARD}", flush=True)
+        print(f"written: {PAGE}", flush=True)
     return verdict.is_passed or options.kafka
 
 
@@ -87,7 +87,7 @@ def _options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="where data and logs go, a temporary folder by default")
     parser.add_argument("--bootstrap", default="", help="a broker that runs already, instead of Penstock")
     parser.add_argument("--kafka", action="store_true", help="run against Apache Kafka, and record the baseline")
-    parser.add_argument("--card", action="store_true", help="only write docs/COMPATIBILITY.md anew")
+    parser.add_argument("--card", action="store_true", help="only write the report card in docs/compatibility.md")
     options = parser.parse_args(arguments)
     options.agents = options.agents or ([1] if options.bootstrap else list(AGENTS))
     return options

@@ -1,7 +1,7 @@
-"""docs/COMPATIBILITY.md: what the suites came to on Penstock, beside Apache Kafka.
+"""The report card in docs/compatibility.md: the outcomes of the suites on Penstock, beside Apache Kafka.
 
-Rule: made from the recorded outcomes alone, so it tells neither a date nor a machine; whoever records anew writes it
-anew, and a test holds it against them.
+Rule: it is made from the recorded outcomes only, so it names neither a date nor a machine. Each recording writes it
+again, and a test compares it with the recordings.
 """
 
 from collections import Counter
@@ -11,13 +11,12 @@ from pathlib import Path
 from tests.compat.outcomes import State
 from tests.compat.suites import PEERS, Suite
 
-CARD = Path(__file__).parents[2] / "docs" / "COMPATIBILITY.md"
+PAGE = Path(__file__).parents[2] / "docs" / "compatibility.md"
+BEGIN, END = "<!-- report card -->\n", "\n<!-- end of the report card -->\n"
 HEAD = """\
-# Other people's tests of Kafka's protocol, on Penstock
-
-Written by `make compat` from what its last runs recorded; not by hand. Each suite is fetched from its package
-registry at a pinned version, and run against Penstock with its embedded store, against three agents over etcd and
-MinIO, and, as the baseline, against Apache Kafka. What is behind each failure: `tests/compat/FINDINGS.md`.
+`make compat` writes this section from the recordings of its last runs. Each suite is fetched from its package registry
+at a pinned version. It runs against one agent with the embedded store, against three agents over etcd and MinIO, and
+against Apache Kafka. `tests/compat/FINDINGS.md` has the cause of each failure.
 
 """
 NOT_RUN = "not run"
@@ -25,17 +24,19 @@ _WORDS = {State.PASSED: "passed", State.FAILED: "failed", State.SKIPPED: "skippe
 
 
 def write_card(suites: Sequence[Suite]) -> None:
-    CARD.write_text(render(suites), encoding="utf-8")
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    after = rest.partition(END)[2]
+    PAGE.write_text(before + BEGIN + render(suites) + END + after, encoding="utf-8")
 
 
 def render(suites: Sequence[Suite]) -> str:
-    """The whole document."""
+    """The section between `BEGIN` and `END`."""
     lines = [f"| suite | version | {' | '.join(PEERS)} |", "|---|---|" + "---|" * len(PEERS)]
     for suite in suites:
         counts = (_counts(suite.recorded(peer)) for peer in PEERS)
         lines.append(f"| {suite.title} | {suite.version} | {' | '.join(counts)} |")
     for suite in suites:
-        lines += ["", f"## {suite.title}: what does not pass everywhere", "", *_exceptions(suite)]
+        lines += ["", f"### Not passed everywhere: {suite.title}", "", *_exceptions(suite)]
     return HEAD + "\n".join(lines) + "\n"
 
 
@@ -46,8 +47,8 @@ def _counts(outcomes: Mapping[str, State]) -> str:
 
 def _exceptions(suite: Suite) -> Iterator[str]:
     """A row for each test that did not pass with each peer."""
-    if suite.told_elsewhere:
-        yield suite.told_elsewhere
+    if suite.failures_note:
+        yield suite.failures_note
         return
     found = [suite.recorded(peer) for peer in PEERS]
     reasons = {**suite.known_failures(3), **suite.known_failures(1)}

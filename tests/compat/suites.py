@@ -42,8 +42,8 @@ class Suite:
     parts: tuple[Part, ...]
     kafka_brokers_count: int = 1
     """How many brokers of Apache Kafka give the baseline."""
-    told_elsewhere: str = ""
-    """Where its failures are told, if not in the report card."""
+    failures_note: str = ""
+    """Where its failures are listed, if not in the report card."""
 
     def known_failures(self, agents_count: int) -> dict[str, str]:
         """The failures that are known, with their reasons."""

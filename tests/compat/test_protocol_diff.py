@@ -25,9 +25,7 @@ KAFKA_SETTINGS = {"num.partitions": "4", "group.initial.rebalance.delay.ms": "0"
 """Those of the broker whose answers were recorded."""
 
 
-def test_penstock_answers_as_kafka_but_for_what_unsupported_md_lists(
-    penstock: PenstockFactory, kafka_jars: Path
-) -> None:
+def test_penstock_answers_as_kafka_except_for_listed_differences(penstock: PenstockFactory, kafka_jars: Path) -> None:
     broker = penstock(settings=KAFKA_SETTINGS)
     report = compare(
         broker.bootstrap,

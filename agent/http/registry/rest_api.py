@@ -2,7 +2,7 @@
 
 Rule: names in paths may hold any character, escaped, so paths are taken apart before they are unescaped. Every error is
 JSON with a code of the API. `HttpTokens` are asked before anything is read.
-Source: Confluent Schema Registry API 8. What is not there: docs/UNSUPPORTED.md.
+Source: Confluent Schema Registry API 8. Differences: docs/compatibility.md.
 
     GET    /schemas  /schemas/types  /schemas/ids/ID[/schema|/subjects|/versions]  /schemas/guids/GUID
     GET    /subjects  /subjects/S/versions[/V[/schema|/referencedby]]   POST /subjects/S  /subjects/S/versions

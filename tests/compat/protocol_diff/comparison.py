@@ -1,7 +1,7 @@
 """Runs cases against a broker and compares its answers with Kafka's recorded ones and with what is known to differ.
 
-Rule: a difference is allowed only as docs/UNSUPPORTED.md tells it, word for word; a row there whose difference is gone
-is as wrong as a difference without a row. A case that needs an API which the broker does not list is not run.
+Rule: a difference is allowed only as docs/compatibility.md lists it, word for word. A row there whose difference is
+gone is as wrong as a difference without a row. A case that needs an API which the broker does not list is not run.
 """
 
 import json
@@ -20,7 +20,7 @@ from tests.compat.protocol_diff.plain import differences
 from tests.compat.protocol_diff.steps import Case
 
 RECORDED = Path(__file__).parent / "kafka-4.3.1.json"
-UNSUPPORTED = Path(__file__).parents[3] / "docs" / "UNSUPPORTED.md"
+PAGE = Path(__file__).parents[3] / "docs" / "compatibility.md"
 TABLE_HEADER = "| case | request | Kafka 4.3.1 | Penstock | why |"
 THREADS = 8
 MANY = "; "
@@ -47,10 +47,10 @@ class Report:
 
     equal: list[str]
     listed: list[str]
-    """Cases that differ exactly as docs/UNSUPPORTED.md says."""
+    """Cases that differ exactly as docs/compatibility.md says."""
     not_listed: list[Difference]
     gone: list[Difference]
-    """What docs/UNSUPPORTED.md lists and the broker no longer does."""
+    """What docs/compatibility.md lists and the broker no longer does."""
     not_served: Mapping[str, set[str]]
     """Cases that were not run, with the APIs that they lack."""
 
@@ -64,7 +64,7 @@ class Report:
         return ", ".join(f"{api} {count}" for api, count in sorted(counts.items()))
 
     def lines(self) -> Iterator[str]:
-        yield from (f"not listed in docs/UNSUPPORTED.md: {each}" for each in self.not_listed)
+        yield from (f"not listed in docs/compatibility.md: {each}" for each in self.not_listed)
         yield from (f"does not differ any more, remove it from the list: {each}" for each in self.gone)
         if self.not_served:
             yield f"cases that lack an API: {self._lacking}"
@@ -155,8 +155,8 @@ def case_differences(case: Case, kafka: Answers, penstock: Answers) -> list[Diff
 
 
 def read_allowed(text: str | None = None) -> list[Difference]:
-    """The table of docs/UNSUPPORTED.md. Raises `ValueError` for a row without a reason, or a case named twice."""
-    lines = iter((UNSUPPORTED.read_text(encoding="utf-8") if text is None else text).splitlines())
+    """The table of docs/compatibility.md. Raises `ValueError` for a row without a reason, or a case named twice."""
+    lines = iter((PAGE.read_text(encoding="utf-8") if text is None else text).splitlines())
     for line in lines:
         if line.strip() == TABLE_HEADER:
             next(lines)

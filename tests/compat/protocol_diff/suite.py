@@ -1,7 +1,7 @@
 """The recorded conversations as a suite: a case that is answered as Kafka does passes.
 
-Rule: a difference that docs/UNSUPPORTED.md tells word for word is a known failure of its case; any other one has a name
-that no list knows. Cases that need an API which is not served are skipped.
+Rule: a difference that docs/compatibility.md lists word for word is a known failure of its case. Any other difference
+has a name that no list knows. Cases that need an API which is not served are skipped.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ def run_cases(target: Target, _folder: Path, only: str) -> Iterator[Outcome]:
         is_any_leader=target.agents_count > 1,
     )
     yield from (Outcome(name=name, state=State.PASSED) for name in report.equal)
-    yield from (Outcome(name=name, state=State.FAILED, note="as docs/UNSUPPORTED.md says") for name in report.listed)
+    yield from (Outcome(name=name, state=State.FAILED, note="as docs/compatibility.md says") for name in report.listed)
     for each in report.not_listed:
         yield Outcome(name=f"{each.case}:not-listed", state=State.FAILED, note=str(each))
     for each in report.gone:
@@ -39,10 +39,10 @@ def run_cases(target: Target, _folder: Path, only: str) -> Iterator[Outcome]:
 
 
 class _ProtocolDiff(Suite):
-    """Its known failures are rows of docs/UNSUPPORTED.md."""
+    """Its known failures are rows of docs/compatibility.md."""
 
     def known_failures(self, agents_count: int) -> dict[str, str]:
-        return {row.case: "docs/UNSUPPORTED.md" for row in read_allowed()}
+        return {row.case: "docs/compatibility.md" for row in read_allowed()}
 
     def recorded(self, peer: str) -> dict[str, State]:
         """Kafka's answers are the measure; Penstock's are held against the list by every run of the tests."""
@@ -65,6 +65,7 @@ PROTOCOL_DIFF = _ProtocolDiff(
     version="4.3.1",
     folder=Path(__file__).parent,
     parts=(Part(run=run_cases),),
-    told_elsewhere="A conversation with a difference counts as failed, one that needs what is not served as skipped. "
-    "Differences, one by one with their reasons: the last table of `docs/UNSUPPORTED.md`.",
+    failures_note="A conversation with a difference counts as failed. "
+    "One that needs an API which is not served counts as skipped. "
+    "[Answers that differ](#answers-that-differ) lists each difference with its reason.",
 )

@@ -1,4 +1,4 @@
-"""Safety rule S11 on a running agent: each row of the table in docs/UNSUPPORTED.md, by real requests in its versions.
+"""Safety rule S11 on a running agent: each row of the table in docs/compatibility.md, by real requests in its versions.
 
 Rule: the rows are those of `tests/unit/txn/test_late_producers.py`, which holds the document against them. Every
 request of a row has a transactional id to itself. Transactions that time out are opened all together, before any is

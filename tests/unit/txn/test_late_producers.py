@@ -1,5 +1,5 @@
 """Safety rule S11: what producers are answered that timed out, were fenced, or come late. One test for each row of the
-table in docs/UNSUPPORTED.md, which the last test holds against these rows.
+table in docs/compatibility.md, which the last test holds against these rows.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ from tests.support.transactions.conversations import (
     produce,
 )
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "UNSUPPORTED.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "compatibility.md"
 
 V1_OPEN = [init(), add(), produce()]
 V2_OPEN = [init(5), produce(12)]
@@ -136,7 +136,7 @@ def test_s11_a_difference_has_a_reason(row: Row) -> None:
     assert (row.kafka != row.penstock) == bool(row.why)
 
 
-def test_s11_the_table_is_told() -> None:
+def test_s11_the_table_is_in_the_documents() -> None:
     lines = [f"| {row.history} | {row.request} | {row.kafka} | {row.penstock} | {row.why} |" for row in ROWS]
     text = "\n".join(line.replace("|  |", "| |") for line in lines)
-    assert text in DOCUMENT.read_text(encoding="utf-8"), f"docs/UNSUPPORTED.md should say:\n{text}"
+    assert text in DOCUMENT.read_text(encoding="utf-8"), f"docs/compatibility.md should say:\n{text}"
