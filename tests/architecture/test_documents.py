@@ -20,6 +20,7 @@ SHORT_SENTENCES = (
     "docs/quickstart.md",
     "docs/compatibility.md",
     "docs/concepts.md",
+    "docs/known-limits.md",
     "docs/operations/*.md",
     "docs/reference/*.md",
 )
