@@ -24,7 +24,7 @@ from agent.lake.external_catalogs import ExternalCatalogSync, external_catalog_s
 from agent.lake.rewrite_jobs import LakeRewrites
 from agent.lake.table_updates import TableUpdates
 from agent.lake.topic_work import REMEDY_DAMAGED
-from agent.ledger.clock_check import RUNBOOK as CLOCK_REMEDY
+from agent.ledger.clock_check import REMEDY as CLOCK_REMEDY
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics

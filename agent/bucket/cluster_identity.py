@@ -45,10 +45,11 @@ CLUSTER_KEY = "cluster.json"
 _CHECKSUM_BYTES: Final = 8
 REMEDY = (
     "If etcd or its data was wiped, or restored from a backup, stop all agents and run `penstock recover`: it brings "
-    'back what the bucket holds (docs/RUNBOOK.md, "etcd was wiped or restored from a backup"); nothing was changed'
+    'back what the bucket holds (docs/operations/recovery.md, "etcd was wiped or restored from a backup"); nothing was '
+    "changed"
 )
-DISAGREEING = 'docs/RUNBOOK.md, "Ledger and bucket disagree"'
-UNNAMED = 'docs/RUNBOOK.md, "cluster.json is damaged or missing"'
+DISAGREEING = 'docs/operations/bucket.md, "Ledger and bucket disagree"'
+UNNAMED = 'docs/operations/bucket.md, "cluster.json is damaged or missing"'
 MISTYPED = (
     "is the ledger's name right? The last part of --ledger, /CLUSTER, or --data-dir may be mistyped: the ledger of "
     "that name is new and holds nothing; "
@@ -324,8 +325,8 @@ class BucketWatch:
                 f"the bucket of this agent belongs to cluster {found.cluster_id}, incarnation {found.incarnation} now, "
                 f"and the agent's ledger to {mine.cluster_id}, incarnation {mine.incarnation}: was the cluster "
                 "recovered under another ledger's name while agents ran? This agent ends, for what it acknowledged "
-                'the other ledger would not know. See docs/RUNBOOK.md, "The bucket was recovered under another '
-                "ledger's name\""
+                'the other ledger would not know. See docs/operations/recovery.md, "The bucket was recovered under '
+                "another ledger's name\""
             )
         return True
 

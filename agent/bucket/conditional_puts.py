@@ -29,7 +29,7 @@ OVERWRITTEN = "it was overwritten"
 REMEDY = (
     "two clusters could claim one bucket, and snapshots overwrite each other. Upgrade the store, or the proxy before "
     "it, to one that refuses such a put with 412 (Amazon S3, MinIO and Ceph do), or use another store "
-    '(docs/RUNBOOK.md, "The store ignores conditional puts")'
+    '(docs/operations/bucket.md, "The store ignores conditional puts")'
 )
 
 

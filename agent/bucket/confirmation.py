@@ -37,7 +37,7 @@ from storage.object_store import (
 
 log = logging.getLogger(__name__)
 
-RUNBOOK = 'docs/RUNBOOK.md, "The bucket is not the cluster\'s"'
+REMEDY = 'docs/operations/bucket.md, "The bucket is not the cluster\'s"'
 
 
 class BucketNotOurs(StoreMisconfigured):
@@ -103,7 +103,7 @@ class BucketConfirmation:
 
     def _check(self) -> None:
         if self._mismatch is not None:
-            raise BucketNotOurs(f"nothing is acknowledged into this bucket: {self._mismatch} ({RUNBOOK})")
+            raise BucketNotOurs(f"nothing is acknowledged into this bucket: {self._mismatch} ({REMEDY})")
 
     async def _until_read(self) -> None:
         if self._is_over:
@@ -145,7 +145,7 @@ class BucketConfirmation:
         if self._mismatch is None:
             log.error(
                 "the bucket is not this cluster's: nothing is acknowledged, and producers get retriable errors, until "
-                f"{CLUSTER_KEY} is back as it was ({RUNBOOK})",
+                f"{CLUSTER_KEY} is back as it was ({REMEDY})",
                 extra={"reason": reason, "content": msgspec.json.encode(ClusterFile.of(self._identity)).decode()},
             )
         self._mismatch = reason

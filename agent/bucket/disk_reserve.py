@@ -19,7 +19,7 @@ from protocol.limits import DISK_CHECK_INTERVAL_S, DISK_INODES_WANTED, DISK_RESE
 
 RESERVE_FILE = "reserve"
 FULL_CODES = frozenset({errno.ENOSPC, errno.EDQUOT})
-REMEDY = 'docs/RUNBOOK.md, "The disk is full"'
+REMEDY = 'docs/operations/disk.md, "The disk is full"'
 _ZEROS = bytes(1 << 20)
 NO_INODES = "no inode is left, though bytes are free (df -i): no file can be made"
 WORDS = OutageWords(

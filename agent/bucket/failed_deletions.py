@@ -16,7 +16,7 @@ from storage.refs import session_of_key
 
 log = logging.getLogger(__name__)
 
-UNDELETABLE = 'docs/RUNBOOK.md, "An object that cannot be deleted"'
+UNDELETABLE = 'docs/operations/bucket.md, "An object that cannot be deleted"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,6 @@ async def report_missing(store: ObjectStore, state: ClusterState) -> None:
     if missing:
         log.error(
             "records cannot be read: intake objects are missing from the store; penstock audit names them all, and a "
-            'pack that was moved away can be moved back: docs/RUNBOOK.md, "Objects are missing"',
+            'pack that was moved away can be moved back: docs/operations/damage.md, "Objects are missing"',
             extra={"objects": len(missing), "key": missing[0]},
         )

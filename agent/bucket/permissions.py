@@ -36,7 +36,7 @@ async def check_access(store: ObjectStore) -> None:
     denied = await denied_operations(store)
     if denied:
         reasons = "; ".join(map(str, denied))
-        raise StoreMisconfigured(f'{reasons} (docs/RUNBOOK.md, "The bucket is denied, or does not answer")')
+        raise StoreMisconfigured(f'{reasons} (docs/operations/bucket.md, "The bucket is denied, or does not answer")')
 
 
 async def _put(store: ObjectStore) -> None:

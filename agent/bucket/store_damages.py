@@ -8,7 +8,7 @@ from storage.store_damage import StoreDamage
 
 log = logging.getLogger(__name__)
 
-REMEDY = 'docs/RUNBOOK.md, "A pack of the embedded store is damaged"'
+REMEDY = 'docs/operations/damage.md, "A pack of the embedded store is damaged"'
 
 
 class StoreDamages:

@@ -16,7 +16,7 @@ WORDS = OutageWords(
     fails=(
         "the object store fails: requests are repeated until they succeed or their time is over. Until then nothing is "
         "acknowledged and what is in no cache is not served; clients get retriable errors, and nothing acknowledged is "
-        'lost. Run penstock doctor; docs/RUNBOOK.md, "The bucket"'
+        'lost. Run penstock doctor; docs/operations/bucket.md, "Faults of the bucket"'
     ),
     answers="the object store answers again",
 )

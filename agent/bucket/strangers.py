@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 LEDGER_PREFIX = "ledger/"
 """The prefix of snapshots, marks and the tail manifest."""
-REMEDY = 'docs/RUNBOOK.md, "Audit: do bucket, ledger and state agree?"'
+REMEDY = 'docs/operations/audit.md, "Audit: do bucket, ledger and state agree?"'
 
 
 def is_shape_known(key: str) -> bool:

@@ -103,7 +103,7 @@ def _copy(file: Path, folder: Path, *, is_durable: bool | None) -> None:
                 if is_durable is None and is_of_one_moment:
                     sys.stderr.write(
                         f"{log_of(file)}: a commit is not whole, but later ones are. What lies before it is shown "
-                        '(docs/RUNBOOK.md, "The embedded ledger is damaged")\n'
+                        '(docs/operations/recovery.md, "The embedded ledger is damaged")\n'
                     )
                     return
         else:

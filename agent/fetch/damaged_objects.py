@@ -96,7 +96,7 @@ class DamagedObjects:
             self._logged.add(object_key)
         log.error(
             "an object is damaged: its records are not served, and everything else is; put its bytes back from a copy, "
-            'or give its records up: docs/RUNBOOK.md, "A damaged file"',
+            'or give its records up: docs/operations/damage.md, "A damaged file"',
             extra={"key": object_key, "reason": str(error).removeprefix(object_key).lstrip(": "), **where},
         )
 

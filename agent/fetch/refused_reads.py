@@ -30,7 +30,7 @@ class RefusedReads:
             return
         log.error(
             "records cannot be read: the store refuses them, and consumers get KAFKA_STORAGE_ERROR until it gives them "
-            '(docs/RUNBOOK.md, "The bucket is denied, or does not answer")',
+            '(docs/operations/bucket.md, "The bucket is denied, or does not answer")',
             extra={"reason": f"{type(error).__name__}: {error}", "refused": self._count, **where},
         )
         self._logged_s, self._count = now_s, 0

@@ -40,8 +40,8 @@ class UnreadableRecords:
         self._lost_logged_s = now_s
         log.error(
             "records are lost: an object that the ledger refers to is not in the bucket, and its consumers go no "
-            "further; put it back, or run `penstock audit` to learn what else is missing: docs/RUNBOOK.md, "
-            '"Objects are missing"',
+            "further; put it back, or run `penstock audit` to learn what else is missing: "
+            'docs/operations/damage.md, "Objects are missing"',
             extra={
                 "topic": found.topic.name,
                 "partition": found.number,

@@ -55,7 +55,7 @@ log = logging.getLogger(__name__)
 NUMBER_DIGITS = 18
 """A longer number is no number here: Python refuses thousands of digits by another error."""
 SHOWN_CHARS_MAX = 40
-REBUILD_REMEDY = 'penstock lake rebuild begins it anew: docs/RUNBOOK.md, "A table\'s metadata is damaged"'
+REBUILD_REMEDY = 'penstock lake rebuild begins it anew: docs/operations/damage.md, "A table\'s metadata is damaged"'
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -204,7 +204,7 @@ class _HttpApi:
             remedy = "a topic has a table from its first archive pass on: penstock archive TOPIC"
             raise ApiError(409, "no_table", str(error), remedy) from error
         except FileLost as error:
-            raise ApiError(422, "file_lost", str(error), 'docs/RUNBOOK.md, "Objects are missing"') from error
+            raise ApiError(422, "file_lost", str(error), 'docs/operations/damage.md, "Objects are missing"') from error
         except OutcomeUnknown as error:
             raise ApiError(503, "outcome_unknown", f"it may have been done: {error}", "ask again") from error
 
@@ -353,11 +353,11 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
 
 
 def _on_damaged(_: Request, error: Exception) -> Response:
-    return _error(422, "object_damaged", str(error), 'docs/RUNBOOK.md, "A damaged file"')
+    return _error(422, "object_damaged", str(error), 'docs/operations/damage.md, "A damaged file"')
 
 
 def _on_missing(_: Request, error: Exception) -> Response:
-    return _error(422, "object_missing", str(error), 'docs/RUNBOOK.md, "Objects are missing"')
+    return _error(422, "object_missing", str(error), 'docs/operations/damage.md, "Objects are missing"')
 
 
 def _on_unavailable(_: Request, error: Exception) -> Response:

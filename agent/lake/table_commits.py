@@ -221,7 +221,7 @@ class TableCommits:
             agent = sessions[writer].name
             raise TableUnreadable(
                 f"the agent {agent} writes this table to {old_root}, and this agent's --store is {self.root}: give all "
-                'agents the same --store (docs/RUNBOOK.md, "A bucket or data folder was moved")'
+                'agents the same --store (docs/operations/bucket.md, "A bucket or data folder was moved")'
             )
         async with self._whole(before), self._kept_if_done(session) as store:
             table = await relocate(

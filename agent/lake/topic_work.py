@@ -28,9 +28,9 @@ T = TypeVar("T")
 
 PASSING = (StoreUnavailable, LedgerUnavailable, OutcomeUnknown, TimeoutError)
 """Errors that pass by themselves; `agent.runtime.outages` reports them for all tasks together."""
-REMEDY_TABLE = 'docs/RUNBOOK.md, "A table\'s metadata is damaged"'
-REMEDY_DAMAGED = 'docs/RUNBOOK.md, "A damaged file"'
-REMEDY_MISSING = 'docs/RUNBOOK.md, "Objects are missing"'
+REMEDY_TABLE = 'docs/operations/damage.md, "A table\'s metadata is damaged"'
+REMEDY_DAMAGED = 'docs/operations/damage.md, "A damaged file"'
+REMEDY_MISSING = 'docs/operations/damage.md, "Objects are missing"'
 REMEDY_BUG = "this is a bug: keep the log, and report it"
 
 

@@ -204,8 +204,8 @@ class ApplyLoop:
                     refusal = type(error)
                     log.error(
                         "the store does not let this agent read the ledger's snapshot: it serves nothing that it has "
-                        'to confirm, and tries again until it may (docs/RUNBOOK.md, "The bucket is denied, or does '
-                        'not answer")',
+                        'to confirm, and tries again until it may (docs/operations/bucket.md, "The bucket is '
+                        'denied, or does not answer")',
                         extra={"reason": f"{refusal.__name__}: {error}"},
                     )
                 await self._clock.sleep(LEDGER_RELOAD_REFUSED_SECONDS)

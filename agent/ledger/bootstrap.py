@@ -55,8 +55,8 @@ async def load_state(ledger: Ledger, store: ObjectStore, rules_known: int = RULE
         return LoadedState(start=start, follower=follower, applied=applied)
     raise LedgerCorrupt(
         f"the ledger's snapshot {key!r} is not in the bucket: was something deleted from it, or is the ledger an older "
-        "copy? `penstock recover` begins again from the newest snapshot that is there (docs/RUNBOOK.md, "
-        '"etcd was wiped or restored from a backup"); nothing was changed'
+        "copy? `penstock recover` begins again from the newest snapshot that is there "
+        '(docs/operations/recovery.md, "etcd was wiped or restored from a backup"); nothing was changed'
     )
 
 
@@ -64,5 +64,5 @@ def _damaged(key: str, error: Exception) -> LedgerCorrupt:
     return LedgerCorrupt(
         f"{error}; the ledger's snapshot is {key!r}: where that object is damaged, put back a copy of it if "
         "there is one, else `penstock recover` begins again from the newest snapshot that can be read "
-        '(docs/RUNBOOK.md, "etcd was wiped or restored from a backup"); nothing was changed'
+        '(docs/operations/recovery.md, "etcd was wiped or restored from a backup"); nothing was changed'
     )

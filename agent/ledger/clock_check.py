@@ -20,7 +20,7 @@ from storage.object_store import ObjectStore, StoreError
 
 log = logging.getLogger(__name__)
 
-RUNBOOK = 'docs/RUNBOOK.md, "The clock is wrong, or was set"'
+REMEDY = 'docs/operations/clock.md, "The clock is wrong, or was set"'
 
 
 class ClockCheck:
@@ -79,7 +79,7 @@ class ClockCheck:
             if not before.is_believed:
                 log.warning("this machine's clock is believed again: retention and garbage collection go on")
         elif before.is_believed or (before.believed_in_s is None) != (verdict.believed_in_s is None):
-            log.error(f"{verdict_text(verdict, now_ms)} ({RUNBOOK})", extra={"ahead_seconds": verdict.ahead_ms // 1000})
+            log.error(f"{verdict_text(verdict, now_ms)} ({REMEDY})", extra={"ahead_seconds": verdict.ahead_ms // 1000})
         return verdict.is_believed
 
     async def check_or_report(self) -> None:

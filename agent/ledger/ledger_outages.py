@@ -26,7 +26,7 @@ WORDS = OutageWords(
     fails=(
         "the ledger does not answer: until it does nothing is acknowledged or created, and after a while consumers get "
         "nothing new; clients get retriable errors, agents stay up and nothing acknowledged is lost. "
-        'docs/RUNBOOK.md, "etcd is slow, or members fail"'
+        'docs/operations/etcd.md, "etcd is slow, or members fail"'
     ),
     answers="the ledger answers again, clients go on",
 )

@@ -203,7 +203,8 @@ class LedgerWriter:
             log.warning(
                 "another session holds this agent's name: waiting for it to end. After a crash that takes up to "
                 f"{LEDGER_SESSION_SECONDS} s; if another agent has this name, give one of them another with --name "
-                "(docs/RUNBOOK.md, 'An agent waits with \"another session holds this agent's name\"')",
+                "(docs/operations/troubleshooting.md, 'An agent waits with \"another session holds this agent's "
+                "name\"')",
                 extra={"agent": agent, "reason": str(error)},
             )
 

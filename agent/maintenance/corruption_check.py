@@ -36,7 +36,7 @@ from protocol.types import Position
 log = logging.getLogger(__name__)
 
 _SAID = b""
-RUNBOOK = "docs/RUNBOOK.md, 'An agent stopped because its state differs'"
+REMEDY = "docs/operations/troubleshooting.md, 'An agent stopped because its state differs'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +202,7 @@ class CorruptionCheck:
         match verdict:
             case DigestVerdict.OTHERS_DIFFER:
                 log.error(
-                    f"another agent computed another state than most, and stops (safety rule S3): report it; {RUNBOOK}",
+                    f"another agent computed another state than most, and stops (safety rule S3): report it; {REMEDY}",
                     extra={"position": comparison.position, "computed": digests, "most": own.hex()},
                 )
             case DigestVerdict.DIVERGED:
@@ -210,14 +210,14 @@ class CorruptionCheck:
                     f"this agent computed another state than most: at position {comparison.position} its digest is "
                     f"{own.hex()}, all: {digests} (safety rule S3). It does not serve on; what it computed was in its "
                     "memory alone and is thrown away. Start it again: it loads the last snapshot that was agreed upon. "
-                    f"Then report it: {RUNBOOK}"
+                    f"Then report it: {REMEDY}"
                 )
             case _:
                 raise LedgerCorrupt(
                     f"agents computed different states, and none is that of most: at position {comparison.position} "
                     f"this agent's digest is {own.hex()}, all: {digests} (safety rule S3). Nobody knows who is right, "
                     "so none of them serves on. Start them again: they load the last snapshot and compute again what "
-                    f"came after it. Then report it: {RUNBOOK}"
+                    f"came after it. Then report it: {REMEDY}"
                 )
 
     def _digests_text(self, comparison: DigestComparison) -> str:

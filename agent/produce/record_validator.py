@@ -73,7 +73,7 @@ async def check_records(records: memoryview | None, rules: RecordRules, arrival:
         raise InvalidBatch(
             ErrorCode.not_leader_or_follower,
             "this broker's clock is not believed, and the topic has message.timestamp.type=LogAppendTime: try again "
-            'later (docs/RUNBOOK.md, "The clock is wrong, or was set")',
+            'later (docs/operations/clock.md, "The clock is wrong, or was set")',
         )
     unpacked_bytes_max = _inline_unpacked_bytes_max(records)
     if unpacked_bytes_max is not None:

@@ -135,8 +135,8 @@ class OutcomeUnknown(Exception):
     """
 
 
-RECOVER = 'docs/RUNBOOK.md, "etcd was wiped or restored from a backup"'
-UNREADABLE = 'docs/RUNBOOK.md, "The ledger holds what cannot be read"'
+RECOVER = 'docs/operations/recovery.md, "etcd was wiped or restored from a backup"'
+UNREADABLE = 'docs/operations/recovery.md, "The ledger holds what cannot be read"'
 """What people do about a key, a value or an entry that no agent can decode."""
 
 
@@ -150,8 +150,8 @@ def check_restart(identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
 def being_recovered() -> LedgerCorrupt:
     """What whoever writes to a fenced ledger is told (`Ledger.fence`)."""
     return LedgerCorrupt(
-        "this ledger is being recovered: let `penstock recover` finish, then start the agents (docs/RUNBOOK.md, "
-        '"etcd was wiped or restored from a backup")'
+        "this ledger is being recovered: let `penstock recover` finish, then start the agents "
+        '(docs/operations/recovery.md, "etcd was wiped or restored from a backup")'
     )
 
 

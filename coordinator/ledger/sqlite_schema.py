@@ -27,7 +27,7 @@ NO_CHECKSUM: Final = -1
 INCARNATION_FIRST: Final = 1
 REMEDY: Final = (
     "move the file away, with its -wal, and recover the cluster from its bucket with `penstock recover` "
-    '(docs/RUNBOOK.md, "The embedded ledger is damaged")'
+    '(docs/operations/recovery.md, "The embedded ledger is damaged")'
 )
 
 _TABLES: Final = (
@@ -103,7 +103,7 @@ def check_log(path: Path, *, is_each_commit_synced: bool) -> None:
         raise LedgerCorrupt(
             f"{log} is damaged ({damage}): SQLite would drop what was acknowledged from there on. Move {path.name} and "
             f"{log.name} away, together, and recover the cluster from its bucket with `penstock recover` "
-            '(docs/RUNBOOK.md, "The embedded ledger is damaged")'
+            '(docs/operations/recovery.md, "The embedded ledger is damaged")'
         )
     if is_alone:
         raise LedgerCorrupt(

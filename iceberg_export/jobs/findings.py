@@ -1,6 +1,6 @@
 """What a verification finds, and how it is told.
 
-Rule: a finding says where, what is wrong there, and which section of the runbook says what to do.
+Rule: a finding says where, what is wrong there, and which section of the documents has the remedy.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,10 +9,10 @@ from typing import Any
 
 from protocol.limits import VERIFY_FINDINGS_MAX
 
-MISSING_SECTION = 'docs/RUNBOOK.md, "Objects are missing"'
-DAMAGED_SECTION = 'docs/RUNBOOK.md, "A damaged file"'
-METADATA_SECTION = 'docs/RUNBOOK.md, "A table\'s metadata is damaged"'
-ROWS_SECTION = 'docs/RUNBOOK.md, "Verify: is every record in its table, once?"'
+MISSING_SECTION = 'docs/operations/damage.md, "Objects are missing"'
+DAMAGED_SECTION = 'docs/operations/damage.md, "A damaged file"'
+METADATA_SECTION = 'docs/operations/damage.md, "A table\'s metadata is damaged"'
+ROWS_SECTION = 'docs/operations/audit.md, "Verify: is every record in its table, once?"'
 
 NOT_THERE = "it is not in the bucket"
 

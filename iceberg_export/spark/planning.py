@@ -91,7 +91,7 @@ class TailPiece:
 
 
 Piece: TypeAlias = FilePiece | TailPiece
-_REMEDY = 'docs/RUNBOOK.md, "A table\'s metadata is damaged"'
+_REMEDY = 'docs/operations/damage.md, "A table\'s metadata is damaged"'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

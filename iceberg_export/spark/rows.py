@@ -22,7 +22,7 @@ from storage.object_store import ObjectDamaged, ObjectMissing
 
 __all__ = ["PlanAgain", "Wanted", "read_split"]
 
-REMEDY_DAMAGED = 'docs/RUNBOOK.md, "A damaged file"'
+REMEDY_DAMAGED = 'docs/operations/damage.md, "A damaged file"'
 
 PlanAgain = Callable[[Sequence[OffsetRange]], Sequence[Piece]]
 """Where the rows of these ranges lie by now."""

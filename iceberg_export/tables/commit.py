@@ -225,7 +225,7 @@ async def _metadata_before(table: TableBefore, reader: TableReader) -> TableMeta
         raise TableUnreadable(
             f"{table.metadata_key!r} is of the table {metadata.table_uuid} at {metadata.location!r}, expected "
             f"{empty.table_uuid} at {empty.location!r}: was another agent given another --store for this bucket? "
-            f'docs/RUNBOOK.md, "A bucket or data folder was moved"'
+            f'docs/operations/bucket.md, "A bucket or data folder was moved"'
         )
     return metadata
 

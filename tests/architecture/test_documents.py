@@ -29,21 +29,41 @@ NUMBER = r"\d[\d,]*(?:\.\d+)?(?<!,)"
 OPTIONS_OF_OTHERS = frozenset(
     {
         "add-config",
+        "auto-compaction-mode",
         "auto-compaction-retention",
         "bootstrap-server",
+        "bucket",
+        "cacert",
+        "cert",
+        "describe",
+        "duration-filter",
+        "endpoints",
+        "execute",
         "from-beginning",
+        "inodes",
+        "keys-only",
+        "max-depth",
         "max-messages",
+        "members",
+        "offset-json-file",
         "prefix",
         "quiet",
+        "recursive",
+        "reset-offsets",
+        "start-offset",
+        "state",
+        "summarize",
+        "to-offset",
         "topic",
+        "transactional-id",
+        "user",
     }
 )
-"""Options of etcd, Kafka's tools and pip that the pages name."""
+"""Options that the pages name of etcd's, Kafka's, AWS's and Debian's tools, and of pip."""
 LONG_CELLS = frozenset(
     {
         "docs/BENCHMARKS.md",
         "docs/DESIGN.md",
-        "docs/RUNBOOK.md",
         "docs/adr/0027-checksums-of-entries.md",
     }
 )

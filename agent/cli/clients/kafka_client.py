@@ -53,7 +53,7 @@ ERRORS_OF_AN_OUTAGE = (
 HINTS = {
     ErrorCode.kafka_storage_error: (
         "its records are damaged, or the store refuses them: the agent's log says which; "
-        'docs/RUNBOOK.md, "A damaged file" and "The bucket"'
+        'docs/operations/damage.md, "A damaged file"; docs/operations/bucket.md, "Faults of the bucket"'
     ),
     ErrorCode.request_timed_out: "the agent's log says what it waits for",
 }

@@ -13,7 +13,7 @@ from agent.cli.failure import CommandFailed
 from agent.cli.offline import LEDGER_FILE, read_state
 from agent.config.addresses import FileUrl, SqliteUrl, read_ledger_url, read_store_url
 from agent.config.settings import Settings
-from agent.ledger.clock_check import RUNBOOK, verdict_text
+from agent.ledger.clock_check import REMEDY, verdict_text
 from agent.ledger.clock_trust import ClockTrust
 from agent.runtime.clock import SystemClock
 
@@ -47,4 +47,4 @@ def _finding(text: str, *, is_believed: bool) -> DoctorFinding:
     if is_believed:
         return DoctorFinding(name="clock", verdict=CheckStatus.FINE, text=text)
     text, _, remedy = text.partition(": ")
-    return DoctorFinding(name="clock", verdict=CheckStatus.DOUBTFUL, text=text, remedy=f"{remedy} ({RUNBOOK})")
+    return DoctorFinding(name="clock", verdict=CheckStatus.DOUBTFUL, text=text, remedy=f"{remedy} ({REMEDY})")

@@ -72,7 +72,7 @@ async def _file(file: Path, *, is_durable: bool) -> DoctorFinding:
         async with copied_ledger(file, is_durable=is_durable) as ledger:
             count = len(await ledger.kept())
     except (LedgerError, CommandFailed) as error:
-        return _finding(CheckStatus.FAILED, str(error), 'docs/RUNBOOK.md, "The embedded ledger is damaged"')
+        return _finding(CheckStatus.FAILED, str(error), 'docs/operations/recovery.md, "The embedded ledger is damaged"')
     return _finding(CheckStatus.FINE, f"{file} and its write-ahead log, {count} entries, are whole")
 
 
@@ -87,7 +87,7 @@ async def _endpoint(client: "EtcdClient", quota_bytes: int | None) -> DoctorFind
         f"{bytes_text(status.file_bytes)}, quota {bytes_text(quota)}"
     )
     if status.file_bytes > PRESSURE_HIGH * quota:
-        remedy = 'it takes no writes at its quota: see docs/RUNBOOK.md, "etcd is full"'
+        remedy = 'it takes no writes at its quota: see docs/operations/etcd.md, "etcd is full"'
         return _finding(CheckStatus.DOUBTFUL, text, remedy)
     return _finding(CheckStatus.FINE, text)
 

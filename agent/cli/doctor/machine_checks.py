@@ -155,7 +155,7 @@ def _free_space(folder: Path, name: str) -> DoctorFinding:
         text=f"{bytes_text(free_bytes)} for the {name}",
         remedy=""
         if free_bytes >= FREE_BYTES_WANTED
-        else f'records need room: free some, or move the {name}; docs/RUNBOOK.md, "The disk is full"',
+        else f'records need room: free some, or move the {name}; docs/operations/disk.md, "The disk is full"',
     )
 
 

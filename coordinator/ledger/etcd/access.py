@@ -93,7 +93,7 @@ def ledger_error(error: grpc.aio.AioRpcError, access: EtcdAccess, endpoint: str)
         case grpc.StatusCode.RESOURCE_EXHAUSTED if "space exceeded" in details:
             return LedgerUnavailable(
                 "etcd is full (NOSPACE) and takes no writes: compact and defragment it, then disarm the alarm "
-                '(docs/RUNBOOK.md, "etcd is full")'
+                '(docs/operations/etcd.md, "etcd is full")'
             )
         case grpc.StatusCode.PERMISSION_DENIED:
             return NotPermitted(_not_let_in(details, access))
@@ -113,7 +113,7 @@ def _not_let_in(details: str, access: EtcdAccess) -> str:
     return (
         f"etcd does not let {who} in ({details}): check user and password (--ledger-user, --ledger-password-file), and "
         "that its role may read and write the keys below /penstock/CLUSTER/ "
-        '(docs/RUNBOOK.md, "etcd does not let an agent in")'
+        '(docs/operations/etcd.md, "etcd does not let an agent in")'
     )
 
 

@@ -29,7 +29,7 @@ from coordinator.ledger.port import (
 from protocol.types import Position, SessionId
 
 REMEDY = (
-    "nothing was changed. Stop all agents, then run `penstock recover`: docs/RUNBOOK.md, "
+    "nothing was changed. Stop all agents, then run `penstock recover`: docs/operations/recovery.md, "
     '"etcd was wiped or restored from a backup"'
 )
 

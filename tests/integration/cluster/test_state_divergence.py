@@ -53,7 +53,7 @@ def test_s3_an_agent_that_computes_another_state_stops_alone_and_nothing_acknowl
     told = wrong.process.stderr.splitlines()[-1]
     assert "this agent computed another state than most: at position" in told
     assert "Start it again" in told
-    assert "RUNBOOK.md" in told
+    assert "docs/operations/troubleshooting.md" in told
     for agent in sound:
         assert agent.process.is_running
         assert comparisons(agent, "others_differ") == 1

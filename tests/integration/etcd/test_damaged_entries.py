@@ -2,7 +2,7 @@
 
 Of its value, or of its key, which then names another session or another number.
 
-Rule: an etcd of this test's own; what is asked is what docs/RUNBOOK.md asks: agent, doctor, audit, recover.
+Rule: an etcd of this test's own; the commands are those of docs/operations/recovery.md: agent, doctor, audit, recover.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""S10: how full etcd is, who else uses it, and the way out of NOSPACE that docs/RUNBOOK.md describes."""
+"""S10: how full etcd is, who else uses it, and the way out of NOSPACE that docs/operations/etcd.md describes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -94,7 +94,7 @@ async def test_the_way_out_of_nospace(tmp_path: Path, version: str) -> None:
             history = rpc_pb2_grpc.KVStub(channel)
             for _ in range(6):  # of others, or of a ledger that nobody compacts: only the last one lives
                 await history.Put(rpc_pb2.PutRequest(key=b"other", value=bytes(768 << 10)))
-            with pytest.raises(LedgerUnavailable, match=r"NOSPACE.*docs/RUNBOOK\.md"):
+            with pytest.raises(LedgerUnavailable, match=r"NOSPACE.*docs/operations/etcd\.md"):
                 await fill(filler)
             appended = filler.appended
             assert appended > 0

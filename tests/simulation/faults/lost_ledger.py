@@ -1,8 +1,8 @@
 """The ledger is wiped, or restored from a backup, or recovered without need, in the middle of a run (safety rule S9).
 
 Rule: agents that run end, and those that are started again refuse to serve, and delete nothing, until a recovery has
-come to its end. That is the real one (`agent.recovery.recovery`), done as docs/RUNBOOK.md says, but that somebody
-starts agents meanwhile, it may be interrupted, and an agent that nobody found may be frozen and wake up later.
+come to its end. That is the real one (`agent.recovery.recovery`), done as docs/operations/recovery.md says, except that
+somebody starts agents meanwhile, it may be interrupted, and a frozen agent that was not noticed may wake up later.
 Afterwards offsets that the newest snapshot, or what the ledger still has, covers are what they were, and all that was
 acknowledged is there, but for transactions: those that were committed by then stay, all others are aborted, and that is
 said before.
@@ -172,7 +172,7 @@ class LostLedger:
                 lost = [*report.missing, *(key for key, _ in report.damaged)]
                 if lost or report.is_carried_out:
                     break
-                # Transactions are lost, or may be; that is known, as docs/RUNBOOK.md says.
+                # Transactions are lost, or may be; that is known, as docs/operations/recovery.md says.
                 permissions = replace(permissions, is_loss_accepted=True)
             finally:
                 somebody.cancel()

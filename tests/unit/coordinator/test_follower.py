@@ -90,7 +90,7 @@ class TestLoading:
 
     def test_s9_a_missing_append_is_noticed(self) -> None:
         cluster = Cluster.started()
-        with pytest.raises(LedgerCorrupt, match=r"an entry is missing; docs/RUNBOOK\.md"):
+        with pytest.raises(LedgerCorrupt, match=r"an entry is missing; docs/operations/recovery\.md"):
             Follower(IDENTITY).load(begin(cluster.records, position=2, appends=3), None)
 
     def test_an_entry_that_cannot_be_read_is_named_with_what_to_do(self) -> None:
@@ -100,7 +100,7 @@ class TestLoading:
         with pytest.raises(LedgerCorrupt, match="cannot be read") as raised:
             Follower(IDENTITY).load(begin([*records, damaged], position=last.position, appends=2), None)
         assert f"entry {last.number} of session {last.session} at position {last.position}" in str(raised.value)
-        assert 'docs/RUNBOOK.md, "The ledger holds what cannot be read"' in str(raised.value)
+        assert 'docs/operations/recovery.md, "The ledger holds what cannot be read"' in str(raised.value)
 
     def test_s9_a_snapshot_ahead_of_the_ledger_is_noticed(self) -> None:
         state = Cluster.started().state

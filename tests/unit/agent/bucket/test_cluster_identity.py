@@ -71,7 +71,7 @@ async def test_a_ledger_in_use_does_not_claim_an_empty_bucket() -> None:
 async def test_a_claim_that_cannot_be_read_is_no_claim(claim: bytes) -> None:
     store = MemoryStore()
     await store.put(CLUSTER_KEY, [claim])
-    with pytest.raises(LedgerCorrupt, match=r"damaged .*RUNBOOK"):
+    with pytest.raises(LedgerCorrupt, match=r"damaged .*docs/operations/bucket"):
         await check_bucket(store, MINE)
 
 
@@ -92,7 +92,9 @@ async def test_where_the_ledger_knows_its_bucket_a_damaged_claim_is_told_with_wh
 async def test_where_the_ledger_knows_its_bucket_a_missing_claim_is_named_with_what_it_was() -> None:
     store = MemoryStore()
     mine = LedgerIdentity(cluster_id="mine", incarnation=1, bucket_id="b")
-    with pytest.raises(AnotherBucket, match=r"docs/RUNBOOK\.md, \"cluster\.json is damaged or missing\"") as caught:
+    with pytest.raises(
+        AnotherBucket, match=r"docs/operations/bucket\.md, \"cluster\.json is damaged or missing\""
+    ) as caught:
         await check_bucket(store, mine, appends_count=3)
     content = re.search(r"it would be ({.*?})", str(caught.value))
     assert content is not None
@@ -209,7 +211,7 @@ class TestAnAgentThatRuns:
     async def test_s9_a_bucket_that_was_recovered_under_another_ledger_ends_it(self, other: bytes) -> None:
         store, name = await self.claimed()
         await store.put(CLUSTER_KEY, [other])
-        with pytest.raises(AnotherBucket, match=r"recovered under another ledger's name.*RUNBOOK"):
+        with pytest.raises(AnotherBucket, match=r"recovered under another ledger's name.*docs/operations/recovery"):
             await name.is_ours()
         with pytest.raises(AnotherBucket):
             await name.run()

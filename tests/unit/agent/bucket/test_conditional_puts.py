@@ -51,7 +51,7 @@ async def test_s9_a_store_that_refuses_the_second_put_passes_and_keeps_nothing()
 async def test_s9_a_store_that_ignores_the_condition_is_refused_with_what_to_do() -> None:
     store = FailingStore(MemoryStore())
     store.is_conditional = False
-    with pytest.raises(StoreMisconfigured, match=r"ignores If-None-Match.*with 412.*RUNBOOK") as raised:
+    with pytest.raises(StoreMisconfigured, match=r"ignores If-None-Match.*with 412.*docs/operations/bucket") as raised:
         await check_conditional_puts(store, name="name")
     assert KEY in str(raised.value)
     assert await keys(store) == []

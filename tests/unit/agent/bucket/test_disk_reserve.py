@@ -340,9 +340,9 @@ async def test_while_the_disk_is_full_records_are_refused_and_everything_else_go
     store = RecordsRefused(inner, lambda: is_full, sleep=sleep)
     await store.put("intake/1/1", [b"before"])
     is_full = True
-    with pytest.raises(StoreFull, match="the disk is full: docs/RUNBOOK"):
+    with pytest.raises(StoreFull, match="the disk is full: docs/operations/disk"):
         await store.put("intake/1/2", [b"x"])
-    with pytest.raises(StoreUnavailable, match="the disk is full: docs/RUNBOOK"):
+    with pytest.raises(StoreUnavailable, match="the disk is full: docs/operations/disk"):
         await store.put("lake/t/data/1", [b"x"])
     assert pauses == [DISK_CHECK_INTERVAL_S]
     await store.put("ledger/snapshots/1", [b"frees room"])

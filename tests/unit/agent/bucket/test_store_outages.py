@@ -64,7 +64,7 @@ async def test_the_first_line_says_of_which_key_and_why(world: World, caplog: py
     await world.store.get("a")
     first = vars(caplog.records[0])
     assert (first["operation"], first["key"], first["reason"]) == ("get", "a", "get a: refused")
-    assert "docs/RUNBOOK.md" in first["message"]
+    assert "docs/operations/bucket.md" in first["message"]
 
 
 async def test_requests_that_are_given_up_end_no_outage(world: World, caplog: pytest.LogCaptureFixture) -> None:

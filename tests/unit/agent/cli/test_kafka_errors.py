@@ -12,7 +12,7 @@ def test_damaged_records_are_named_with_what_to_do() -> None:
         _check(ErrorCode.kafka_storage_error, "orders-0")
     message = str(failed.value)
     assert message.startswith("the cluster answered KAFKA_STORAGE_ERROR for orders-0 (its records are damaged, or ")
-    assert 'docs/RUNBOOK.md, "A damaged file"' in message
+    assert 'docs/operations/damage.md, "A damaged file"' in message
 
 
 def test_an_error_that_needs_no_hint_is_named_alone() -> None:

@@ -76,7 +76,7 @@ async def test_a_damaged_file_is_logged_once_counted_each_time_and_not_read_agai
         "offset": 1,
         "key": key,
     }
-    assert 'docs/RUNBOOK.md, "A damaged file"' in str(line["message"])
+    assert 'docs/operations/damage.md, "A damaged file"' in str(line["message"])
     assert line["reason"] == "a Parquet file ends with b'PAR1', not with b'PAR2'", "the key is not said twice"
     assert "penstock_fetch_damaged_objects_total 4.0" in exposition
 

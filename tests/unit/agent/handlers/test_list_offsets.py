@@ -101,7 +101,7 @@ async def test_a_damaged_object_is_logged_once_however_often_it_is_asked_for(cap
     assert answers == [ErrorCode.kafka_storage_error] * 4
     (line,) = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
     assert (line["key"], line["topic"], line["partition"], line["offset"]) == (key, "t", 0, 0)
-    assert 'docs/RUNBOOK.md, "A damaged file"' in line["message"]
+    assert 'docs/operations/damage.md, "A damaged file"' in line["message"]
 
 
 async def test_records_that_cannot_be_decoded_are_logged_once_and_hide_no_later_damage(

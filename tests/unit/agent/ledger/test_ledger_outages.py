@@ -77,7 +77,7 @@ async def test_it_is_told_once_then_every_minute_and_when_everything_is_answered
     assert world.ledger.outage_seconds == 0
     assert world.errors_count == 4 * 150
     first = vars(caplog.records[0])
-    assert "docs/RUNBOOK.md" in first["message"]
+    assert "docs/operations/etcd.md" in first["message"]
     assert first["reason"] == "the ledger cannot be reached"
 
 

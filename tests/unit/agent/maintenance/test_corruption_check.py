@@ -147,7 +147,13 @@ async def test_s3_one_of_three_that_differs_stops_alone(caplog: pytest.LogCaptur
     told = str(stopped.value)
     wrong = one.comparison.digests[three.parts.writer.session]
     assert wrong is not None
-    for part in (f"position {frozen.position}", wrong.hex(), frozen.digest().hex(), "Start it again", "RUNBOOK.md"):
+    for part in (
+        f"position {frozen.position}",
+        wrong.hex(),
+        frozen.digest().hex(),
+        "Start it again",
+        "troubleshooting.md",
+    ):
         assert part in told
     assert [record.levelno for record in caplog.records if "another agent computed" in record.message] == [
         logging.ERROR

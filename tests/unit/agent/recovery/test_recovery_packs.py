@@ -175,7 +175,7 @@ async def test_a_damaged_claim_of_the_bucket_is_named(opened: Opened, tmp_path: 
     async with opened() as store:
         ledger = await lived(store)
         flip(tmp_path, CLUSTER_KEY, 3)
-        said = f"{CLUSTER_KEY} in the bucket is damaged.*RUNBOOK"
+        said = f"{CLUSTER_KEY} in the bucket is damaged.*docs/operations/bucket"
         with pytest.raises(LedgerCorrupt, match=said):
             await read_cluster_file(store)
         with pytest.raises(LedgerCorrupt, match=said):

@@ -322,7 +322,7 @@ def test_damage_names_the_object_and_where_to_read_on(bucket: Bucket, made: Made
             await made.store.delete([key])
             await made.store.put(key, [bytes(byte ^ 0x10 for byte in data)])
 
-    with pytest.raises(ObjectDamaged, match=rf'{prefix}.*: docs/RUNBOOK\.md, "A damaged file"$'):
+    with pytest.raises(ObjectDamaged, match=rf'{prefix}.*: docs/operations/damage\.md, "A damaged file"$'):
         read(bucket, subscribe="orders", before_reading=lambda: bucket.run(damage()))
 
 

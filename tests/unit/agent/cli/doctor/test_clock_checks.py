@@ -16,7 +16,7 @@ from coordinator.ledger.sqlite import SqliteLedger
 from tests.support.agent.ledger_parts import DAY_MS, ManualClock, running_parts
 
 DAY_S = DAY_MS / 1000
-PAGE = 'docs/RUNBOOK.md, "The clock is wrong, or was set"'
+PAGE = 'docs/operations/clock.md, "The clock is wrong, or was set"'
 
 
 @pytest.fixture
