@@ -307,9 +307,9 @@ def metric_rows() -> list[MetricRow]:
 # HTTP API
 
 HTTP_INTRO: Final = f"""
-The HTTP port (`--http`) serves health, metrics, administration, the [Iceberg catalog](../CATALOG.md) and the
-[schema registry](../REGISTRY.md). Bodies are JSON with `Content-Type: application/json`. GET routes also answer HEAD,
-except in the schema registry.
+The HTTP port (`--http`) serves health, metrics, administration, the [Iceberg catalog](../tables.md) and the
+[schema registry](../schema-registry.md). Bodies are JSON with `Content-Type: application/json`. GET routes also answer
+HEAD, except in the schema registry.
 
 - `limit` is {HTTP_ROWS_DEFAULT:,} by default and {HTTP_ROWS_MAX:,} at most.
 - An error is `{{"error": {{"code": ..., "message": ..., "remedy": ...}}}}`. Below `/iceberg` it is

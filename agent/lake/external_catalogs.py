@@ -152,7 +152,8 @@ class ExternalCatalogSync:
         """When entries without topics are to be looked for; None: now."""
         words = OutageWords(
             fails=f"the catalog {settings.name} does not follow: it is asked again until it does, and goes straight to "
-            "the newest tables then. Look at the reason; docs/CATALOG.md, Followers",
+            'the newest tables then. Look at the reason; docs/operations/external-catalogs.md, "A catalog does not '
+            'follow"',
             answers=f"the catalog {settings.name} follows again",
         )
         self._outage = Outage(words, monotonic_s=clock.monotonic_s)

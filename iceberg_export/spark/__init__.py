@@ -2,5 +2,5 @@
 
 Rule: no broker is asked and nothing is written. `source` alone imports pyspark; what plans and reads stands beside it
 and can be tested without. Everything that is imported here goes into the archive that `package` builds, so it stays
-small. Guide: docs/SPARK.md.
+small. Guide: docs/spark.md.
 """

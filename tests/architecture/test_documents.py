@@ -21,6 +21,10 @@ SHORT_SENTENCES = (
     "docs/compatibility.md",
     "docs/concepts.md",
     "docs/known-limits.md",
+    "docs/schema-registry.md",
+    "docs/spark.md",
+    "docs/tables.md",
+    "docs/typed-columns.md",
     "docs/operations/*.md",
     "docs/reference/*.md",
 )
@@ -35,18 +39,22 @@ OPTIONS_OF_OTHERS = frozenset(
         "bucket",
         "cacert",
         "cert",
+        "conf",
         "describe",
         "duration-filter",
         "endpoints",
         "execute",
         "from-beginning",
         "inodes",
+        "jars",
         "keys-only",
         "max-depth",
         "max-messages",
         "members",
         "offset-json-file",
+        "packages",
         "prefix",
+        "py-files",
         "quiet",
         "recursive",
         "reset-offsets",
@@ -59,7 +67,7 @@ OPTIONS_OF_OTHERS = frozenset(
         "user",
     }
 )
-"""Options that the pages name of etcd's, Kafka's, AWS's and Debian's tools, and of pip."""
+"""Options that the pages name of etcd's, Kafka's, Spark's, AWS's and Debian's tools, and of pip."""
 LONG_CELLS = frozenset(
     {
         "docs/BENCHMARKS.md",

@@ -1,8 +1,8 @@
-"""The Python examples of docs/SPARK.md, run as they stand there, in their order, over one broker's folder.
+"""The examples of docs/spark.md, run as they stand there, in their order, over one broker's folder."""
 
-Left out are the shell examples: `test_lake_jobs` runs the jobs that they start.
-"""
-
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,17 +16,29 @@ from tests.support.documents import blocks
 from tests.support.lake.archiving import AT_ONCE, archive_by_http
 from tests.support.lake.flight_events import create_topic
 from tests.support.lake.tail_manifest import topic_in_manifest
+from tests.support.services.java import SHORT_LIVED
 from tests.support.services.local_services import Penstock, PenstockFactory
+from tests.support.services.spark_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "SPARK.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark.md"
 RECORDS = {"orders": (2_500, 600), "orders-eu": (100,), "customers": (10,)}
 """Records of each partition of the topics that the examples name."""
 MORNING_MS, NOON_MS = 1_700_006_400_000, 1_700_049_600_000
 """The times that the examples give. The first half of a partition is from the morning, the rest from noon."""
 SECONDS_MAX = 120
+JOB = """
+from pyspark.sql import SparkSession
+
+from iceberg_export.spark.source import register
+
+spark = SparkSession.builder.getOrCreate()
+register(spark)
+assert spark.read.format("penstock").option("subscribe", "orders").load().count() == 3_100
+"""
+"""The `job.py` that the page starts."""
 
 
 @pytest.fixture
@@ -100,3 +112,35 @@ def test_every_python_example_of_the_page_runs(spark: "SparkSession", broker: Pe
     assert names["orders"].count() == names["keys"].count() == 3_150
     assert names["then"].count() == 1_000 + 500
     assert names["noon"].count() == 1_250 + 300 + 50
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * SECONDS_MAX)
+def test_every_shell_example_of_the_page_runs(broker: Penstock, java: Path, tmp_path: Path) -> None:
+    store = f"file://{broker.data}/store"
+    folder = tmp_path / "page"
+    folder.mkdir()
+    (folder / "job.py").write_text(JOB, encoding="utf-8")
+    programs = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "JAVA_HOME": str(java.parent.parent),
+        "PENSTOCK_STORE": store,
+        "PYSPARK_PYTHON": str(worker_python(tmp_path / "python")),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_SUBMIT_OPTS": " ".join(SHORT_LIVED),
+    }
+    scripts = [block.text for block in blocks(PAGE.read_text(encoding="utf-8")) if block.language == "bash"]
+    assert len(scripts) == 2
+    for script in scripts:
+        done = subprocess.run(
+            ["bash", "-ec", script.replace("s3://bucket/prefix", store).replace("agent-1:9644", broker.http)],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=2 * SECONDS_MAX,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-20_000:]
