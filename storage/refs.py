@@ -1,7 +1,7 @@
 """Names of objects in the bucket, and references into them.
 
 Rule: every key carries the session that writes it (safety rule S6), so that what a dead session left can be told apart
-from what a live one is still writing. Layout: docs/DESIGN.md, "The bucket".
+from what a live one is still writing. Layout: docs/design/bucket.md.
 """
 
 from dataclasses import dataclass

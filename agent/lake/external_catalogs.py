@@ -6,7 +6,7 @@ back, but where a recovery went back. An entry that names anything but metadata 
 name is somebody else's and stays as it is. A call that failed may have been carried out: the entry is looked at before
 the next one. The agent that rendezvous hashing names for a topic, or for the name of one that is gone, does it.
 
-Why a catalog without a comparing step lags or flickers at times: docs/adr/0014-followers.md.
+Why a catalog without a comparing step lags or flickers at times: docs/adr/0014-external-catalogs.md.
 """
 
 import logging

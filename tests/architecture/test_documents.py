@@ -20,6 +20,7 @@ SHORT_SENTENCES = (
     "docs/quickstart.md",
     "docs/compatibility.md",
     "docs/concepts.md",
+    "docs/design/*.md",
     "docs/known-limits.md",
     "docs/schema-registry.md",
     "docs/spark.md",
@@ -71,7 +72,6 @@ OPTIONS_OF_OTHERS = frozenset(
 LONG_CELLS = frozenset(
     {
         "docs/BENCHMARKS.md",
-        "docs/DESIGN.md",
         "docs/adr/0027-checksums-of-entries.md",
     }
 )
