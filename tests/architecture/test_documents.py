@@ -69,13 +69,6 @@ OPTIONS_OF_OTHERS = frozenset(
     }
 )
 """Options that the pages name of etcd's, Kafka's, Spark's, AWS's and Debian's tools, and of pip."""
-LONG_CELLS = frozenset(
-    {
-        "docs/BENCHMARKS.md",
-        "docs/adr/0027-checksums-of-entries.md",
-    }
-)
-"""Older pages whose tables are still to be rewritten: a test fails where a name is no longer needed."""
 
 
 def pages() -> list[str]:
@@ -136,10 +129,7 @@ def test_no_sentence_is_long(page: str) -> None:
 @pytest.mark.parametrize("page", pages())
 def test_no_cell_of_a_table_is_long(page: str) -> None:
     long = [cell for cell in cells(text(page)) if word_count(cell) > CELL_WORDS_MAX]
-    if page in LONG_CELLS:
-        assert long != [], f"{page} has no long cell any more: take it out of LONG_CELLS"
-    else:
-        assert long == []
+    assert long == []
 
 
 def test_every_diagram_can_be_parsed_by_mermaid() -> None:
