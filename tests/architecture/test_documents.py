@@ -20,6 +20,7 @@ SHORT_SENTENCES = (
     "docs/quickstart.md",
     "docs/compatibility.md",
     "docs/concepts.md",
+    "docs/adr/*.md",
     "docs/design/*.md",
     "docs/known-limits.md",
     "docs/schema-registry.md",
