@@ -91,11 +91,11 @@ def open_bucket(url: str, variables: Mapping[str, str]) -> Bucket:
     name = (os.getpid(), url, tuple(sorted(variables.items())))
     with _opening:
         if name not in _open:
-            _open[name] = Bucket(_open_store(url, {**os.environ, **variables}))
+            _open[name] = Bucket(open_store(url, {**os.environ, **variables}))
         return _open[name]
 
 
-def _open_store(url: str, environment: Mapping[str, str]) -> ObjectStore:
+def open_store(url: str, environment: Mapping[str, str]) -> ObjectStore:
     scheme, _, rest = url.partition("://")
     store: ObjectStore
     match scheme.lower():

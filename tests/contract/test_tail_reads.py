@@ -6,44 +6,45 @@ from pathlib import Path
 
 import pytest
 
-from iceberg_export.tail.bucket_reader import BucketReader, StoreReader, open_bucket
+from iceberg_export.spark.bucket import Bucket
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMissing, ObjectStore
 from storage.refs import TAIL_KEY
 from storage.s3.settings import S3Settings
 from storage.s3.store import S3Store
 from tests.contract.test_object_store import bucket_numbers, with_packs
+from tests.support.lake.tail_reading import fresh_bucket
 from tests.support.services.local_services import Minio
 
-Place = tuple[ObjectStore, Callable[[], BucketReader]]
+Place = tuple[ObjectStore, Callable[[], Bucket]]
 
 
 def in_memory(folder: Path, request: pytest.FixtureRequest) -> Place:
     store = MemoryStore()
-    return store, lambda: StoreReader(store)
+    return store, lambda: Bucket(store)
 
 
 def embedded(folder: Path, request: pytest.FixtureRequest) -> Place:
-    return with_packs(folder), lambda: open_bucket(folder.as_uri(), {})
+    return with_packs(folder), lambda: fresh_bucket(folder.as_uri(), {})
 
 
 def on_s3(folder: Path, request: pytest.FixtureRequest) -> Place:
     minio = request.getfixturevalue("minio")
     assert isinstance(minio, Minio)
     url = f"s3://{minio.make_bucket(f'tail-{next(bucket_numbers)}')}/some/prefix"
-    return S3Store(S3Settings.from_environment(url, minio.settings)), lambda: open_bucket(url, minio.settings)
+    return S3Store(S3Settings.from_environment(url, minio.settings)), lambda: fresh_bucket(url, minio.settings)
 
 
 @pytest.fixture(params=[in_memory, embedded, on_s3])
-async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[ObjectStore, BucketReader]]:
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[ObjectStore, Bucket]]:
     store, opened = request.param(tmp_path, request)
-    reader: BucketReader = opened()
+    reader: Bucket = opened()
     yield store, reader
     reader.close()
     await store.close()
 
 
-async def test_what_an_agent_puts_is_read_while_it_goes_on(place: tuple[ObjectStore, BucketReader]) -> None:
+async def test_what_an_agent_puts_is_read_while_it_goes_on(place: tuple[ObjectStore, Bucket]) -> None:
     store, reader = place
     keys = [TAIL_KEY, "lake/t/data/1.parquet", *(f"intake/{1:016x}/{number:016x}" for number in range(3))]
     for number, key in enumerate(keys):

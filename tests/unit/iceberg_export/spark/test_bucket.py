@@ -11,7 +11,7 @@ from storage.decorators.routed import RoutedStore
 from storage.embedded.local_store import PACKS_FOLDER, LocalStore
 from storage.embedded.pack_store import PackStore
 from storage.memory_store import MemoryStore
-from storage.object_store import ObjectMissing, StoreMisconfigured
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreMisconfigured
 from storage.refs import INTAKE_PREFIX
 
 
@@ -33,6 +33,28 @@ def test_a_directory_is_read_while_its_writer_holds_it(tmp_path: Path) -> None:
     with pytest.raises(ObjectMissing):
         reader.get("lake/t/data/f")
     writer.close()
+
+
+def test_a_directory_is_read_without_changing_it(tmp_path: Path) -> None:
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / "ledger" / "x").write_bytes(b"0123456789")
+    bucket = open_bucket(f"file://{tmp_path}", {})
+    with pytest.raises(ObjectDamaged, match="it was cut"):
+        bucket.get_range("ledger/x", 8, 3)
+    for key in ("ledger/y", "intake/0000000000000001/0000000000000001"):
+        with pytest.raises(ObjectMissing):
+            bucket.get(key)
+        with pytest.raises(ObjectMissing):
+            bucket.get_range(key, 0, 1)
+    assert [path.name for path in tmp_path.rglob("*")] == ["ledger", "x"]
+
+
+def test_a_directory_is_the_one_that_the_url_says_letter_by_letter(tmp_path: Path) -> None:
+    for name in ("a b", "a%20b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "key").write_bytes(name.encode())
+    for name in ("a b", "a%20b"):
+        assert open_bucket(f"file://{tmp_path}/{name}", {}).get("key") == name.encode()
 
 
 def test_one_process_has_one_client_of_a_bucket(tmp_path: Path) -> None:
