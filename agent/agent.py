@@ -138,8 +138,8 @@ class Agent:
             clock=self._clock,
             metrics=self.metrics,
         )
-        for name, follower in self._catalog_syncs.items():
-            self._supervisor.start(name, follower.run)
+        for name, sync in self._catalog_syncs.items():
+            self._supervisor.start(name, sync.run)
         self._supervisor.start("http", http_server.run, is_restarted=False)
         KERNELS.watch()
         self.metrics.kernels_loaded.set_function(kernels_ready)
@@ -215,7 +215,7 @@ class Agent:
         )
 
     def catalog_syncs(self) -> Sequence[Mapping[str, object]]:
-        return [follower.view() for follower in self._catalog_syncs.values()]
+        return [sync.view() for sync in self._catalog_syncs.values()]
 
     def checked_time(self) -> Milliseconds | None:
         return self._broker.services.checked_time()

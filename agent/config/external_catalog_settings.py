@@ -97,7 +97,7 @@ def _external_catalog(path: Path, name: str, table: object, environment: Mapping
     uri = properties.get("uri", "")
     for module in ("pyiceberg", _NEEDED[kind], _DRIVERS.get(uri.partition("://")[0])):
         if module is not None and importlib.util.find_spec(module) is None:
-            wanted = _PACKAGES.get(module, "penstock[followers]")
+            wanted = _PACKAGES.get(module, "penstock[external-catalogs]")
             raise InvalidSettings(f"{place} type {kind} needs the module {module}: pip install '{wanted}'")
     secrets += [value for key, value in properties.items() if _SECRET.search(key)]
     return ExternalCatalogSettings(

@@ -63,10 +63,10 @@ def catalog(tmp_path: Path) -> Iterator[SqlCatalog]:
 def test_a_catalog_follows_an_agent_over_its_death(
     penstock: PenstockFactory, catalog: SqlCatalog, tmp_path: Path
 ) -> None:
-    followers = tmp_path / "followers.toml"
-    followers.write_text('[others]\ntype = "sql"\nnamespace = "raw.kafka"\nuri = { env = "CATALOG_URI" }\n')
+    catalogs = tmp_path / "external-catalogs.toml"
+    catalogs.write_text('[others]\ntype = "sql"\nnamespace = "raw.kafka"\nuri = { env = "CATALOG_URI" }\n')
     environment = {"CATALOG_URI": f"sqlite:///{tmp_path}/catalog.sqlite"}
-    options = {"archive-interval-s": "1", "external-catalogs": str(followers)}
+    options = {"archive-interval-s": "1", "external-catalogs": str(catalogs)}
     broker = penstock(options=options, env=environment)
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(TABLE[-1], 1, 1)])[TABLE[-1]].result(SECONDS_MAX)
@@ -89,9 +89,9 @@ def test_a_catalog_follows_an_agent_over_its_death(
 def test_a_catalog_in_postgresql_follows_over_its_own_death(
     penstock: PenstockFactory, postgres: Postgres, tmp_path: Path
 ) -> None:
-    followers = tmp_path / "followers.toml"
-    followers.write_text('[others]\ntype = "sql"\nnamespace = "raw.kafka"\nuri = { env = "CATALOG_URI" }\n')
-    options = {"archive-interval-s": "1", "external-catalogs": str(followers)}
+    catalogs = tmp_path / "external-catalogs.toml"
+    catalogs.write_text('[others]\ntype = "sql"\nnamespace = "raw.kafka"\nuri = { env = "CATALOG_URI" }\n')
+    options = {"archive-interval-s": "1", "external-catalogs": str(catalogs)}
     broker = penstock(options=options, env={"CATALOG_URI": postgres.uri})
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(TABLE[-1], 1, 1)])[TABLE[-1]].result(SECONDS_MAX)

@@ -99,7 +99,7 @@ class Place:
 
         return opened
 
-    def follower(self, parts: Parts, opener: Opener | None = None) -> ExternalCatalogSync:
+    def sync(self, parts: Parts, opener: Opener | None = None) -> ExternalCatalogSync:
         return ExternalCatalogSync(
             settings=self.settings,
             root=self.root,

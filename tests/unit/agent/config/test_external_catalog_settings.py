@@ -14,7 +14,7 @@ from iceberg_export.external_catalogs.entries import CatalogFailed, asked
 def load(
     folder: Path, text: str, *, store: str = "file:///srv/store", environment: dict[str, str] | None = None
 ) -> Settings:
-    path = folder / "followers.toml"
+    path = folder / "external-catalogs.toml"
     path.write_text(text)
     given = {"ledger": "memory:", "store": store, "external-catalogs": str(path)}
     return load_settings(CliCommand.AGENT, given, environment=environment or {})
@@ -127,7 +127,7 @@ def test_a_file_that_is_not_there_stops_the_start() -> None:
         load_settings(CliCommand.RUN, {"external-catalogs": "/not/there"}, environment={})
 
 
-def test_tables_in_memory_have_no_followers(tmp_path: Path) -> None:
+def test_tables_in_memory_have_no_external_catalogs(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match="a store in memory"):
         load(tmp_path, '[a]\ntype = "sql"\nuri = "sqlite://"', store="memory:")
 
