@@ -107,7 +107,7 @@ class Archiver:
             state = self._metadata.state
             self._damaged.end_pauses()
             intake = [(id_, intake_bytes(state, id_, self._damaged.waiting(id_))) for id_ in state.topics]
-            for topic_id in self._schedule.due(intake, self._now_ms()):
+            for topic_id in self._schedule.topics_due(intake, self._now_ms()):
                 topic = state.topics.get(topic_id)
                 if topic is not None and self._is_mine(topic_id) and self._work.is_due(topic):
                     await self._work.run(topic, partial(self._background_pass, topic))

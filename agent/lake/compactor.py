@@ -135,7 +135,7 @@ class FileCompactor:
                 topic,
                 bytes_target=rules.bytes_target,
                 span_ms_max=rules.span_ms_max,
-                kept=self._kept | self._damaged.left_out,
+                excluded_keys=self._kept | self._damaged.left_out,
                 run_in_thread=run_in_thread,
             )
         except FilesOutOfOrder as error:

@@ -27,7 +27,7 @@ from agent.runtime.outages import Outage, OutageWords
 from agent.runtime.threads import PatientThread
 from coordinator.state.rendezvous import owner_of, owners_of, staying
 from coordinator.state.state import TopicState
-from iceberg_export.external_catalogs.entries import CatalogFailed, Entries, asked, open_entries
+from iceberg_export.external_catalogs.entries import CatalogFailed, Entries, open_entries, without_leaks
 from protocol.limits import (
     EXTERNAL_CATALOG_BACKOFF_SECONDS_FIRST,
     EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX,
@@ -339,7 +339,7 @@ class ExternalCatalogSync:
         """The result of a call of the catalog's client. Raises `CatalogFailed`."""
         try:
             async with self._clock.timeout(EXTERNAL_CATALOG_CALL_SECONDS_MAX):
-                return await self._thread.run(asked, self._settings.secrets, lambda: function(*args, **kwargs))
+                return await self._thread.run(without_leaks, self._settings.secrets, lambda: function(*args, **kwargs))
         except TimeoutError:
             self._failures.inc()
             raise CatalogFailed(f"no answer within {EXTERNAL_CATALOG_CALL_SECONDS_MAX:.0f} s") from None

@@ -1,1 +1,1 @@
-"""An archive pass: which chunks of the intake become which data file, and the work of one file."""
+"""The archive pass: selects chunks of the intake, and writes them as one Parquet data file."""

@@ -1,9 +1,10 @@
-"""One pass of the archive: intake chunks read, one Parquet file put, and the entry that swaps them.
+"""One archive pass: reads chunks of the intake, puts one Parquet file, and makes the entry that replaces the chunks.
 
-Rule: the file is durable before its entry is appended, and nothing is deleted here: the entry releases the intake, the
-garbage collector deletes it. Markers and what was aborted are left out of the file, and are replaced all the same. A
-pass that fails or is cancelled leaves at most an object that no entry refers to, under a key of its session (safety
-rule S6). What the table says of the file joins the same entry, and is the caller's (architecture, "The lake").
+The file is durable before its entry is appended. Nothing is deleted here: the entry releases the intake objects, and
+the garbage collector deletes them. The file leaves out transaction markers and aborted records, but the entry replaces
+their chunks too. A pass that fails or is cancelled leaves at most one object that no entry refers to, under a key of
+its session (safety rule S6). The caller adds the commit of the topic's table to the same entry (architecture, "The
+lake").
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from coordinator.commands.commands import PartitionReplacement, ReplaceChunks, ReplacedChunk
@@ -36,25 +38,29 @@ if TYPE_CHECKING:
 
 
 UNREADABLE = (ObjectMissing, ObjectDamaged, InvalidBatch, ChunkMismatch)
-"""What a chunk of the intake that is gone or damaged raises, and so may a table."""
+"""The errors of an intake chunk that is missing or damaged. A table may raise them too."""
 UnreadableChunk = tuple[IntakeChunk, Exception]
-"""A chunk that cannot be archived, and why: one of `UNREADABLE`."""
+"""A chunk that cannot be archived, and the reason: one of `UNREADABLE`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedPass:
-    """What a pass made: the durable file, and the command to append under the session that is in its key."""
+    """The result of a pass: the durable file, and the command to append under the session that is in its key."""
 
     command: ReplaceChunks
     file: DataFile
-    """The file as a table knows it."""
+    """The file as the table's manifest lists it."""
     source_bytes: int
+    """The bytes of the intake that the pass read."""
     columns: "FileColumns | None" = None
     """The typed columns of the file; None where it has none."""
 
 
 class ColumnsOf(Protocol):
-    """Says which typed columns a file has. It may ask for the records that go into it, in a thread, more than once."""
+    """Returns the typed columns of a file; None where it has none.
+
+    It may call `parts` more than once, in a thread. Each call iterates over the records that go into the file.
+    """
 
     async def __call__(self, parts: "Callable[[], Iterable[BatchRows | RecordRows]]", /) -> "FileColumns | None": ...
 
@@ -68,17 +74,18 @@ async def archive(
     run_in_thread: RunInThread,
     columns_of: ColumnsOf | None = None,
 ) -> ArchivedPass:
-    """Write the pass's chunks as the session's object `number`, and return the entry that puts it in their place.
+    """Write the pass's chunks as the session's object `number`, and return the command that replaces them with it.
 
-    `columns_of`: asked for the typed columns once the chunks are read; None where there are to be none.
+    `columns_of`: returns the typed columns; called once the chunks are read. None: the file has no typed columns.
 
-    Raises `StoreError` (`ObjectMissing`: the index moved on, plan again), `InvalidBatch` or `ChunkMismatch` (an intake
-    object is damaged: the topic cannot be archived past it).
+    Raises `StoreError` (`ObjectMissing`: the index has changed, plan again), `InvalidBatch` or `ChunkMismatch` (an
+    intake object is damaged: `unreadable_chunks` finds it). A cancellation leaves at most an unreferenced object.
     """
     records = await _read_intake(archive_pass.chunks, store)
     columns = None if columns_of is None else await columns_of(partial(_batches, archive_pass, records))
     key = parquet_key(archive_pass.folder_name or archive_pass.name, archive_pass.topic_id, session, number)
     file = await run_in_thread(write_file, archive_pass, records, columns, key)
+    # The put comes before the append of the command: an entry must never name an object that may not be there.
     await store.put(key, file.parts)
     return ArchivedPass(
         command=_command(archive_pass, file, session, key),
@@ -89,14 +96,15 @@ async def archive(
 
 
 async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> list[memoryview]:
-    """The chunks' bytes, in their order, none of markers; neighbours in one object are read together."""
+    """The bytes of each chunk, in the order of `chunks`; empty for a marker. One request reads neighbours together."""
     stored = [index for index, chunk in enumerate(chunks) if not chunk.is_marker]
     ranges = [_range(chunk) for chunk in chunks if not chunk.is_marker]
-    found: list[memoryview] = [memoryview(b"")] * len(chunks)
+    chunk_bytes: list[memoryview] = [memoryview(b"")] * len(chunks)
     in_flight = asyncio.Semaphore(ARCHIVE_READS_IN_FLIGHT_MAX)
 
+    # Store errors are collected instead of raised in the tasks: before Python 3.13 a TaskGroup whose task fails while
+    # the group is cancelled loses the cancellation.
     failures: list[StoreError] = []
-    """No error of the group: before Python 3.13 one that fails as its task is cancelled forgets the cancellation."""
 
     async def read(planned: PlannedRead) -> None:
         async with in_flight:
@@ -108,7 +116,7 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
                 failures.append(error)
                 return
         for index, records in slice_read(planned, payload):
-            found[stored[index]] = records
+            chunk_bytes[stored[index]] = records
 
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -117,27 +125,28 @@ async def _read_intake(chunks: Sequence[IntakeChunk], store: ObjectStore) -> lis
     except ExceptionGroup as group:
         raise group.exceptions[0] from group
     if failures:
-        # One failed read is enough to give up; the others were not begun, or failed for much the same reason.
+        # The first failure ends the pass; later ones mostly have the same reason.
         raise failures[0]
-    return found
+    return chunk_bytes
 
 
 async def unreadable_chunks(
     archive_pass: ArchivePass, *, store: ObjectStore, run_in_thread: RunInThread
 ) -> list[UnreadableChunk]:
-    """Which of a pass's chunks cannot be archived, by order of (partition, offset): each is read and decoded alone.
+    """The chunks of a pass that cannot be archived, in the order of (partition, offset). Decodes each chunk alone.
 
-    Raises the `StoreError`s that say nothing of the chunk that is read.
+    Raises every `StoreError` that does not mean that a chunk is missing or damaged, such as an unreachable store.
     """
     stored = [chunk for chunk in archive_pass.chunks if not chunk.is_marker]
 
-    async def look(planned: PlannedRead) -> list[UnreadableChunk]:
+    async def check(planned: PlannedRead) -> list[UnreadableChunk]:
         chunks = [(stored[piece.wanted], piece) for piece in planned.pieces]
         payload: bytes | None = None
         if len(chunks) > 1:
-            with contextlib.suppress(ObjectMissing, ObjectDamaged):  # then each of them is read alone
+            # A failure of the joint read does not say which chunk is damaged: each one is read alone then.
+            with contextlib.suppress(ObjectMissing, ObjectDamaged):
                 payload = await store.get_range(planned.read.key, planned.read.byte_first, planned.read.byte_count)
-        found: list[UnreadableChunk] = []
+        unreadable: list[UnreadableChunk] = []
         for chunk, piece in chunks:
             try:
                 if payload is None:
@@ -146,13 +155,13 @@ async def unreadable_chunks(
                     data = memoryview(payload)[piece.byte_first : piece.byte_first + piece.byte_count]
                 await run_in_thread(_decode, archive_pass, chunk, data)
             except UNREADABLE as error:
-                found.append((chunk, error))
-        return found
+                unreadable.append((chunk, error))
+        return unreadable
 
-    looks = await gather_bounded([partial(look, planned) for planned in plan_reads([_range(each) for each in stored])])
-    return sorted(
-        (each for found in looks for each in found), key=lambda each: (each[0].partition, each[0].offset_first)
+    by_read = await gather_bounded(
+        [partial(check, planned) for planned in plan_reads([_range(chunk) for chunk in stored])]
     )
+    return sorted(chain.from_iterable(by_read), key=lambda each: (each[0].partition, each[0].offset_first))
 
 
 def write_file(
@@ -161,10 +170,14 @@ def write_file(
     columns: "FileColumns | None" = None,
     key: str | None = None,
 ) -> "ArchiveFile":
-    """The pass's chunks, given with their bytes, as the file that is going to lie under `key`. Work for a thread."""
-    from iceberg_export.parquet.archive_file import written  # brings pyarrow
+    """The data file of the pass. CPU work for a thread.
 
-    return written(partial(_write_file, archive_pass, records, columns, key))
+    `records`: the bytes of each chunk, in the order of the pass's chunks. `key`: where the file will be put; it is part
+    of the file's checksum. Raises `InvalidBatch` or `ChunkMismatch`.
+    """
+    from iceberg_export.parquet.archive_file import write_whole_file  # imports pyarrow
+
+    return write_whole_file(partial(_write_file, archive_pass, records, columns, key))
 
 
 def _write_file(
@@ -182,6 +195,7 @@ def _write_file(
     ) as writer:
         for chunk, data in zip(archive_pass.chunks, records, strict=True):
             if chunk.is_marker:
+                # A marker has an offset but no row: the file's footer still has to answer for the offset.
                 writer.leave_out(chunk.partition, chunk.offset_first, chunk.offset_end)
                 continue
             writer.add(_source_chunk(archive_pass, chunk, data))
@@ -202,7 +216,7 @@ def _range(chunk: IntakeChunk) -> ByteRange:
 
 
 def _decode(archive_pass: ArchivePass, chunk: IntakeChunk, data: memoryview) -> None:
-    """Look at every record of a chunk. Raises `InvalidBatch` or `ChunkMismatch`."""
+    """Decode every record of a chunk. Raises `InvalidBatch` or `ChunkMismatch`."""
     from iceberg_export.parquet.source_chunks import decode_chunk
 
     for _ in decode_chunk(_source_chunk(archive_pass, chunk, data)):

@@ -1,6 +1,6 @@
-"""When a topic is archived, and which chunks one pass takes.
+"""Decides when a topic is archived, and which chunks one pass takes.
 
-Rule: pure. Nothing here reads a clock, the state or the bucket; it is told what the index holds and what time it is.
+Pure: nothing here reads a clock, the state or the bucket. The caller passes the topic's chunks and the time.
 Specification: architecture, "The lake".
 """
 
@@ -22,12 +22,12 @@ from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Topic
 from txn.isolation import AbortedBatches
 
 NO_KEY = ""
-"""In the place of an object's key: the chunk is a transaction's marker, and stands in none."""
+"""Replaces an object's key: the chunk is a transaction marker, which no object holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeChunk:
-    """A chunk that still lies in an intake object, or a marker, where all transactions before its end are decided."""
+    """A chunk in an intake object, or a transaction marker. Every transaction before its end is decided."""
 
     partition: PartitionIndex
     offset_first: Offset
@@ -35,35 +35,35 @@ class IntakeChunk:
     object_id: ObjectId
     object_key: str
     byte_first: int
-    """Of a marker its producer id, as the index has it."""
+    """The chunk's first byte in the object; the producer id of a marker, as in the chunk index."""
     byte_count: int
     append_time_ms: Milliseconds
     """-1 where timestamps are the producer's (CreateTime); else the timestamp of every record (safety rule S14)."""
     checksum: int = 0
-    """As `coordinator.state.chunk_index.ChunkRef` has it; 0 where it is not known."""
+    """The checksum of `coordinator.state.chunk_index.ChunkRef`; 0 where it is unknown."""
 
     @property
     def is_marker(self) -> bool:
-        """Whether there is nothing to read: the offset of a transaction's end."""
+        """True for a transaction marker: one offset, and no bytes to read."""
         return self.object_key == NO_KEY
 
 
 NO_WAITING_OFFSETS: Final = MappingProxyType[PartitionIndex, Offset]({})
 
 Aborted = Mapping[PartitionIndex, AbortedBatches]
-"""What is left out of the archive, by partition; none of those without aborted transactions."""
+"""The aborted batches, which the archive leaves out, by partition. A partition without any has no item."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicIntake:
-    """What of a topic is not archived yet: consecutive chunks of each partition, from its first intake chunk on."""
+    """The part of a topic that is not archived yet: contiguous chunks of each partition."""
 
     topic_id: TopicId
     name: str
     chunks: tuple[IntakeChunk, ...]
     aborted: Aborted = field(default_factory=dict[PartitionIndex, AbortedBatches])
     folder_name: str | None = None
-    """What the topic is called in its table's folder, where that is not its name."""
+    """The topic's name in the path of its table's folder; None: the same as `name`."""
 
     @property
     def intake_bytes(self) -> int:
@@ -72,10 +72,12 @@ class TopicIntake:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePolicy:
-    """When a topic's intake is due: whichever of the two comes first."""
+    """The limits of a topic's intake. A topic is archived as soon as it reaches one of them."""
 
     age_ms: int = ARCHIVE_AGE_MS_DEFAULT
+    """How long the oldest chunk may wait."""
     bytes_target: int = ARCHIVE_BYTES_DEFAULT
+    """How many bytes may wait."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +89,7 @@ class ArchivePass:
     chunks: tuple[IntakeChunk, ...]
     aborted: Aborted = field(default_factory=dict[PartitionIndex, AbortedBatches])
     folder_name: str | None = None
-    """What the topic is called in its table's folder, where that is not its name."""
+    """The topic's name in the path of its table's folder; None: the same as `name`."""
 
     def by_partition(self) -> list[tuple[PartitionIndex, tuple[IntakeChunk, ...]]]:
         """The chunks of each partition, partitions in order."""
@@ -97,7 +99,7 @@ class ArchivePass:
 def should_archive(
     intake_bytes: int, since_ms: Milliseconds, now_ms: Milliseconds, policy: ArchivePolicy | None = None
 ) -> bool:
-    """Whether a topic with `intake_bytes` that are not archived, the oldest seen at `since_ms`, is due at `now_ms`."""
+    """True where a topic with `intake_bytes` in the intake, the oldest of them since `since_ms`, should be archived."""
     policy = policy or ArchivePolicy()
     if intake_bytes == 0:
         return False
@@ -105,35 +107,38 @@ def should_archive(
 
 
 class ArchiveSchedule:
-    """Remembers since when each topic has had something to archive.
+    """Remembers since when each topic has had records to archive.
 
-    Times come from one monotonic clock of the caller. Nobody knows how long those topics have waited that wait already
-    when it is asked for the first time: it counts as `ARCHIVE_AGE_UNSEEN_MS`, so that with all but long intervals they
-    are due at once, and agents that end and start again more often than a topic is archived let no table fall behind.
+    Times are of one monotonic clock of the caller. The age of an intake that exists at the first call is unknown, and
+    counts as `ARCHIVE_AGE_UNSEEN_MS`. Unless intervals are long, those topics are archived at once. Otherwise agents
+    that restart more often than `age_ms` would never archive them.
     """
 
     def __init__(self, policy: ArchivePolicy) -> None:
         self._policy = policy
         self._since: dict[TopicId, Milliseconds] | None = None
 
-    def due(self, topics: Iterable[tuple[TopicId, int]], now_ms: Milliseconds) -> list[TopicId]:
-        """Which of all topics, given with their intake bytes, should be archived now; longest waiting first."""
+    def topics_due(self, topics: Iterable[tuple[TopicId, int]], now_ms: Milliseconds) -> list[TopicId]:
+        """The topics that should be archived now, the longest waiting first.
+
+        `topics`: every topic with its intake bytes. A topic that is missing is forgotten.
+        """
         before, unseen_ms = self._since, now_ms
         if before is None:
             before, unseen_ms = {}, Milliseconds(now_ms - ARCHIVE_AGE_UNSEEN_MS)
-        seen: dict[TopicId, Milliseconds] = {}
-        due: list[TopicId] = []
+        since: dict[TopicId, Milliseconds] = {}
+        topic_ids: list[TopicId] = []
         for topic_id, intake_bytes in topics:
             if intake_bytes == 0:
                 continue
-            seen[topic_id] = before.get(topic_id, unseen_ms)
-            if should_archive(intake_bytes, seen[topic_id], now_ms, self._policy):
-                due.append(topic_id)
-        self._since = seen
-        return sorted(due, key=lambda topic_id: seen[topic_id])
+            since[topic_id] = before.get(topic_id, unseen_ms)
+            if should_archive(intake_bytes, since[topic_id], now_ms, self._policy):
+                topic_ids.append(topic_id)
+        self._since = since
+        return sorted(topic_ids, key=lambda topic_id: since[topic_id])
 
     def passed(self, topic_id: TopicId, now_ms: Milliseconds) -> None:
-        """A pass over the topic began at `now_ms`: whatever it did not take has waited since then."""
+        """Record that a pass over the topic began at `now_ms`: chunks that it did not take wait since then."""
         if self._since is not None:
             self._since[topic_id] = now_ms
 
@@ -145,47 +150,53 @@ def plan_pass(
     bytes_max: int = ARCHIVE_PASS_BYTES_MAX,
     chunks_max: int = ARCHIVE_PASS_CHUNKS_MAX,
 ) -> ArchivePass | None:
-    """The chunks that the next pass takes, None where there is nothing to archive.
+    """The chunks that the next pass takes; None where there is nothing to archive.
 
-    Oldest objects first, whatever the partition, so that no partition starves and whole intake objects are released.
-    The first chunk is taken however large it is. Of partitions that wait from an offset on, nothing is taken from there
-    on.
+    Chunks of the oldest objects come first, whatever their partition, so that no partition starves and whole intake
+    objects are released.
+
+    `waiting`: by partition, the first offset that must not be archived yet; a partition without an item has no limit.
+    `bytes_max`, `chunks_max`: bounds of the pass.
     """
-    taken: list[IntakeChunk] = []
-    bytes_taken = 0
+    chunks: list[IntakeChunk] = []
+    byte_count = 0
     for chunk in _oldest_first(intake.chunks):
         if chunk.partition in waiting and chunk.offset_first >= waiting[chunk.partition]:
             continue
-        if taken and (bytes_taken + chunk.byte_count > bytes_max or len(taken) == chunks_max):
+        # The first chunk is taken whatever its size: one that is larger than `bytes_max` would block its topic.
+        if chunks and (byte_count + chunk.byte_count > bytes_max or len(chunks) == chunks_max):
             break
-        taken.append(chunk)
-        bytes_taken += chunk.byte_count
-    if not taken:
+        chunks.append(chunk)
+        byte_count += chunk.byte_count
+    if not chunks:
         return None
-    taken.sort(key=lambda chunk: (chunk.partition, chunk.offset_first))
+    chunks.sort(key=lambda chunk: (chunk.partition, chunk.offset_first))
     archive_pass = ArchivePass(
         topic_id=intake.topic_id,
         name=intake.name,
         folder_name=intake.folder_name,
-        chunks=tuple(taken),
+        chunks=tuple(chunks),
         aborted=intake.aborted,
     )
-    for _, chunks in archive_pass.by_partition():
-        assert _is_contiguous(chunks), "a pass takes a partition's chunks from the first on"
+    # `ReplaceChunks` replaces a contiguous run of a partition: a gap would leave records behind for good.
+    for _, run in archive_pass.by_partition():
+        assert _is_contiguous(run), "a pass takes a partition's chunks from the first on"
     return archive_pass
 
 
 def _oldest_first(chunks: Sequence[IntakeChunk]) -> Iterator[IntakeChunk]:
-    """In the order of their objects, but none before another of its partition with lower offsets: a marker, and what a
-    transaction wrote long before it was placed, follow what they stand behind.
+    """The chunks by the age of their objects, and within a partition always by offset.
+
+    An object id alone is no order of offsets: a marker is in no object, and the batches of a transaction may be placed
+    long after their object was written. So a chunk counts as no older than the chunks before it in its partition.
     """
-    in_turn: list[tuple[ObjectId, PartitionIndex, Offset, IntakeChunk]] = []
+    with_age: list[tuple[ObjectId, PartitionIndex, Offset, IntakeChunk]] = []
     for partition, run in groupby(chunks, key=attrgetter("partition")):
         newest = ObjectId(0)
         for chunk in run:
             newest = max(newest, chunk.object_id)
-            in_turn.append((newest, partition, chunk.offset_first, chunk))
-    return (chunk for *_, chunk in sorted(in_turn, key=lambda each: each[:3]))
+            with_age.append((newest, partition, chunk.offset_first, chunk))
+    return (chunk for *_, chunk in sorted(with_age, key=lambda each: each[:3]))
 
 
 def _is_contiguous(chunks: Sequence[IntakeChunk]) -> bool:

@@ -1,7 +1,7 @@
-"""What of a topic waits for the archive, as the state has it.
+"""The part of a topic that waits for the archive, taken from the cluster state.
 
-Rule: nothing behind the first record of an open transaction, for nobody knows yet whether it belongs into the lake. Of
-what is decided the markers and the aborted records are told, so that a pass leaves them out.
+It ends before the first record of an open transaction: the lake holds committed records alone. Before that end it
+includes the aborted batches and the markers, so that a pass leaves them out of its file.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from txn.isolation import AbortedBatches
 
 
 def topic_intake(state: ClusterState, topic_id: TopicId) -> TopicIntake | None:
-    """The topic's oldest intake chunks, as far as transactions are decided; None for an unknown topic."""
+    """The topic's oldest intake chunks, before its first open transaction; None for an unknown topic."""
     topic = state.topics.get(topic_id)
     if topic is None:
         return None
@@ -27,9 +27,11 @@ def topic_intake(state: ClusterState, topic_id: TopicId) -> TopicIntake | None:
         folder_name=folder_name(state, topic),
         chunks=tuple(_intake_chunks(state, topic)),
         aborted={
-            PartitionIndex(number): AbortedBatches(held.transactions.aborted_extents(_intake_first(held), held.log_end))
-            for number, held in enumerate(topic.partitions)
-            if held.transactions is not None
+            PartitionIndex(number): AbortedBatches(
+                partition.transactions.aborted_extents(_intake_first(partition), partition.log_end)
+            )
+            for number, partition in enumerate(topic.partitions)
+            if partition.transactions is not None
         },
     )
 
@@ -37,48 +39,48 @@ def topic_intake(state: ClusterState, topic_id: TopicId) -> TopicIntake | None:
 def intake_bytes(
     state: ClusterState, topic_id: TopicId, waiting: Mapping[PartitionIndex, Offset] = NO_WAITING_OFFSETS
 ) -> int:
-    """How many bytes of the topic could be archived; 0 for an unknown topic. `waiting`: as `plan_pass` has it."""
+    """The count of bytes that could be archived; 0 for an unknown topic. `waiting`: see `plan_pass`."""
     topic = state.topics.get(topic_id)
     if topic is None:
         return 0
     return sum(
-        held.index.intake_bytes
-        if held.transactions is None and PartitionIndex(number) not in waiting
-        else held.index.intake_bytes_before(_row_end(held, waiting.get(PartitionIndex(number))))
-        for number, held in enumerate(topic.partitions)
+        partition.index.intake_bytes
+        if partition.transactions is None and PartitionIndex(number) not in waiting
+        else partition.index.intake_bytes_before(_row_end(partition, waiting.get(PartitionIndex(number))))
+        for number, partition in enumerate(topic.partitions)
     )
 
 
 def intake_first(state: ClusterState, topic_id: TopicId) -> list[Offset]:
-    """Per partition of a known topic the first offset that is not archived; the log's end where all is."""
-    return [_intake_first(held) for held in state.topics[topic_id].partitions]
+    """The first offset of each partition that is not archived; the log's end where everything is. The topic exists."""
+    return [_intake_first(partition) for partition in state.topics[topic_id].partitions]
 
 
 def intake_end(state: ClusterState, topic_id: TopicId) -> list[Offset]:
-    """Per partition of a known topic the offset behind the last that can be archived: whole chunks of it alone."""
-    return [held.index.offset_first(_row_end(held)) for held in state.topics[topic_id].partitions]
+    """The end of each partition's chunks that can be archived as a whole. The topic exists."""
+    return [partition.index.offset_first(_row_end(partition)) for partition in state.topics[topic_id].partitions]
 
 
-def _intake_first(held: PartitionState) -> Offset:
-    return held.index.offset_first(held.index.intake_row)
+def _intake_first(partition: PartitionState) -> Offset:
+    return partition.index.offset_first(partition.index.intake_row)
 
 
-def _row_end(held: PartitionState, waits_from: Offset | None = None) -> int:
-    """Behind the last row before whose end every transaction is decided, and no record waits."""
-    end = len(held.index)
-    if held.transactions is not None:
-        end = held.index.count_before(held.transactions.decided_end(held.log_end))
-    return end if waits_from is None else min(end, held.index.count_before(waits_from))
+def _row_end(partition: PartitionState, waits_from: Offset | None = None) -> int:
+    """The end of the index rows that can be archived: all transactions in them are decided, no offset is in wait."""
+    end = len(partition.index)
+    if partition.transactions is not None:
+        end = partition.index.count_before(partition.transactions.decided_end(partition.log_end))
+    return end if waits_from is None else min(end, partition.index.count_before(waits_from))
 
 
 def _intake_chunks(state: ClusterState, topic: TopicState) -> Iterator[IntakeChunk]:
     """The oldest chunks of each partition, as many as one pass could take."""
-    for partition, held in enumerate(topic.partitions):
-        first = held.index.intake_row
-        for row in range(first, min(_row_end(held), first + ARCHIVE_PASS_CHUNKS_MAX)):
-            chunk = held.index.row(row)
+    for number, partition in enumerate(topic.partitions):
+        first = partition.index.intake_row
+        for row in range(first, min(_row_end(partition), first + ARCHIVE_PASS_CHUNKS_MAX)):
+            chunk = partition.index.row(row)
             yield IntakeChunk(
-                partition=PartitionIndex(partition),
+                partition=PartitionIndex(number),
                 offset_first=chunk.offset_first,
                 offset_end=chunk.offset_end,
                 object_id=chunk.object_id,
@@ -94,5 +96,5 @@ def _object_key(state: ClusterState, chunk: ChunkRef) -> str:
     if chunk.object_id == NO_OBJECT:
         return NO_KEY
     stored = state.objects[chunk.object_id]
-    assert stored.kind is ObjectKind.INTAKE, "what is archived lies before what is not"
+    assert stored.kind is ObjectKind.INTAKE, "archived chunks come before intake chunks"
     return stored.key

@@ -1,8 +1,8 @@
-"""One merge of data files: small files read, one put, and the entry that swaps them, in the index and in the table.
+"""One merge of data files: reads small files, puts one, and makes the entry that replaces them in index and table.
 
-Rule: as an archive pass does it. The file is durable before its entry is appended; nothing is deleted here: what the
-index lets go of stays with the table's older snapshots until those expire, and the garbage collector deletes it then. A
-merge that fails, is cancelled, or loses a race leaves at most an object that no entry refers to (safety rule S6).
+The order is that of an archive pass: the file is durable before its entry is appended. Nothing is deleted here. Older
+snapshots of the table refer to the replaced files until they expire; then the garbage collector deletes the files. A
+merge that fails, is cancelled, or loses a race leaves at most one object that no entry refers to (safety rule S6).
 """
 
 from collections.abc import Container, Iterator, Sequence
@@ -32,24 +32,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merge:
-    """Files of a topic that become one, and the chunks of theirs that the index has, by (partition, offset)."""
+    """Files of a topic that become one, and their chunks in the index, in the order of (partition, offset)."""
 
     topic_id: TopicId
     name: str
     keys: tuple[str, ...]
     file_bytes: int
+    """The size of all files together."""
     chunks: tuple[MergeChunk, ...]
     folder_name: str | None = None
-    """What the topic is called in its table's folder, where that is not its name."""
+    """The topic's name in the path of its table's folder; None: the same as `name`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedFile:
-    """What a merge made: the durable file, and the command to append under the session that is in its key."""
+    """The result of a merge: the durable file, and the command to append under the session that is in its key."""
 
     command: ReplaceChunks
     file: DataFile
-    """The file as a table knows it; without rows it is none of the table's."""
+    """The file as the table's manifest lists it. A file without rows is in no manifest."""
     columns: "FileColumns | None" = None
     """The typed columns of the file; None where it has none."""
 
@@ -60,31 +61,34 @@ async def next_merge(
     *,
     bytes_target: int,
     span_ms_max: int | None,
-    kept: Container[str],
+    excluded_keys: Container[str],
     run_in_thread: RunInThread,
 ) -> Merge | None:
-    """Which of the topic's files should become one next, as `level_plan` says; None where none should.
+    """The topic's next merge by `plan_merge`; None where no merge is worth it.
 
-    `kept`: keys of files that stay as they are, whatever their size.
+    `excluded_keys`: files that stay as they are, whatever their size. Raises `FilesOutOfOrder`.
 
-    It is planned over a copy: where the index moves on meanwhile, the ledger refuses what comes of it.
+    The plan is made of a copy of the index. Where the index changes meanwhile, the ledger rejects the entry.
     """
+    # Two files that hold rows of all these partitions would need more chunks than one entry may name.
     if len(topic.partitions) > COMPACTION_CHUNKS_MAX // 2:
-        return None  # two files of all of them are more than an entry names
+        return None
     indexes = [partition.index.archived() for partition in topic.partitions]
     files = await run_in_thread(topic_files, indexes)
     objects = [state.objects.get(file.object_id) for file in files]
-    found = [(file, held) for file, held in zip(files, objects, strict=True) if held is not None]
-    if len(found) < len(files):
-        return None  # some of them went meanwhile
+    stored_files = [(file, stored) for file, stored in zip(files, objects, strict=True) if stored is not None]
+    # The state changed while the thread worked, and a file is gone: the next call plans from the newer state.
+    if len(stored_files) < len(files):
+        return None
     planned = plan_merge(
         [
             SizedFile(
-                object_bytes=bytes_target if held.key in kept else held.object_bytes,
+                # A file of the target size counts as done.
+                object_bytes=bytes_target if stored.key in excluded_keys else stored.object_bytes,
                 chunk_count=file.chunk_count,
                 newest_ms=file.newest_ms,
             )
-            for file, held in found
+            for file, stored in stored_files
         ],
         bytes_target=bytes_target,
         span_ms_max=span_ms_max,
@@ -92,13 +96,13 @@ async def next_merge(
     )
     if planned is None:
         return None
-    merged = found[planned.start : planned.stop]
+    merged = stored_files[planned.start : planned.stop]
     return Merge(
         topic_id=topic.topic_id,
         name=topic.name,
         folder_name=folder_name(state, topic),
-        keys=tuple(held.key for _, held in merged),
-        file_bytes=sum(held.object_bytes for _, held in merged),
+        keys=tuple(stored.key for _, stored in merged),
+        file_bytes=sum(stored.object_bytes for _, stored in merged),
         chunks=await run_in_thread(merge_chunks, [file for file, _ in merged], indexes),
     )
 
@@ -113,23 +117,24 @@ async def merge(
     columns_of: ColumnsOf | None = None,
     is_first_to_write: bool = False,
 ) -> MergedFile:
-    """Write what the files hold as the session's object `number`, and return the entry that puts it in their place.
+    """Write the files' rows as the session's object `number`, and return the command that replaces the files with it.
 
-    `columns_of`: asked for the typed columns once the files are read; None where there are to be none.
-    `is_first_to_write`: others may write under the same number; who is later gets `ObjectExists`.
+    `columns_of`: returns the typed columns; called once the files are read. None: the file has no typed columns.
+    `is_first_to_write`: other writers may use the same number; all but the first one get `ObjectExists`.
 
-    Raises `StoreError`: `ObjectMissing` (the index moved on, plan again), `FileUnreadable` (a file is damaged).
+    Raises `StoreError`: `ObjectMissing` (the index has changed, plan again), `FileUnreadable` (a file is damaged).
     """
     data = await gather_bounded([partial(store.get, key) for key in planned.keys])
     columns = None if columns_of is None else await columns_of(partial(_rows, planned, data))
     key = parquet_key(planned.folder_name or planned.name, planned.topic_id, session, number)
     file = await run_in_thread(_write, planned, data, columns, key)
+    # The put comes before the append of the command: an entry must never name an object that may not be there.
     await store.put(key, file.parts, if_absent=is_first_to_write)
     return MergedFile(command=_command(planned, file, session, key), file=file.data_file(key), columns=columns)
 
 
 def _rows(planned: Merge, data: Sequence[bytes]) -> "Iterator[RecordRows]":
-    from iceberg_export.compaction.writer import rows_of  # brings pyarrow
+    from iceberg_export.compaction.writer import rows_of  # imports pyarrow
 
     return rows_of(planned.chunks, data, keys=planned.keys)
 

@@ -1,7 +1,7 @@
-"""What an agent and a Spark job say to each other about files that are to be rewritten, as JSON.
+"""The JSON that an agent and a Spark job exchange about files to rewrite. Pure.
 
-Rule: pure. The agent plans and names the new files; the job writes them; the agent looks at what was written, and makes
-it true. A plan is of one moment: what of it was overtaken is refused, and planned again.
+The agent plans, and names the new files. The job writes them. The agent checks the written files, and commits them. The
+topic may change after a plan: the agent rejects tasks that no longer fit, and the job asks for another plan.
 """
 
 from collections.abc import Collection, Sequence
@@ -20,7 +20,7 @@ from protocol.types import ObjectNumber, SessionId
 
 
 class Purpose(StrEnum):
-    """Why files are rewritten: small ones into large ones, or those without typed columns into some with them."""
+    """The reason of a rewrite: small files become large ones, or files without typed columns get them."""
 
     REWRITE = "rewrite"
     BACKFILL = "backfill"
@@ -28,7 +28,7 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteTask:
-    """Files that become one, and the name that the agent's session gives to it."""
+    """Files that become one, and the session and object number that the new file's key is made of."""
 
     merge: Merge
     session: SessionId
@@ -37,35 +37,38 @@ class RewriteTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnsPlan:
-    """By what new files get their typed columns. `before`: the table's, as its files' footers have them."""
+    """The data from which a job derives the typed columns of new files."""
 
     before: str | None
+    """The table's typed columns, in the JSON of its files' footers; None where it has none."""
     sides: str
+    """The value of `penstock.table.columns`: whether keys, values or both become columns."""
     leaves_out: bool
-    """Whether files do without the bytes of values that their columns give back."""
+    """True where files leave out the bytes of values that their columns can reproduce."""
     schemas: dict[int, SchemaData | str]
-    """All of the registry; in the place of one that cannot be used, why."""
+    """All schemas of the registry by id; for one that cannot be used, the reason."""
     with_indexes: tuple[int, ...]
-    """Ids of Protobuf's."""
+    """The ids of Protobuf schemas, whose records have message indexes."""
     schema_id_next: int
-    """Lower ids that are not among `schemas` were deleted for good."""
+    """The id of the next schema. A lower id that is not in `schemas` was deleted permanently."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewritePlan:
-    """What is to be done now. There may be more to do after it."""
+    """The next rewrites of a topic. There may be more after them."""
 
     tasks: tuple[RewriteTask, ...]
     columns: ColumnsPlan | None
-    """None where the table is to have none."""
+    """None where the new files get no typed columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """A file that was written. `before`: the table's typed columns when its own were made of them."""
+    """A file that a job wrote."""
 
     command: ReplaceChunks
     before: str | None = None
+    """The table's typed columns from which the file's own were derived; None where there were none."""
 
 
 encode_plan = msgspec.json.Encoder().encode
@@ -77,31 +80,32 @@ decode_rewritten = JsonDecoder(Rewritten).decode
 
 def select(
     files: Sequence[SizedFile],
-    wanted: Collection[int],
+    selected: Collection[int],
     *,
     purpose: Purpose,
     bytes_target: int,
     span_ms_max: int | None,
 ) -> list[range]:
-    """Which neighbours of `files` become one each, of those whose numbers are `wanted`, as large as files should be.
+    """The rewrites of a plan: ranges of `files`, each of which becomes one file of at most about `bytes_target`.
 
-    A single file becomes another one for typed columns alone; with a target of 0 all of them stay single. Bounded by
-    `REWRITE_CHUNKS_MAX` rows of the index.
+    `selected`: indexes of the files that may be rewritten. `bytes_target`: 0 rewrites each file by itself. Only
+    `Purpose.BACKFILL` rewrites a file by itself. All ranges together have at most `REWRITE_CHUNKS_MAX` rows of the
+    index, unless the first one alone has more.
     """
-    found: list[range] = []
+    ranges: list[range] = []
     chunk_count = first = 0
     while first < len(files):
-        if first not in wanted:
+        if first not in selected:
             first += 1
             continue
         stop = first
-        while stop < len(files) and stop in wanted:
+        while stop < len(files) and stop in selected:
             stop += 1
         end, _ = longest_merge(files, range(first, stop), bytes_target, span_ms_max, COMPACTION_CHUNKS_MAX)
         if end - first > 1 or purpose is Purpose.BACKFILL:
             chunk_count += sum(file.chunk_count for file in files[first:end])
-            if found and chunk_count > REWRITE_CHUNKS_MAX:
+            if ranges and chunk_count > REWRITE_CHUNKS_MAX:
                 break
-            found.append(range(first, end))
+            ranges.append(range(first, end))
         first = end
-    return found
+    return ranges

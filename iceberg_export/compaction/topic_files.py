@@ -1,9 +1,9 @@
-"""Which data files hold a topic's log, in the order of their offsets, and where each one's rows stand in the index.
+"""Lists the data files of a topic's log in the order of their offsets, with the rows that each one has in the index.
 
-Rule: pure. Two files that hold rows of one partition stand in the order of those rows; a file's rows of a partition are
-neighbours in the index, for passes and merges replace neighbours. So a few files that follow each other here can be
-replaced by one. A topic of a thousand partitions and hundreds of files takes a tenth of a second: work for a thread,
-over copies of the indexes.
+Pure. Two files that hold rows of one partition are in the order of those rows. A file's rows of a partition are
+neighbours in the index, because archive passes and merges replace neighbours. So one file can replace a few consecutive
+files of this list. A topic of a thousand partitions and hundreds of files takes a tenth of a second: the caller runs it
+in a thread, over copies of the indexes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,15 +16,18 @@ from protocol.types import NO_TIMESTAMP, Milliseconds, ObjectId, PartitionIndex
 
 
 class FilesOutOfOrder(Exception):
-    """No order is right for every partition: two agents merged at once, each over what the other had not seen. Every
-    partition is right by itself, and such files stay until they leave the log."""
+    """No order of the files is right for every partition.
+
+    Two agents merged concurrently, and neither had seen the other's merge. Each partition is right by itself. The
+    topic's files are not merged again until retention has deleted these.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFile:
-    """A data file, and the rows of the index that it stands for.
+    """A data file, and its rows in the index.
 
-    `rows`: for each of its partitions, ascending, `[row_first, row_end)`. `newest_ms`: the greatest timestamp of its
+    `rows`: `[row_first, row_end)` for each of its partitions, ascending. `newest_ms`: the greatest timestamp of its
     records, -1 where none has one.
     """
 
@@ -34,13 +37,13 @@ class TopicFile:
 
     @property
     def chunk_count(self) -> int:
-        """How many rows of the index those are."""
+        """The count of its rows in the index."""
         return sum(end - first for first, end in self.rows.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeChunk:
-    """An archived row of the index: `chunk` of a partition, in the file of that number among those that are merged."""
+    """An archived row of the index. `file`: the position of its file among the files to merge."""
 
     partition: PartitionIndex
     file: int
@@ -48,7 +51,7 @@ class MergeChunk:
 
 
 def topic_files(indexes: Sequence[ChunkIndex]) -> list[TopicFile]:
-    """The data files of a topic's log, in the order of their offsets. `indexes`: one for each partition.
+    """The data files of a topic's log, in the order of their offsets. `indexes`: the chunk index of each partition.
 
     Raises `FilesOutOfOrder`.
     """
@@ -59,8 +62,9 @@ def topic_files(indexes: Sequence[ChunkIndex]) -> list[TopicFile]:
         runs = index.file_runs()
         for object_id, first, end, newest_ms in zip(*runs, strict=True):
             of_file = rows.setdefault(object_id, {})
+            # One file cannot replace files whose rows have another file's rows between them.
             if number in of_file:
-                raise FilesOutOfOrder(f"rows of one file stand apart in partition {number}")
+                raise FilesOutOfOrder(f"partition {number}: rows of another file lie between rows of one file")
             of_file[PartitionIndex(number)] = (first, end)
             newest[object_id] = max(newest_ms, newest.get(object_id, NO_TIMESTAMP))
             before.setdefault(object_id, set())
@@ -69,7 +73,7 @@ def topic_files(indexes: Sequence[ChunkIndex]) -> list[TopicFile]:
     try:
         order = list(TopologicalSorter(before).static_order())
     except CycleError as error:
-        raise FilesOutOfOrder("files stand in another order in one partition than in another") from error
+        raise FilesOutOfOrder("two partitions have the same files in different orders") from error
     return [
         TopicFile(object_id=ObjectId(object_id), rows=rows[object_id], newest_ms=Milliseconds(newest[object_id]))
         for object_id in order
@@ -77,7 +81,7 @@ def topic_files(indexes: Sequence[ChunkIndex]) -> list[TopicFile]:
 
 
 def merge_chunks(files: Sequence[TopicFile], indexes: Sequence[ChunkIndex]) -> tuple[MergeChunk, ...]:
-    """What the index has of these files, in the order of (partition, offset)."""
+    """The rows of these files in the index, in the order of (partition, offset)."""
     return tuple(sorted(_chunks(files, indexes), key=lambda each: (each.partition, each.chunk.offset_first)))
 
 

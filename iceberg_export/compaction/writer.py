@@ -1,7 +1,7 @@
-"""Several data files in, one out: the rows that the index still names, in the order of (partition, offset).
+"""Writes the rows of several data files as one file: those that the index names, in the order of (partition, offset).
 
-Rule: rows are taken over as they are; only their place changes. Files are those of `topic_files`, in its order, so that
-going through the partitions reads every row group once: one of each file lies decoded in memory. CPU work for a thread.
+The rows do not change, only their file. The files are in the order of `topic_files`, so each row group is decoded once,
+and memory holds at most one decoded row group of each file. CPU work for a thread.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,7 +12,7 @@ import numpy as np
 
 from coordinator.state.chunk_index import ChunkRef
 from iceberg_export.compaction.topic_files import MergeChunk
-from iceberg_export.parquet.archive_file import ArchiveFile, ArchiveFileWriter, written
+from iceberg_export.parquet.archive_file import ArchiveFile, ArchiveFileWriter, write_whole_file
 from iceberg_export.parquet.reader import check_place, check_rows, decode_row_group, parse_footer
 from iceberg_export.rows.columns import RecordRows, concat_rows
 from iceberg_export.rows.footer import FileUnreadable, Footer
@@ -23,7 +23,7 @@ from storage.object_store import Buffer
 
 
 class _File:
-    """A file to merge, with the last row group that was read of it."""
+    """A file to merge, with its row group that was decoded last."""
 
     def __init__(self, data: Buffer, key: str | None) -> None:
         self._data = memoryview(data)
@@ -32,7 +32,7 @@ class _File:
         self._decoded: tuple[int, RecordRows] | None = None
 
     def rows(self, partition: PartitionIndex, chunk: ChunkRef) -> RecordRows:
-        """A chunk's rows. Raises `FileUnreadable`, also where they are not those that the index names."""
+        """A chunk's rows. Raises `FileUnreadable`, also where the rows are not those of the index."""
         try:
             return self._rows(partition, chunk)
         except FileUnreadable as error:
@@ -43,13 +43,14 @@ class _File:
             self._footer = parse_footer(self._data, key=self._key, file_bytes=len(self._data))
         check_place(self._footer, chunk)
         if self._decoded is None or self._decoded[0] != chunk.row_group:
-            place = self._data[chunk.byte_first : chunk.byte_first + chunk.byte_count]
-            self._decoded = chunk.row_group, decode_row_group(self._footer, chunk.row_group, place)
+            data = self._data[chunk.byte_first : chunk.byte_first + chunk.byte_count]
+            self._decoded = chunk.row_group, decode_row_group(self._footer, chunk.row_group, data)
         rows = check_rows(self._decoded[1], chunk)
+        # A wrong partition would move records to another log (safety rule S20).
         if int(rows.partition[0]) != partition:
-            raise FileUnreadable(f"rows of partition {rows.partition[0]}, the index says {partition}")
-        # A file of before has no checksums: what the index knows of its rows is compared, so that as little damage as
-        # possible is carried on (safety rule S20).
+            raise FileUnreadable(f"its rows are of partition {rows.partition[0]}, the index says {partition}")
+        # A file from before checksums may be damaged unnoticed. All that the index knows of its rows is compared, so
+        # that a merge does not copy damage into a file with valid checksums (safety rule S20).
         newest_ms = int(rows.timestamp_ms.max())
         if self._footer.checksums is None and newest_ms != chunk.max_timestamp:
             raise FileUnreadable(f"the newest of its rows is of {newest_ms}, the index says {chunk.max_timestamp}")
@@ -66,17 +67,19 @@ def merge_files(
     typed: FileColumns | None = None,
     key: str | None = None,
 ) -> ArchiveFile:
-    """The rows of the chunks, which come in the order of (partition, offset), as one file that is going to lie under
-    `key`. `keys`: where each of `files` lies; None is for tests.
+    """The rows of the chunks as one file.
 
-    Raises `FileUnreadable` where one of `files` is not what the index says.
+    `chunks`: in the order of (partition, offset). `files`: the bytes of each file, `keys`: their keys (None: tests
+    alone). `key`: where the new file will be put; it is part of the file's checksum.
+
+    Raises `FileUnreadable` where one of `files` is not as the index describes it.
     """
 
     def write(*, has_header_keys: bool) -> ArchiveFile:
         with ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys, key=key) as writer:
             return _merge(writer, chunks, _files(files, keys), row_group_bytes_target)
 
-    return written(write)
+    return write_whole_file(write)
 
 
 def _merge(
@@ -85,16 +88,18 @@ def _merge(
     pending: list[RecordRows] = []
     pending_bytes = 0
     for partition, of_partition in groupby(chunks, key=attrgetter("partition")):
+        # A partition gets row groups of its own once the pending rows fill half of one. Small partitions share, so that
+        # neither a Kafka fetch nor a Spark scan meets thousands of tiny row groups (as in `parquet.writer`).
         if pending_bytes * 2 >= row_group_bytes_target:
             writer.write_rows(concat_rows(pending))
             pending, pending_bytes = [], 0
         for each in of_partition:
             writer.enter(partition, each.chunk.offset_first, each.chunk.offset_end)
+            # A chunk without rows has offsets that the new file answers for, and nothing to read.
             if not each.chunk.row_count:
                 continue
             rows = readers[each.file].rows(partition, each.chunk)
-            room = row_group_bytes_target - pending_bytes
-            for part, byte_count in _cut(rows, row_group_bytes_target, room):
+            for part, byte_count in _cut(rows, row_group_bytes_target, row_group_bytes_target - pending_bytes):
                 pending.append(part)
                 pending_bytes += byte_count
                 if pending_bytes >= row_group_bytes_target:
@@ -113,21 +118,21 @@ def _files(files: Sequence[Buffer], keys: Sequence[str] | None) -> list[_File]:
 def rows_of(
     chunks: Sequence[MergeChunk], files: Sequence[Buffer], *, keys: Sequence[str] | None = None
 ) -> Iterator[RecordRows]:
-    """The rows of all chunks, as they come. Parameters and errors as those of `merge_files`."""
+    """The rows of each chunk, in the order of `chunks`. Parameters and errors: see `merge_files`."""
     readers = _files(files, keys)
     for each in chunks:
         if each.chunk.row_count:
             yield readers[each.file].rows(each.partition, each.chunk)
 
 
-def _cut(rows: RecordRows, bytes_target: int, room: int) -> Iterator[tuple[RecordRows, int]]:
-    """The rows in parts with their bytes: the first fills `room`, the others `bytes_target`, the last what is left.
+def _cut(rows: RecordRows, bytes_target: int, first_bytes_target: int) -> Iterator[tuple[RecordRows, int]]:
+    """The rows in parts, each with its bytes. The first part has about `first_bytes_target`, others `bytes_target`.
 
-    Up to and including the record that fills a part, so that a huge record still goes somewhere.
+    A part includes the record that reaches its target, so that a record larger than the target fits into a part.
     """
     byte_ends = rows.byte_ends()
-    first, position = 0, 0
+    first, position, part_bytes_target = 0, 0, first_bytes_target
     while first < len(rows):
-        end = min(int(np.searchsorted(byte_ends, position + room)) + 1, len(rows))
+        end = min(int(np.searchsorted(byte_ends, position + part_bytes_target)) + 1, len(rows))
         yield rows.part(first, end), int(byte_ends[end - 1]) - position
-        first, position, room = end, int(byte_ends[end - 1]), bytes_target
+        first, position, part_bytes_target = end, int(byte_ends[end - 1]), bytes_target

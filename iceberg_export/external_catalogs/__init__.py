@@ -1,1 +1,1 @@
-"""Entries of tables in catalogs of others (SQL, REST, Glue, Hive), through PyIceberg."""
+"""Entries of tables in external catalogs (SQL, REST, Glue, Hive), through PyIceberg."""

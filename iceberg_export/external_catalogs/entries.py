@@ -1,8 +1,8 @@
-"""What a follower can do with the entries of one namespace of somebody else's catalog.
+"""The port to the entries of one namespace in an external catalog.
 
-Rule: an entry is a name and the URI of a table's metadata; nothing here writes files of a table, and nothing is ever
-purged. All of it blocks, and belongs into a thread. Whatever a catalog's client raises comes as `CatalogFailed`,
-without secrets: the call may have been carried out all the same, so look before the next one.
+An entry is a name and the URI of a table's metadata file. Nothing here writes or purges files of a table. All calls
+block, so they belong into a thread. `without_leaks` turns every error of a catalog's client into `CatalogFailed`,
+without secrets. A call that failed may have taken effect all the same: read the entry before the next change.
 """
 
 import re
@@ -13,53 +13,55 @@ from protocol.limits import EXTERNAL_CATALOG_ERROR_CHARS_MAX
 
 T = TypeVar("T")
 
-SECRET = "***"  # noqa: S105 - what is shown in the place of one
+SECRET = "***"  # noqa: S105 - replaces a secret in messages
 
 
 class CatalogFailed(Exception):
-    """A catalog did not do what it was asked, or did not say so. The message holds no secrets."""
+    """A call to a catalog failed, or its result is unknown. The message has no secrets."""
 
 
 class Entries(Protocol):
     """The entries of one namespace."""
 
     is_compared: bool
-    """Whether `move` and `drop` do nothing where the entry is no longer as it was seen, in one step of the catalog."""
+    """True where `move` and `drop` compare the entry with its expected value and change it in one atomic step."""
 
     def names(self) -> list[str]:
         """The tables of the namespace."""
         ...
 
     def find(self, name: str) -> str | None:
-        """The URI of the metadata that a table's entry names; None where there is none."""
+        """The URI of the metadata that a table's entry names; None where there is no entry."""
         ...
 
     def create(self, name: str, location: str) -> bool:
-        """Make an entry; False where there is one already."""
+        """Create an entry that names `location`; False where the entry exists."""
         ...
 
-    def move(self, name: str, seen: str, location: str) -> bool:
-        """Have the entry that named `seen` name `location`; False where it was seen to have changed."""
+    def move(self, name: str, expected: str, location: str) -> bool:
+        """Change the entry from the URI `expected` to `location`; False where it has another URI or is gone."""
         ...
 
-    def drop(self, name: str, seen: str) -> bool:
-        """Remove the entry that named `seen`, and no file; False where it is gone, or was seen to have changed."""
+    def drop(self, name: str, expected: str) -> bool:
+        """Remove the entry with the URI `expected`, and no file; False where it has another URI or is gone."""
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close the connections."""
         ...
 
 
 def open_entries(*, catalog_name: str, properties: Mapping[str, str], namespace: tuple[str, ...], root: str) -> Entries:
-    """The entries of `namespace`, which is made where it is missing. `root`: the bucket's URI.
+    """The entries of `namespace`, which is created where it is missing.
 
-    `properties` are PyIceberg's ("Catalogs" in its documentation), with `type`.
+    `properties`: PyIceberg's ("Catalogs" in its documentation), with `type`. `root`: the bucket's URI. Raises whatever
+    PyIceberg does.
     """
     from pyiceberg.catalog import load_catalog
 
     catalog = load_catalog(catalog_name, **properties)
-    if not catalog.namespace_exists(namespace):  # to make one may need rights that are not needed otherwise
+    # The check comes first: the right to create a namespace is often missing where it exists.
+    if not catalog.namespace_exists(namespace):
         catalog.create_namespace_if_not_exists(namespace)
     if properties["type"] == "sql":
         from iceberg_export.external_catalogs.sql_entries import SqlEntries
@@ -70,17 +72,18 @@ def open_entries(*, catalog_name: str, properties: Mapping[str, str], namespace:
     return GeneralEntries(catalog, namespace, root=root, can_overwrite=properties["type"] == "rest")
 
 
-def asked(secrets: Iterable[str], function: Callable[[], T]) -> T:
-    """What the function returns. Raises `CatalogFailed` for whatever it raises."""
+def without_leaks(secrets: Iterable[str], function: Callable[[], T]) -> T:
+    """Returns the function's result. Raises `CatalogFailed`, without the secrets, for every exception of it."""
     try:
         return function()
     except Exception as error:
         reason = without_secrets(f"{type(error).__name__}: {error}", secrets)
-        raise CatalogFailed(reason) from None  # its cause may hold secrets
+        raise CatalogFailed(reason) from None  # a traceback of the cause may show secrets
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """The text on one line, shortened, with none of the secrets in it."""
+    """The text on one line, without the secrets, at most `EXTERNAL_CATALOG_ERROR_CHARS_MAX` characters."""
+    # Longest first: a secret may be a part of another one, whose remainder would stay in the text.
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, SECRET)
     return re.sub(r"\s+", " ", text)[:EXTERNAL_CATALOG_ERROR_CHARS_MAX]

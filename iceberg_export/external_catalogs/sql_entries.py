@@ -1,9 +1,9 @@
-"""Entries in a SQL catalog: rows of `iceberg_tables`, as Iceberg's JDBC catalog has them.
+"""Entries in a SQL catalog: rows of `iceberg_tables`, as in Iceberg's JDBC catalog.
 
-Rule: an entry moves by one UPDATE that names the metadata it moves from, which is how the catalog's own commits go; so
-two agents never undo each other. No metadata file is read: the one that an entry names may be gone since long.
+One UPDATE with the expected metadata in its WHERE clause changes an entry. The catalog's own commits work the same way,
+so two agents never undo each other's change. No metadata file is read: the one that an entry names may be deleted.
 
-Specification: `org.apache.iceberg.jdbc.JdbcUtil` (Iceberg 1.12); `pyiceberg.catalog.sql` (PyIceberg 0.12).
+Source: `org.apache.iceberg.jdbc.JdbcUtil` (Iceberg 1.12); `pyiceberg.catalog.sql` (PyIceberg 0.12).
 """
 
 from typing import TYPE_CHECKING, cast
@@ -23,10 +23,10 @@ _CREATE = text(
     "VALUES (:catalog, :namespace, :name, :location)"
 )
 _MOVE = text(
-    "UPDATE iceberg_tables SET metadata_location = :location, previous_metadata_location = :seen "  # noqa: S608
-    f"WHERE {_IS} AND metadata_location = :seen"
+    "UPDATE iceberg_tables SET metadata_location = :location, previous_metadata_location = :expected "  # noqa: S608
+    f"WHERE {_IS} AND metadata_location = :expected"
 )
-_DROP = text(f"DELETE FROM iceberg_tables WHERE {_IS} AND metadata_location = :seen")  # noqa: S608 - a constant
+_DROP = text(f"DELETE FROM iceberg_tables WHERE {_IS} AND metadata_location = :expected")  # noqa: S608 - a constant
 
 
 class SqlEntries:
@@ -35,41 +35,41 @@ class SqlEntries:
     is_compared = True
 
     def __init__(self, catalog: "Catalog", namespace: tuple[str, ...]) -> None:
-        """`catalog` is a `pyiceberg.catalog.sql.SqlCatalog`, whose tables are there."""
-        self._engine = cast("Engine", getattr(catalog, "engine"))  # noqa: B009 - of this kind of catalog alone
-        self._place = {"catalog": catalog.name, "namespace": ".".join(namespace)}
+        """`catalog`: a `pyiceberg.catalog.sql.SqlCatalog` whose SQL tables exist."""
+        self._engine = cast("Engine", getattr(catalog, "engine"))  # noqa: B009 - only this kind of catalog has it
+        self._scope = {"catalog": catalog.name, "namespace": ".".join(namespace)}
 
     def names(self) -> list[str]:
-        """As `Entries` says."""
+        """The tables of the namespace."""
         with self._engine.connect() as connection:
-            return [str(name) for (name,) in connection.execute(_NAMES, self._place)]
+            return [str(name) for (name,) in connection.execute(_NAMES, self._scope)]
 
     def find(self, name: str) -> str | None:
-        """As `Entries` says; "" for an entry that names no metadata, as those of views."""
+        """The URI of the metadata that a table's entry names; None where there is no entry, "" for a view's."""
         with self._engine.connect() as connection:
-            row = connection.execute(_FIND, {**self._place, "name": name}).one_or_none()
+            row = connection.execute(_FIND, {**self._scope, "name": name}).one_or_none()
         return None if row is None else str(row[0] or "")
 
     def create(self, name: str, location: str) -> bool:
-        """As `Entries` says."""
+        """Create an entry that names `location`; False where the entry exists."""
         try:
             with self._engine.begin() as connection:
-                connection.execute(_CREATE, {**self._place, "name": name, "location": location})
+                connection.execute(_CREATE, {**self._scope, "name": name, "location": location})
         except IntegrityError:
             return False
         return True
 
-    def move(self, name: str, seen: str, location: str) -> bool:
-        """As `Entries` says."""
+    def move(self, name: str, expected: str, location: str) -> bool:
+        """Change the entry from the URI `expected` to `location`; False where it has another URI or is gone."""
         with self._engine.begin() as connection:
-            moved = connection.execute(_MOVE, {**self._place, "name": name, "seen": seen, "location": location})
-            return moved.rowcount > 0
+            values = {**self._scope, "name": name, "expected": expected, "location": location}
+            return connection.execute(_MOVE, values).rowcount > 0
 
-    def drop(self, name: str, seen: str) -> bool:
-        """As `Entries` says."""
+    def drop(self, name: str, expected: str) -> bool:
+        """Remove the entry with the URI `expected`, and no file; False where it has another URI or is gone."""
         with self._engine.begin() as connection:
-            return connection.execute(_DROP, {**self._place, "name": name, "seen": seen}).rowcount > 0
+            return connection.execute(_DROP, {**self._scope, "name": name, "expected": expected}).rowcount > 0
 
     def close(self) -> None:
-        """As `Entries` says."""
+        """Close the connections."""
         self._engine.dispose()

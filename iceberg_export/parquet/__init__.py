@@ -1,1 +1,1 @@
-"""Data files: written with checksums, read back by ranges, verified before native code sees the bytes."""
+"""Data files: written with checksums, read in ranges, and verified before native code sees their bytes."""

@@ -1,8 +1,8 @@
-"""A Parquet file of the lake in the making, whoever brings its rows: an archive pass, or a merge of files.
+"""Writes one Parquet file of the lake, for an archive pass or for a merge of files.
 
-Rule: rows come in the order of (partition, offset), about a row group at a time, and what the index needs to serve them
-again comes out beside the file. Memory is bounded by one row group and `ARCHIVE_FILE_MEMORY_BYTES_MAX` of the file:
-what is beyond lies in a temporary file. CPU work for a thread.
+The caller passes rows in the order of (partition, offset), about a row group at a time. The result is the file and the
+entries of the chunk index that serve its rows. Memory is bounded by one row group and `ARCHIVE_FILE_MEMORY_BYTES_MAX`
+of the file; the rest of the file is in a temporary file. CPU work for a thread.
 """
 
 import json
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowRun:
-    """Consecutive rows of one partition in one row group. `offset_first` is the first record's own."""
+    """Consecutive rows of one partition in one row group. `offset_first`: the offset of the first record."""
 
     row_group: int
     row_first: int
@@ -51,22 +51,22 @@ class _RowRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveFile:
-    """A finished file, valid as long as its parts are referred to."""
+    """A finished file. Its bytes are valid as long as `parts` is referenced: they may be a mapped temporary file."""
 
     parts: tuple[Buffer, ...]
     object_bytes: int
     row_count: int
     bounds: RowBounds | None
-    """None where it holds no rows."""
+    """None where the file has no rows."""
     counts: ColumnCounts
-    """As the table has the columns: values that the file leaves out are among the nulls of `value`."""
+    """Counts of the table's columns: a value that the file leaves out counts as a null of `value`."""
     split_offsets: tuple[int, ...]
     """The first byte of each row group."""
     partitions: tuple[tuple[PartitionIndex, tuple[ArchivedChunk, ...]], ...]
-    """For each partition, in order, what stands in the place of its chunks: exactly their range of offsets."""
+    """For each partition, in order, the index rows that replace its chunks. They cover the same range of offsets."""
 
     def data_file(self, key: str) -> DataFile:
-        """The file as its table knows it, once it lies under `key`."""
+        """The file as the table's manifest lists it, stored under `key`."""
         return DataFile(
             key=key,
             object_bytes=self.object_bytes,
@@ -78,14 +78,16 @@ class ArchiveFile:
 
 
 class WriteFile(Protocol):
-    """Makes a file from its start. Raises `HeaderKeysFound` where it has to be called with `has_header_keys`."""
+    """Writes a whole file. Raises `HeaderKeysFound` where it has to be called again with `has_header_keys`."""
 
     def __call__(self, *, has_header_keys: bool) -> ArchiveFile: ...
 
 
-def written(write: WriteFile) -> ArchiveFile:
-    """The file that `write` makes, called again to keep header keys as bytes where a file that was begun without turns
-    out to need them: nearly always the first row group says."""
+def write_whole_file(write: WriteFile) -> ArchiveFile:
+    """The file of `write`, which is called again where header keys have to be kept as bytes.
+
+    Nearly always the first row group shows whether they have to, so a second call is rare.
+    """
     try:
         return write(has_header_keys=False)
     except HeaderKeysFound:
@@ -93,10 +95,9 @@ def written(write: WriteFile) -> ArchiveFile:
 
 
 class ArchiveFileWriter:
-    """Takes ranges of offsets in the order of (partition, offset), each partition's without holes between them, and
-    the rows that lie in them.
+    """Takes ranges of offsets, and the rows in them, in the order of (partition, offset).
 
-    A context manager: leaving it gives up what was not finished.
+    The ranges of a partition are contiguous. As a context manager it discards an unfinished file at its exit.
     """
 
     def __init__(
@@ -107,8 +108,8 @@ class ArchiveFileWriter:
         has_header_keys: bool = False,
         key: str | None = None,
     ) -> None:
-        """`has_header_keys`: header keys are kept as bytes, whatever the first rows have. `key`: under which the file
-        is going to lie. It gets checksums then (safety rule S20); None is for tests."""
+        """`has_header_keys`: keep header keys as bytes, whatever the first rows have. `key`: the object key of the
+        file, which its checksums cover (safety rule S20). None: no checksums, for tests alone."""
         self._topic_id = topic_id
         self._key = key
         self._sink: SpooledTemporaryFile[bytes] = SpooledTemporaryFile(max_size=ARCHIVE_FILE_MEMORY_BYTES_MAX)  # noqa: SIM115
@@ -118,7 +119,8 @@ class ArchiveFileWriter:
             self._version = FILE_FORMAT_VERSION_LEFT_OUT
         typed_count = 0 if typed is None else len(typed.columns.columns)
         self._rows_max = min(ROW_GROUP_ROWS_MAX, TYPED_CELLS_MAX // max(typed_count, 1))
-        """Of a row group: rows without bytes would never fill one, and each is a value in every typed column."""
+        """The limit of rows in a row group. Rows without bytes would never reach the target in bytes, yet each one
+        has a value in every typed column."""
         self._runs: dict[PartitionIndex, list[_RowRun]] = {}
         self._row_groups_count = 0
         self._bounds: RowBounds | None = None
@@ -134,7 +136,7 @@ class ArchiveFileWriter:
             self._sink.close()
 
     def enter(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> bool:
-        """Answer for a range of offsets, whatever rows there will be of it. True where its partition begins with it."""
+        """Add a range of offsets that the file answers for, with or without rows. True for a partition's first one."""
         assert partition >= self._partition_last, "partitions come in order"
         is_new = partition != self._partition_last
         range_first, range_end = (offset_first, offset_first) if is_new else self._ranges[partition]
@@ -144,7 +146,7 @@ class ArchiveFileWriter:
         return is_new
 
     def write_rows(self, rows: RecordRows) -> None:
-        """Append rows, one at least: as one row group, or several where they are too many for one.
+        """Append at least one row, as one row group or, where they exceed the limit of rows, as several.
 
         Raises `HeaderKeysFound`.
         """
@@ -188,7 +190,7 @@ class ArchiveFileWriter:
         )
 
     def _describe(self) -> str:
-        """What the file answers for, so that it can be understood without the ledger."""
+        """The JSON of the file's format, topic and ranges of offsets: a recovery reads it without the ledger."""
         version = FILE_FORMAT_VERSION_HEADER_KEYS if self._file.has_header_keys else self._version
         return json.dumps(
             {
@@ -201,7 +203,7 @@ class ArchiveFileWriter:
 
 
 def _bounds(rows: RecordRows) -> RowBounds:
-    """What lies lowest and highest among rows, of which there is one at least."""
+    """The lowest and the highest values of at least one row."""
     return RowBounds(
         partition_min=int(rows.partition.min()),
         partition_max=int(rows.partition.max()),
@@ -216,7 +218,8 @@ def _archived(
     offset_first: Offset, offset_end: Offset, runs: list[_RowRun], places: tuple[RowGroupLocation, ...]
 ) -> tuple[ArchivedChunk, ...]:
     """A partition's runs as rows of the index. Each answers for the offsets up to the next one's first record."""
-    if not runs:  # nothing but markers and what was aborted: the range stays in the index, and holds no rows
+    # Only markers and aborted records: the index keeps the range, without rows, because a fetch may ask for it.
+    if not runs:
         return (
             ArchivedChunk(
                 offset_first=offset_first,
@@ -246,7 +249,7 @@ def _archived(
 
 
 def _contents(sink: SpooledTemporaryFile[bytes], object_bytes: int) -> Buffer:
-    """The file's bytes; those of a large one are mapped, and its nameless file goes with the mapping."""
+    """The file's bytes. A large file is mapped; its unlinked temporary file is freed with the mapping."""
     if object_bytes <= ARCHIVE_FILE_MEMORY_BYTES_MAX:
         sink.seek(0)
         return sink.read()

@@ -1,7 +1,7 @@
-"""Counts of the columns of a file in the making, those inside columns too, by their field ids.
+"""Counts the values, nulls and NaNs of a file's columns while it is written, nested columns too, by field id.
 
-Rule: a null struct has null fields, and what lies below a null list or map is not counted, nor what a slice leaves out.
-The raw columns are counted by their rows, and what is to be counted of typed ones is found once: a pass over few
+A null struct has null fields. Nothing is counted below a null list or map, nor outside a slice. The counts of the raw
+columns follow from their rows. The typed columns to count are listed once a file, because an archive pass over few
 records takes a millisecond.
 """
 # Without stubs, pyright does not see functions made at import.
@@ -34,7 +34,7 @@ class _Kind(Enum):
 
 
 class CountedColumn(NamedTuple):
-    """What is counted of a column. `number`: among those of its file; `inner`: the columns inside, in order."""
+    """A column to count. `number`: its position among those of the file; `inner`: its nested columns, in order."""
 
     number: int
     field_id: int
@@ -43,8 +43,10 @@ class CountedColumn(NamedTuple):
 
 
 def counted_columns(file_schema: Arrow, index_first: int) -> tuple[tuple[int, CountedColumn], ...]:
-    """What is to be counted of a schema's columns from `index_first` on, and their indexes. They and the fields inside
-    carry field ids."""
+    """The columns to count, with their indexes: those of the schema from `index_first` on.
+
+    They and their nested fields have field ids.
+    """
     numbers = count()
     indexes = range(index_first, len(file_schema))
     return tuple((index, _counted(file_schema.field(index), numbers)) for index in indexes)
@@ -66,10 +68,10 @@ def _counted(field: Arrow, numbers: Iterator[int]) -> CountedColumn:
 
 
 class ColumnCounter:
-    """Adds up what is in the columns of a file, row group by row group."""
+    """Adds up the counts of a file's columns, row group by row group."""
 
     def __init__(self, typed: Sequence[tuple[int, CountedColumn]] = ()) -> None:
-        """`typed`: of the file's typed columns, as `counted_columns` gives them."""
+        """`typed`: the file's typed columns, from `counted_columns`."""
         self._rows = 0
         self._headers = 0
         self._key_nulls = 0
@@ -83,7 +85,7 @@ class ColumnCounter:
         self._nans = [0 if each.kind is _Kind.FLOATING else NOT_COUNTED for each in every]
 
     def add(self, rows: RecordRows, batch: Arrow) -> None:
-        """Count a row group. `batch`: its rows as they are written, so that values may be left out of it."""
+        """Count a row group. `batch`: its rows as written, where values may be left out."""
         low, high = int(rows.header_ends[0]), int(rows.header_ends[-1])
         self._rows += len(rows)
         self._headers += high - low
@@ -94,7 +96,7 @@ class ColumnCounter:
             self._add(column, batch.column(index))
 
     def counts(self) -> ColumnCounts:
-        """The counts of all that was added."""
+        """The counts of all row groups that were added."""
         rows, headers = self._rows, self._headers
         raw = (
             ColumnCount(FieldId.PARTITION, rows, 0),
@@ -130,14 +132,14 @@ class ColumnCounter:
 
 
 def _flat(column: CountedColumn) -> Iterator[CountedColumn]:
-    """The column and those inside, in the order of their numbers."""
+    """The column and its nested columns, in the order of their numbers."""
     yield column
     for each in column.inner:
         yield from _flat(each)
 
 
 def _pairs(array: Arrow) -> Arrow:
-    """The entries of maps as structs; those below a null map are not among them."""
+    """The entries of maps as structs, without those below a null map."""
     kind = array.type
     pair = pa.struct([kind.key_field, kind.item_field])
     return array.cast(pa.list_(pair)).flatten()

@@ -1,8 +1,8 @@
-"""Parquet by way of pyarrow.
+"""Reads and writes Parquet files through pyarrow.
 
-Rule: pyarrow 26 carries no types, so nothing of it leaves this module, but for Spark, which wants it: in and out go the
-arrays of `columns`.
-Importing this takes a fifth of a second, so those who are needed at start import it where they use it.
+pyarrow 26 has no type annotations, so its objects stay in this module, except those for Spark. The parameters and
+results are the arrays of `columns`. The import takes a fifth of a second, so modules that the agent needs at its start
+import this one where they use it.
 
 Encoding (measured in benchmarks/micro/parquet.py): zstd level 1, dictionaries only where values repeat, delta packing
 for offsets and timestamps, page index, one bloom filter on the key.
@@ -36,18 +36,18 @@ from iceberg_export.tables.data_file import DataFile, RowBounds
 from storage.object_store import Buffer
 
 if TYPE_CHECKING:
-    from iceberg_export.typed.file_columns import FileColumns  # who reads files does without what it needs
+    from iceberg_export.typed.file_columns import FileColumns  # readers of files do not need its imports
     from iceberg_export.typed.value_decoder import PlannedValueDecoder
 
 BLOOM_VALUES_MIN, BLOOM_VALUES_MAX = 64, 1 << 17
 BLOOM_FALSE_POSITIVES = 0.05
 ZSTD_LEVEL = 1
 _NEVER_NULL = (FieldId.PARTITION, FieldId.OFFSET, FieldId.TIMESTAMP, FieldId.TIMESTAMP_TYPE)
-"""What is counted of a file that does not say: as before there was such a count, and as `count_filling` knows."""
+"""The columns that count as never null in a file from before counts were in the footer; `count_filling` knows them."""
 _COUNTED_ROWS = frozenset({*_NEVER_NULL, FieldId.KEY, FieldId.VALUE, FieldId.HEADERS})
 
 Arrow: TypeAlias = Any
-"""An object of pyarrow's."""
+"""A pyarrow object."""
 
 
 def _field(name: str, kind: Arrow, field_id: FieldId, *, nullable: bool = False) -> Arrow:
@@ -82,8 +82,10 @@ def header_keys_field() -> Arrow:
 
 
 class HeaderKeysFound(Exception):
-    """A row group has header keys that are not UTF-8, and the file was begun without a column for their bytes: write
-    it again from its start, with one."""
+    """A row group has header keys that are not UTF-8, but the file was begun without a column for their bytes.
+
+    The caller writes the file again from its start, with `has_header_keys`.
+    """
 
 
 class FileWriter:
@@ -93,10 +95,10 @@ class FileWriter:
     """
 
     def __init__(self, sink: IO[bytes], typed: "FileColumns | None" = None, *, has_header_keys: bool = False) -> None:
-        """`typed`: columns behind the raw ones. `has_header_keys`: keep header keys as bytes, whatever the first row
+        """`typed`: columns after the raw ones. `has_header_keys`: keep header keys as bytes, whatever the first row
         group has."""
         self.has_header_keys = has_header_keys
-        """Whether the file keeps header keys as bytes; final once it has a row group."""
+        """True where the file keeps header keys as bytes; final once it has a row group."""
         self._sink = sink
         self._typed = typed
         self._writer: Arrow = None
@@ -107,6 +109,7 @@ class FileWriter:
     def write_row_group(self, rows: RecordRows) -> None:
         """Append the rows as one row group. Raises `HeaderKeysFound`."""
         if not self.has_header_keys and not _has_text_keys(rows):
+            # The schema of a Parquet file is fixed with its first row group.
             if self._writer is not None:
                 raise HeaderKeysFound
             self.has_header_keys = True
@@ -122,12 +125,12 @@ class FileWriter:
         self._counter.add(rows, batch)
 
     def counts(self) -> ColumnCounts:
-        """The counts of all columns of the file, once it is closed."""
+        """The counts of all columns of the closed file."""
         assert self._counts is not None, "the file is closed"
         return self._counts
 
     def close(self, metadata: Mapping[str, str]) -> tuple[RowGroupLocation, ...]:
-        """Finish the file with `metadata` in its footer. Returns the places of its row groups."""
+        """Finish the file with `metadata` in its footer. Returns the locations of its row groups."""
         if self._writer is None:
             self._writer = self._opened(self._schema(), None)
         self._counts = self._counter.counts()
@@ -138,12 +141,12 @@ class FileWriter:
         return _places(self._footer[0], is_whole=self._typed is not None and self._typed.plans is not None)
 
     def abandon(self) -> None:
-        """End a file that is not finished, before its sink is closed: pyarrow writes to it until then."""
+        """Discard an unfinished file. To be called before the sink is closed, because pyarrow writes to it here."""
         if self._writer is not None:
             self._writer.close()
 
     def chunk_bounds(self) -> Iterator[int]:
-        """Where column chunks begin and end in the file, once it is closed. Some come twice."""
+        """The first and the end byte of each column chunk of the closed file. Some positions come twice."""
         for index in range(self._footer[0].num_row_groups):
             group = self._footer[0].row_group(index)
             for number in range(group.num_columns):
@@ -178,19 +181,19 @@ def _open_writer(
         column_encoding=dict.fromkeys(schema.DELTA_COLUMNS, "DELTA_BINARY_PACKED"),
         write_statistics=[*schema.STATISTICS_COLUMNS, *with_statistics],
         write_page_index=True,
-        write_page_checksum=True,  # for other engines; readers of this program check CRC-32Cs of their own (S20)
+        write_page_checksum=True,  # for other engines; Penstock checks the file's own CRC-32Cs (safety rule S20)
         bloom_filter_options=_bloom_filter(first),
         sorting_columns=[
             pq.SortingColumn(schema.COLUMNS.index(name), descending=False) for name in schema.SORT_COLUMNS
         ],
         store_schema=False,
-        store_decimal_as_integer=True,  # as Iceberg's specification has decimals of few digits
+        store_decimal_as_integer=True,  # as Iceberg's specification requires for decimals of few digits
         metadata_collector=footer,
     )
 
 
 def _bloom_filter(first: Arrow | None) -> dict[str, dict[str, float]] | None:
-    """A bloom filter per row group, sized by the distinct keys of the first; none where that has no keys."""
+    """The options of the bloom filter on the key, sized by the first row group; None where that has no keys."""
     if first is None:
         return None
     keys = first.column(schema.COLUMNS.index(schema.KEY))
@@ -202,7 +205,7 @@ def _bloom_filter(first: Arrow | None) -> dict[str, dict[str, float]] | None:
 
 
 def to_arrow(rows: RecordRows) -> Arrow:
-    """The rows as an Arrow record batch, as far as it can over the same memory: as the table shows them."""
+    """The rows as an Arrow record batch with the table's raw columns, over the same memory where possible."""
     table = arrow_schema()
     header_fields = table.field(schema.HEADERS).type.value_type
     headers = pa.StructArray.from_arrays(
@@ -235,13 +238,14 @@ def _to_binary(column: BinaryColumn, kind: Arrow) -> Arrow:
 
 
 def read_footer(tail: Buffer, *, key: str | None = None, file_bytes: int | None = None) -> Footer:
-    """The footer out of the end of a file, of which `tail` holds at least `checksums.tail_bytes`.
+    """The footer at the end of a file.
 
-    `key`: the object that was read, `file_bytes` of it: what was written as another object is refused. Raises
-    `FileUnreadable`.
+    `tail`: the end of the file, at least `checksums.tail_bytes`. `key`: the object that was read; a file that was
+    written for another key is rejected. `file_bytes`: the size of the file. Raises `FileUnreadable`.
     """
     with damage_contained("the footer"):
-        # Nothing of a file that has checksums reaches pyarrow before they were found right (safety rule S20).
+        # Checksums are compared before pyarrow sees any byte: damaged bytes can end the process in native code (safety
+        # rule S20). A file without checksums is parsed by `thrift_footer` first, for the same reason.
         footer, checksums = checked_footer(tail, file_bytes)
         if checksums is None:
             check_footer(footer[:-FOOTER_TAIL_BYTES], file_bytes)
@@ -266,13 +270,12 @@ def _footer(file_metadata: Arrow, checksums: FileChecksums | None) -> Footer:
 
 
 def _checked_version(metadata: Mapping[str, str]) -> int:
-    """The file's format. Raises `FileUnreadable` where it may mean something else by its columns than this program
-    knows of."""
+    """The version of the file's format. Raises `FileUnreadable` for a newer one, whose columns may differ."""
     footer_text = metadata.get(schema.FILE_METADATA_KEY)
     version = schema.FILE_FORMAT_VERSION if footer_text is None else read_footer_text(footer_text).version
     if version > schema.FILE_FORMAT_VERSION_NEWEST:
         raise FileUnreadable(
-            f"the file is of format {version}, this program reads {schema.FILE_FORMAT_VERSION_NEWEST} at most: "
+            f"the file has format {version}, this program reads formats up to {schema.FILE_FORMAT_VERSION_NEWEST}: "
             "upgrade it"
         )
     return version
@@ -282,12 +285,15 @@ def _value_decoder(metadata: Mapping[str, str]) -> "PlannedValueDecoder | None":
     text = metadata.get(schema.PLANS_METADATA_KEY)
     if text is None:
         return None
-    from iceberg_export.typed.value_decoder import value_decoder  # brings a kernel, which other files do not need
+    from iceberg_export.typed.value_decoder import value_decoder  # imports a kernel, which other files do not need
 
     try:
         return value_decoder(text)
     except ValueError as error:
-        raise FileUnreadable(f"how left-out values are made cannot be read, upgrade this program: {error}") from error
+        raise FileUnreadable(
+            f"the plans in the footer, by which left-out values are decoded, cannot be read: upgrade this program: "
+            f"{error}"
+        ) from error
 
 
 def _places(file_metadata: Arrow, *, is_whole: bool) -> tuple[RowGroupLocation, ...]:
@@ -296,10 +302,10 @@ def _places(file_metadata: Arrow, *, is_whole: bool) -> tuple[RowGroupLocation, 
 
 
 def _place(row_group: Arrow, *, is_whole: bool) -> RowGroupLocation:
-    """Where the raw columns lie: one stretch, in front of the typed ones.
+    """The byte range of the raw columns, which come before the typed ones, and the count of rows.
 
-    `is_whole`: with these, for values are made of them. A program that does not know of this finds another stretch than
-    the index names, and refuses.
+    `is_whole`: the range includes the typed columns, because values are decoded from them. A program of before that
+    ignores the typed columns computes another range than the index names, so it rejects the file.
     """
     every = (row_group.column(index) for index in range(row_group.num_columns))
     columns = [each for each in every if is_whole or each.path_in_schema.partition(".")[0] in schema.KAFKA_COLUMNS]
@@ -310,13 +316,13 @@ def _place(row_group: Arrow, *, is_whole: bool) -> RowGroupLocation:
 
 
 def _bounds_of(column: Arrow) -> tuple[int, int]:
-    """Where a column's chunk begins and ends."""
+    """The first and the end byte of a column chunk."""
     first = column.data_page_offset if column.dictionary_page_offset is None else column.dictionary_page_offset
     return int(first), int(first + column.total_compressed_size)
 
 
 def describe_file(key: str, object_bytes: int, footer: Footer) -> DataFile:
-    """What a table has to know of a file that lies under `key`, as far as its footer tells. Raises `FileUnreadable`."""
+    """The file under `key` as its table's manifest lists it, by its footer. Raises `FileUnreadable`."""
     with damage_contained("the footer"):
         return _describe(key, object_bytes, footer)
 
@@ -346,7 +352,7 @@ def _describe(key: str, object_bytes: int, footer: Footer) -> DataFile:
 
 
 def _counts(footer: Footer, row_count: int) -> ColumnCounts:
-    """What the footer says of the columns; in a file from before it did, what follows from its schema."""
+    """The footer's counts of columns. In a file from before counts, those that follow from its schema."""
     text = footer.metadata.get(schema.COUNTS_METADATA_KEY)
     if text is None:
         return ColumnCounts.of(ColumnCount(field_id, row_count, 0) for field_id in _NEVER_NULL)
@@ -354,28 +360,28 @@ def _counts(footer: Footer, row_count: int) -> ColumnCounts:
         counts = column_counts.decode(text)
     except ValueError as error:
         raise FileUnreadable(f"the footer's counts of columns cannot be read: {error}") from error
-    # S20: a count that is not the file's would make engines pass over it.
+    # A wrong count would make engines skip the file (safety rule S20).
     if [each.values for each in counts if each.field_id in _COUNTED_ROWS] != [row_count] * len(_COUNTED_ROWS):
-        raise FileUnreadable(f"the file has {row_count} rows, and its footer counts others")
+        raise FileUnreadable(f"the file has {row_count} rows, but the counts in its footer are of another number")
     return counts
 
 
 def _extremes(groups: Sequence[Arrow], name: str) -> tuple[int, int]:
     """The lowest and the highest value of a column that has statistics."""
     statistics = [group.column(schema.COLUMNS.index(name)).statistics for group in groups]
-    return min(int(one.min_raw) for one in statistics), max(int(one.max_raw) for one in statistics)
+    return min(int(each.min_raw) for each in statistics), max(int(each.max_raw) for each in statistics)
 
 
 def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
     """All rows of a row group. CPU work: call it in a thread; pyarrow frees the GIL.
 
-    `data` holds the row group's bytes, from its `RowGroupLocation.byte_first`. Raises `FileUnreadable`.
+    `data`: the row group's bytes, from its `RowGroupLocation.byte_first`. Raises `FileUnreadable`.
     """
-    place = footer.row_groups[row_group]
+    location = footer.row_groups[row_group]
     with damage_contained(f"row group {row_group}"):
         if footer.checksums is not None:  # before pyarrow sees the bytes (safety rule S20)
-            footer.checksums.check(place.byte_first, data)
-        window = FileWindow(data, place.byte_first, place.byte_first + place.byte_count)
+            footer.checksums.check(location.byte_first, data)
+        window = FileWindow(data, location.byte_first, location.byte_first + location.byte_count)
         file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=True)
         columns = columns_in_file(footer, schema.COLUMNS)
         if footer.has_header_keys:
@@ -383,12 +389,13 @@ def read_rows(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
         table = file.read_row_group(row_group, columns=columns, use_threads=False)
         table = table.combine_chunks()
         rows = _from_arrow(footer, table)
-        rows.check_lengths(place.row_count)
+        # Compiled kernels index these arrays without bounds checks.
+        rows.check_lengths(location.row_count)
     return rows
 
 
 def columns_in_file(footer: Footer, columns: Sequence[str]) -> list[str]:
-    """What has to be read of the file for these of the raw columns: of those that values are made of, too."""
+    """The file's columns to read for these raw columns: those that left-out values are decoded from, too."""
     if footer.value_decoder is None or schema.VALUE not in columns:
         return list(columns)
     others = (name for name in columns if name != schema.VALUE)
@@ -396,14 +403,16 @@ def columns_in_file(footer: Footer, columns: Sequence[str]) -> list[str]:
 
 
 def with_values(footer: Footer, table: Arrow, columns: Sequence[str]) -> Arrow:
-    """A table that was read as `columns_in_file` says, with these of the raw columns alone, all text being UTF-8.
-    Raises `FileUnreadable`."""
+    """These raw columns of a table that was read with the columns of `columns_in_file`. All header keys are UTF-8.
+
+    Raises `FileUnreadable`.
+    """
     if schema.HEADERS in columns and not footer.has_header_keys:
         with damage_contained("its headers"):
-            place = table.schema.get_field_index(schema.HEADERS)
-            headers = [with_text(each) for each in table.column(place).chunks]
-            kind = table.field(place).type
-            table = table.set_column(place, table.field(place), pa.chunked_array(headers, kind))
+            index = table.schema.get_field_index(schema.HEADERS)
+            headers = [with_text(each) for each in table.column(index).chunks]
+            kind = table.field(index).type
+            table = table.set_column(index, table.field(index), pa.chunked_array(headers, kind))
     if footer.value_decoder is None or schema.VALUE not in columns:
         return table
     with damage_contained("its left-out values"):
@@ -413,15 +422,15 @@ def with_values(footer: Footer, table: Arrow, columns: Sequence[str]) -> Arrow:
 
 
 def _values(footer: Footer, table: Arrow) -> BinaryColumn:
-    """The values, also those that the file leaves out."""
+    """All values, those that the file leaves out decoded from its typed columns."""
     if footer.value_decoder is None:
         return _from_binary(_one_array(table.column(schema.VALUE)))
     missing = {schema.KEPT_VALUE, schema.SCHEMA_ID, *footer.value_decoder.columns} - set(table.column_names)
     if missing:
-        raise FileUnreadable(f"values are left out, and the file has no columns {sorted(missing)} to give them back")
+        raise FileUnreadable(f"values are left out, but the columns to decode them from are missing: {sorted(missing)}")
     arrays = {name: _one_array(table.column(name)) for name in footer.value_decoder.columns}
-    kept = _from_binary(_one_array(table.column(schema.KEPT_VALUE)))
-    return footer.value_decoder.decode(kept, _one_array(table.column(schema.SCHEMA_ID)), arrays)
+    kept_values = _from_binary(_one_array(table.column(schema.KEPT_VALUE)))
+    return footer.value_decoder.decode(kept_values, _one_array(table.column(schema.SCHEMA_ID)), arrays)
 
 
 def _from_arrow(footer: Footer, table: Arrow) -> RecordRows:

@@ -1,5 +1,4 @@
-"""A stretch of a file in memory, in the form in which pyarrow reads files. Part of
-`iceberg_export.parquet.arrow_files`."""
+"""A range of a file's bytes in memory, with the file interface that pyarrow reads from."""
 
 from typing import Any, TypeAlias
 
@@ -12,7 +11,10 @@ Arrow: TypeAlias = Any
 
 
 class FileWindow:
-    """A file of which only `[byte_first, byte_first + len(data))` is here, in the form that pyarrow reads from."""
+    """A file of which only the bytes `[byte_first, byte_first + len(data))` are in memory.
+
+    `byte_end`: where the file appears to end. Reads outside the bytes raise `OSError`.
+    """
 
     closed = False
 

@@ -1,10 +1,10 @@
-"""Archived records back as Kafka's record batches.
+"""Reads archived records as Kafka's record batches.
 
-Rule: a row group is fetched with one ranged read and decoded in a thread; a file's footer is read once and kept, and so
-is, for a while, a row group that several partitions share: who consumes one of them mostly consumes the others too. A
-small file is one request altogether.
-What comes out covers exactly the chunk's range of offsets: gaps inside a batch are kept by its offset deltas, a gap at
-the end is bridged by an empty control batch (safety rule S5).
+A row group is fetched with one ranged read, and decoded in a thread. Footers are cached. Row groups that several
+partitions share are cached, too: a consumer of one of them mostly consumes the others. A small file is one request.
+
+The batches cover exactly the chunk's range of offsets. Offset deltas keep the gaps inside a batch, and an empty control
+batch covers a gap at the end (safety rule S5).
 """
 
 import asyncio
@@ -37,18 +37,20 @@ from protocol.types import Offset
 from storage.object_store import Buffer, ObjectStore
 
 ROW_BYTES_WEIGHED = 128
-"""What a record counts for beside its strings: a topic's settings may make a batch of each, which takes longer than its
-bytes do."""
+"""The weight of a record beside its strings: a topic's settings may make a batch of each record, which takes longer
+than its bytes do."""
 INLINE_BYTES_MAX = 128 * 1024
-"""Rows of a shared row group up to this size are encoded on the loop, in 0.1 ms: a hop to a thread takes three times
-that."""
+"""Rows of a shared row group up to this weight are encoded on the event loop, in 0.1 ms. A hop to a thread takes three
+times as long."""
 INLINE_CHUNKS_PER_ROUND = 4
-"""How many of those one round of the loop encodes: together they take it about a millisecond."""
+"""How many such chunks are encoded in one iteration of the event loop: together they take about a millisecond."""
 
 
 class ArchivedRows(Protocol):
-    """What is needed of a chunk of the index: `coordinator.state.chunk_index.ChunkRef` and `ArchivedChunk` both are
-    one."""
+    """The fields of an archived chunk that a read uses.
+
+    `coordinator.state.chunk_index.ChunkRef` and `ArchivedChunk` implement it.
+    """
 
     @property
     def offset_first(self) -> Offset: ...
@@ -67,9 +69,9 @@ class ArchivedRows(Protocol):
 
 
 class BatchForm(NamedTuple):
-    """How records are served: their codec, and how large a batch may be.
+    """The form in which records are served: the codec, and the limit of a batch's size.
 
-    A batch that one record makes larger than both that and the usual size is compressed otherwise.
+    A batch that a single record makes larger than the limit and the usual size is compressed with another codec.
     """
 
     compression: Compression
@@ -79,8 +81,9 @@ class BatchForm(NamedTuple):
 class ParquetReader:
     """Reads archived chunks.
 
-    `bytes_of` says how long an object is where the caller knows, which saves a request. `batch_bytes_max_of` says how
-    large an object's record batches may be, in the form in which they are served: its topic's max.message.bytes.
+    `bytes_of`: returns an object's size by its key, or None where it is unknown; a known size saves a request.
+    `batch_bytes_max_of`: returns the limit of an object's record batches, as they are served: max.message.bytes of its
+    topic.
     """
 
     def __init__(
@@ -101,17 +104,17 @@ class ParquetReader:
         self._footers = ReadOnce[str, tuple[Footer, int]](weight_max=footers_max, weigh=lambda _: 1)
         self._small_file_bytes_max = small_file_bytes_max
         self._small_files = ReadOnce[str, Buffer](weight_max=SMALL_FILES_CACHED_BYTES_MAX, weigh=len)
-        self._turns = asyncio.Semaphore(INLINE_CHUNKS_PER_ROUND)
-        """Whoever encodes on the loop has one until that round of it is over: others, who may wait in their hundreds,
-        have theirs in later ones."""
+        self._inline_permits = asyncio.Semaphore(INLINE_CHUNKS_PER_ROUND)
+        """A call that encodes on the event loop has a permit until that iteration of the loop ends. Hundreds of calls
+        may wait: they get theirs in later iterations, so the loop is never blocked for long."""
         self._shared = ReadOnce[tuple[str, int], RecordRows](
             weight_max=row_groups_bytes_max, weigh=RecordRows.byte_count
         )
 
     async def read(self, object_key: str, chunk: ArchivedRows, compression: Compression) -> bytes:
-        """The chunk's batches with their real offsets, concatenated, covering exactly its range of offsets.
+        """The chunk's batches with their real offsets, concatenated. They cover exactly its range of offsets.
 
-        Raises `StoreError`; `FileUnreadable`, one of them, where the object is not the file that the index means. Its
+        Raises `StoreError`, among them `FileUnreadable` where the object is not the file that the index describes. Its
         message begins with the key.
         """
         if chunk.row_count == 0:
@@ -125,27 +128,30 @@ class ParquetReader:
             raise FileUnreadable(f"{object_key}: {error}") from error
 
     def is_checked(self, object_key: str) -> bool:
-        """Whether the file has checksums, by which its row groups are checked before they are decoded. False also
-        where its footer is not in memory."""
-        held = self._footers.held(object_key)
-        return held is not None and held[0].checksums is not None
+        """True where the file has checksums, which are compared before a row group is decoded. False also where its
+        footer is not cached."""
+        cached = self._footers.cached(object_key)
+        return cached is not None and cached[0].checksums is not None
 
     def forget(self, object_key: str) -> None:
-        """Keep nothing of a file that is damaged: it may be put back, or only its way here have damaged it. Of a file
-        without checksums what could be read may be wrong, too."""
+        """Remove a damaged file from all caches.
+
+        The file may be restored, or only the transfer was damaged. In a file without checksums, row groups that could
+        be decoded may be wrong, too.
+        """
         self._small_files.forget(object_key)
         self._footers.forget(object_key)
         self._shared.forget_where(lambda row_group: row_group[0] == object_key)
 
     async def describe(self, object_key: str) -> DataFile:
-        """What a table has to know of a file. Raises `StoreError`."""
-        from iceberg_export.parquet.arrow_files import describe_file  # brings pyarrow
+        """The file as its table's manifest lists it. Raises `StoreError`."""
+        from iceberg_export.parquet.arrow_files import describe_file  # imports pyarrow
 
         footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))
         return describe_file(object_key, file_bytes, footer)
 
     async def check_places(self, object_key: str, chunks: Iterable[ArchivedRows]) -> None:
-        """Raises `FileUnreadable` where a file has no such rows in those places, else `StoreError`."""
+        """Check that the file's row groups are as the index describes them. Raises `FileUnreadable`, `StoreError`."""
         footer, _ = await self._footers.get(object_key, partial(self._read_footer, object_key))
         for chunk in chunks:
             check_place(footer, chunk)
@@ -154,7 +160,7 @@ class ParquetReader:
         """The typed columns for which a file was made; None where it has none. Raises `StoreError`."""
         footer, _ = await self._footers.get(object_key, partial(self._read_footer, object_key))
         text = footer.metadata.get(TYPED_METADATA_KEY)
-        with damage_contained(f"what {object_key} says of its typed columns"):
+        with damage_contained(f"the footer entry {TYPED_METADATA_KEY} of {object_key}"):
             return None if text is None else decode(text)
 
     async def _read(self, object_key: str, chunk: ArchivedRows, compression: Compression) -> bytes:
@@ -168,8 +174,8 @@ class ParquetReader:
             (object_key, chunk.row_group), partial(self._read_row_group, object_key, footer, file_bytes, chunk)
         )
         if compression is Compression.NONE and kernels_ready() and _is_small(rows, chunk):
-            await self._turns.acquire()
-            asyncio.get_running_loop().call_soon(self._turns.release)
+            await self._inline_permits.acquire()
+            asyncio.get_running_loop().call_soon(self._inline_permits.release)
             return encode_part(rows, chunk, form)
         return await self._run_in_thread(encode_part, rows, chunk, form)
 
@@ -190,12 +196,12 @@ class ParquetReader:
         return await self._small_files.get(object_key, partial(self._store.get_range, object_key, 0, object_bytes))
 
     async def _read_footer(self, object_key: str) -> tuple[Footer, int]:
-        """The footer, and how long the file is."""
+        """The footer, and the size of the file in bytes."""
         object_bytes = self._bytes_of(object_key)
         if object_bytes is None:
             object_bytes = (await self._store.head(object_key)).size_bytes
         if object_bytes < FOOTER_TAIL_BYTES:
-            raise FileUnreadable(f"{object_key} has {object_bytes} bytes: no Parquet file")
+            raise FileUnreadable(f"{object_key} has {object_bytes} bytes, too few for a Parquet file")
         count = min(FOOTER_READ_BYTES, object_bytes)
         tail: Buffer
         if object_bytes <= self._small_file_bytes_max:
@@ -203,6 +209,7 @@ class ParquetReader:
             tail = await self._small_file(object_key, object_bytes)
         else:
             tail = await self._store.get_range(object_key, object_bytes - count, count)
+        # Twice at most: the first answer may be the end of the checksum block alone, which has the block's size.
         while (needed := tail_bytes(tail, object_bytes)) > count:
             count = needed
             tail = await self._store.get_range(object_key, object_bytes - count, count)
@@ -211,45 +218,50 @@ class ParquetReader:
 
 
 def parse_footer(tail: Buffer, *, key: str | None = None, file_bytes: int | None = None) -> Footer:
-    """As `arrow_files.read_footer`. For a thread: it may import pyarrow first."""
+    """The footer at the end of a file; see `arrow_files.read_footer`. Runs in a thread: it may import pyarrow."""
     from iceberg_export.parquet.arrow_files import read_footer
 
     return read_footer(tail, key=key, file_bytes=file_bytes)
 
 
 def check_place(footer: Footer, chunk: ArchivedRows) -> None:
-    """Raises `FileUnreadable` where the file has no such rows in the place that the index names."""
+    """Check that a row group is as the index describes it. Raises `FileUnreadable`."""
     if chunk.row_group >= len(footer.row_groups):
         raise FileUnreadable(
-            f"the file has {len(footer.row_groups)} row groups, the index means number {chunk.row_group}"
+            f"the file has {len(footer.row_groups)} row groups, the index names number {chunk.row_group}"
         )
-    place = footer.row_groups[chunk.row_group]
-    if (place.byte_first, place.byte_count) != (chunk.byte_first, chunk.byte_count):
-        raise FileUnreadable(f"row group {chunk.row_group} lies at {place}, the index says {chunk.byte_first}")
+    location = footer.row_groups[chunk.row_group]
+    if (location.byte_first, location.byte_count) != (chunk.byte_first, chunk.byte_count):
+        raise FileUnreadable(
+            f"row group {chunk.row_group} is at bytes {location.byte_first}+{location.byte_count}, "
+            f"the index says {chunk.byte_first}+{chunk.byte_count}"
+        )
     row_end = chunk.row_first + chunk.row_count
-    if row_end > place.row_count:
-        raise FileUnreadable(f"row group {chunk.row_group} has {place.row_count} rows, the index means up to {row_end}")
+    if row_end > location.row_count:
+        raise FileUnreadable(
+            f"row group {chunk.row_group} has {location.row_count} rows, the index names rows up to {row_end}"
+        )
 
 
 def decode_row_group(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
-    """All rows of a row group out of its bytes. CPU work for a thread. Raises `FileUnreadable`."""
+    """All rows of a row group, decoded from its bytes. CPU work for a thread. Raises `FileUnreadable`."""
     from iceberg_export.parquet.arrow_files import read_rows
 
     return read_rows(footer, row_group, data)
 
 
 def encode_chunk(footer: Footer, data: Buffer, chunk: ArchivedRows, form: BatchForm) -> bytes:
-    """The chunk's rows, out of its row group's bytes, as record batches. CPU work for a thread.
+    """The chunk's rows as record batches, decoded from its row group's bytes. CPU work for a thread.
 
-    Raises `FileUnreadable`, also where the rows are not those that the index names.
+    Raises `FileUnreadable`, also where the rows are not those of the index.
     """
     return encode_part(decode_row_group(footer, chunk.row_group, data), chunk, form)
 
 
 def encode_part(row_group: RecordRows, chunk: ArchivedRows, form: BatchForm) -> bytes:
-    """The chunk's rows among those of its row group as record batches. CPU work for a thread.
+    """The chunk's rows as record batches, taken from its decoded row group. CPU work for a thread.
 
-    Raises `FileUnreadable` where the rows are not those that the index names.
+    Raises `FileUnreadable` where the rows are not those of the index.
     """
     with damage_contained(f"rows {chunk.row_first} to {chunk.row_first + chunk.row_count}"):
         rows = check_rows(row_group, chunk)
@@ -259,11 +271,12 @@ def encode_part(row_group: RecordRows, chunk: ArchivedRows, form: BatchForm) -> 
 
 
 def check_rows(row_group: RecordRows, chunk: ArchivedRows) -> RecordRows:
-    """The chunk's rows among those of its row group. Raises `FileUnreadable` where they are not those that the index
-    names."""
+    """The chunk's rows, taken from its decoded row group. Raises `FileUnreadable` where they are not those of the
+    index."""
     row_end = chunk.row_first + chunk.row_count
     rows = row_group.part(chunk.row_first, row_end)
     first, last = int(rows.offset[0]), int(rows.offset[-1])
+    # Rows of another partition or range would be served as this log's records (safety rule S20).
     if first < chunk.offset_first or last >= chunk.offset_end or bool((rows.partition != rows.partition[0]).any()):
         raise FileUnreadable(
             f"rows {chunk.row_first} to {row_end} are not offsets {chunk.offset_first} to {chunk.offset_end}"
@@ -272,7 +285,7 @@ def check_rows(row_group: RecordRows, chunk: ArchivedRows) -> RecordRows:
 
 
 def _is_small(row_group: RecordRows, chunk: ArchivedRows) -> bool:
-    """Whether the chunk's rows are few, and encoded in next to no time."""
+    """True where the chunk's rows are so few that they are encoded on the event loop."""
     first, end = chunk.row_first, chunk.row_first + chunk.row_count
     header_first, header_end = int(row_group.header_ends[first]), int(row_group.header_ends[end])
     weight = (

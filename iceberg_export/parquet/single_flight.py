@@ -1,7 +1,7 @@
-"""What is costly to read and wanted again soon, or by several at once: read once, and kept for a while.
+"""A cache whose concurrent reads of one key are one read.
 
-Rule: the least recently used go first when the bound is reached. What cannot be read is kept by nobody; those who
-waited for it get the same error.
+The least recently used values are evicted first. A failed read is not cached; every caller that waited for it gets the
+same error.
 """
 
 import asyncio
@@ -16,25 +16,25 @@ Value = TypeVar("Value")
 
 
 class ReadOnce(Generic[Key, Value]):
-    """Values by key. `weigh` says how much of `weight_max` one takes; one that is heavier is not kept."""
+    """Values by key, of at most `weight_max` together by `weigh`. A value that is heavier by itself is not cached."""
 
     def __init__(self, *, weight_max: int, weigh: Callable[[Value], int]) -> None:
         self._weight_max = weight_max
         self._weigh = weigh
-        self._held: OrderedDict[Key, Value] = OrderedDict()
+        self._cached: OrderedDict[Key, Value] = OrderedDict()
         self._flights: dict[Key, asyncio.Future[Value]] = {}
         self.weight = 0
 
     async def get(self, key: Key, read: Callable[[], Awaitable[Value]]) -> Value:
-        """The value of `key`, which `read` finds out if nobody has and nobody is about to.
+        """The value of `key`; `read` is called where it is neither cached nor being read.
 
-        Raises what `read` raises. If a caller that reads is cancelled, another one that waits reads in its place.
+        Raises what `read` raises. Where a caller that reads is cancelled, one that waits reads instead.
         """
         while True:
-            held = self._held.get(key)
-            if held is not None:
-                self._held.move_to_end(key)
-                return held
+            value = self._cached.get(key)
+            if value is not None:
+                self._cached.move_to_end(key)
+                return value
             flight = self._flights.get(key)
             if flight is None:
                 return await self._read(key, read)
@@ -42,19 +42,19 @@ class ReadOnce(Generic[Key, Value]):
             if not flight.cancelled():
                 return flight.result()
 
-    def held(self, key: Key) -> Value | None:
-        """The value of `key` where it is kept; this is no use of it."""
-        return self._held.get(key)
+    def cached(self, key: Key) -> Value | None:
+        """The value of `key` where it is cached. This does not count as a use of it."""
+        return self._cached.get(key)
 
     def forget(self, key: Key) -> None:
-        """Let the value go: the next one who asks reads again."""
-        dropped = self._held.pop(key, None)
-        if dropped is not None:
-            self.weight -= self._weigh(dropped)
+        """Remove the value from the cache."""
+        value = self._cached.pop(key, None)
+        if value is not None:
+            self.weight -= self._weigh(value)
 
-    def forget_where(self, is_meant: Callable[[Key], bool]) -> None:
-        """`forget` every key for which `is_meant` says so."""
-        for key in [key for key in self._held if is_meant(key)]:
+    def forget_where(self, matches: Callable[[Key], bool]) -> None:
+        """Remove the values of all keys for which `matches` is true."""
+        for key in [key for key in self._cached if matches(key)]:
             self.forget(key)
 
     async def _read(self, key: Key, read: Callable[[], Awaitable[Value]]) -> Value:
@@ -63,22 +63,22 @@ class ReadOnce(Generic[Key, Value]):
             value = await read()
         except StoreError as error:
             flight.set_exception(error)
-            flight.exception()  # seen, even where nobody waits
+            flight.exception()  # retrieved here: asyncio logs an exception that no caller retrieves
             raise
         else:
             flight.set_result(value)
-            self._keep(key, value)
+            self._add(key, value)
             return value
         finally:
             del self._flights[key]
-            flight.cancel()  # where it was not settled
+            flight.cancel()  # no effect once it has a result; after a cancellation a waiting caller reads instead
 
-    def _keep(self, key: Key, value: Value) -> None:
+    def _add(self, key: Key, value: Value) -> None:
         weight = self._weigh(value)
         if weight > self._weight_max:
             return
-        self._held[key] = value
+        self._cached[key] = value
         self.weight += weight
         while self.weight > self._weight_max:
-            _, dropped = self._held.popitem(last=False)
-            self.weight -= self._weigh(dropped)
+            _, evicted = self._cached.popitem(last=False)
+            self.weight -= self._weigh(evicted)

@@ -1,7 +1,7 @@
-"""A chunk of an intake object as rows: for the archive, and for who reads the tail without a broker.
+"""Decodes a chunk of an intake object into rows, for archive passes and for readers of the tail without a broker.
 
-Rule: one decode path. What the archive would leave out, markers and what was aborted, nobody else gets either, and
-damaged bytes are an error, never rows. CPU work.
+Both use this one path, so they leave out the same records: markers and aborted batches. Damaged bytes are an error,
+never rows. CPU work.
 """
 
 from collections.abc import Iterator
@@ -18,16 +18,16 @@ from txn.isolation import NOTHING_ABORTED, AbortedBatches
 
 
 class ChunkMismatch(Exception):
-    """A chunk's bytes are not those that the index says: nothing may be replaced by them."""
+    """A chunk's bytes are not those that the index describes, so no file may be made of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceChunk:
-    """A chunk as it lies in its intake object.
+    """A chunk with its bytes.
 
-    `records`: concatenated v2 batches; their own base offsets are not looked at, the first is `offset_first`.
-    `append_time_ms` is -1 for CreateTime; else it replaces every record's timestamp (safety rule S14). `checksum` is
-    the one of `coordinator.state.chunk_index.ChunkRef`, 0 where it is not known.
+    `records`: concatenated v2 batches. Their own base offsets are ignored: the first record has `offset_first`.
+    `append_time_ms`: -1 for CreateTime; else it replaces every record's timestamp (safety rule S14). `checksum`: that
+    of `coordinator.state.chunk_index.ChunkRef`; 0 where it is unknown. `aborted`: the partition's aborted batches.
     """
 
     partition: PartitionIndex
@@ -42,36 +42,40 @@ class SourceChunk:
 def decode_chunk(
     chunk: SourceChunk, offset_first: Offset | None = None, offset_end: Offset | None = None
 ) -> Iterator[BatchRows]:
-    """The chunk's batches with their real base offsets; of those that are cut by `[offset_first, offset_end)` the rows
-    within, perhaps none, and nothing of those outside. Raises `InvalidBatch` or `ChunkMismatch`."""
-    wanted_first = chunk.offset_first if offset_first is None else offset_first
-    wanted_end = chunk.offset_end if offset_end is None else offset_end
+    """The chunk's batches with their real base offsets, as far as they are within `[offset_first, offset_end)`.
+
+    The limits are the chunk's own by default. A batch that a limit cuts may come without rows. Raises `InvalidBatch` or
+    `ChunkMismatch`; the latter perhaps after all batches, so a caller keeps none until the iteration ends.
+    """
+    range_first = chunk.offset_first if offset_first is None else offset_first
+    range_end = chunk.offset_end if offset_end is None else offset_end
     base_offset = chunk.offset_first
     headers = list(walk_batches(chunk.records))
     if chunk.checksum and checksum_of(headers) != chunk.checksum:
-        # Before anything is yielded: it may be another chunk, whose batches are as good as any.
+        # Checked before the first yield: the bytes may be another valid chunk, whose batches pass every later check.
         raise ChunkMismatch(
             f"partition {chunk.partition}: the bytes of the chunk at offset {chunk.offset_first} have the checksum "
             f"{checksum_of(headers):#010x}, the index says {chunk.checksum:#010x}"
         )
     for header in headers:
-        # These bytes may become the only copy: what was damaged in the bucket must not be archived as good.
+        # The intake is deleted after the pass, so the file becomes the only copy: damage must not be archived.
         check_crc(chunk.records, header)
         batch_offset, base_offset = base_offset, Offset(base_offset + header.last_offset_delta + 1)
         is_aborted = header.is_transactional and chunk.aborted.holds(header.producer_id, batch_offset)
-        if header.is_control or is_aborted or base_offset <= wanted_first or batch_offset >= wanted_end:
+        if header.is_control or is_aborted or base_offset <= range_first or batch_offset >= range_end:
             continue  # its offsets become a gap
         columns = decode_records(chunk.records, header)
         deltas = columns.offset_delta
-        is_cut = batch_offset < wanted_first or base_offset > wanted_end
+        is_cut = batch_offset < range_first or base_offset > range_end
         yield BatchRows(
             partition=chunk.partition,
             base_offset=batch_offset,
             append_time_ms=chunk.append_time_ms,
             columns=columns,
-            first=int(np.searchsorted(deltas, wanted_first - batch_offset)) if is_cut else 0,
-            end=int(np.searchsorted(deltas, wanted_end - batch_offset)) if is_cut else len(deltas),
+            first=int(np.searchsorted(deltas, range_first - batch_offset)) if is_cut else 0,
+            end=int(np.searchsorted(deltas, range_end - batch_offset)) if is_cut else len(deltas),
         )
+    # Batches are missing, or too many: the file would answer for offsets that it does not have.
     if base_offset != chunk.offset_end:
         raise ChunkMismatch(
             f"partition {chunk.partition}: the chunk at offset {chunk.offset_first} ends at {base_offset}, "

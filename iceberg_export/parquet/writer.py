@@ -1,10 +1,10 @@
-"""Chunks in, one Parquet file out.
+"""Writes chunks of the intake as one Parquet file.
 
-Rule: records are written in the order of (partition, offset), those of aborted transactions are not. Memory is bounded
-by one row group and one batch, and by what `archive_file` bounds. CPU work for a thread.
+Records are written in the order of (partition, offset), without those of aborted transactions. Memory is bounded by one
+row group and one batch, and by the limits of `archive_file`. CPU work for a thread.
 
-A partition that fills row groups has them to itself; small ones share, so that neither a Kafka fetch nor a Spark scan
-meets thousands of tiny row groups.
+A partition that fills row groups has row groups of its own. Small partitions share them, so that neither a Kafka fetch
+nor a Spark scan meets thousands of tiny row groups.
 """
 
 from dataclasses import replace
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class ArchiveWriter:
-    """Takes chunks in the order of (partition, offset), each partition's without holes between them.
+    """Takes chunks in the order of (partition, offset). The chunks of a partition are contiguous.
 
-    A context manager: leaving it gives up what was not finished.
+    As a context manager it discards an unfinished file at its exit.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class ArchiveWriter:
         has_header_keys: bool = False,
         key: str | None = None,
     ) -> None:
-        """`key`: as `ArchiveFileWriter` has it."""
+        """Parameters: see `ArchiveFileWriter`."""
         self._row_group_bytes_target = row_group_bytes_target
         self._file = ArchiveFileWriter(topic_id=topic_id, typed=typed, has_header_keys=has_header_keys, key=key)
         self._pending: list[BatchRows] = []
@@ -50,24 +50,22 @@ class ArchiveWriter:
         self._file.__exit__(*error)
 
     def add(self, chunk: SourceChunk) -> None:
-        """Append a chunk's records.
-
-        Raises `InvalidBatch` or `ChunkMismatch` where its bytes are damaged, and `HeaderKeysFound`, as `finish` does.
-        """
+        """Append a chunk's records. Raises `InvalidBatch` or `ChunkMismatch` (damaged bytes), and `HeaderKeysFound`."""
         self._enter(chunk.partition, chunk.offset_first, chunk.offset_end)
         for batch in decode_chunk(chunk):
             self._add_batch(batch)
 
     def leave_out(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> None:
-        """Append offsets without records, those of a transaction's marker: they become a gap."""
+        """Append offsets without records, such as that of a transaction marker. They become a gap."""
         self._enter(partition, offset_first, offset_end)
 
     def finish(self) -> ArchiveFile:
-        """Write what is pending and the footer. Nothing may be added after it."""
+        """Write the pending rows and the footer. Nothing may be added after it. Raises `HeaderKeysFound`."""
         self._flush()
         return self._file.finish()
 
     def _enter(self, partition: PartitionIndex, offset_first: Offset, offset_end: Offset) -> None:
+        # A new partition begins a new row group, unless the pending one is less than half full.
         if (
             self._file.enter(partition, offset_first, offset_end)
             and self._pending_bytes * 2 >= self._row_group_bytes_target
@@ -75,13 +73,13 @@ class ArchiveWriter:
             self._flush()
 
     def _add_batch(self, batch: BatchRows) -> None:
-        """Put a batch's rows into the pending row group, and write that each time it is full."""
+        """Add a batch's rows to the pending row group, and write it each time it is full."""
         byte_ends = batch.byte_ends()
         first, position = 0, 0
         while first < len(batch):
-            room = self._row_group_bytes_target - self._pending_bytes
-            # Up to and including the record that fills the row group, so that a huge record still goes somewhere.
-            end = min(int(np.searchsorted(byte_ends, position + room)) + 1, len(batch))
+            missing_bytes = self._row_group_bytes_target - self._pending_bytes
+            # The record that fills the row group is included, so that one larger than the target fits, too.
+            end = min(int(np.searchsorted(byte_ends, position + missing_bytes)) + 1, len(batch))
             self._pending.append(replace(batch, first=first, end=end))
             self._pending_bytes += int(byte_ends[end - 1]) - position
             first, position = end, int(byte_ends[end - 1])

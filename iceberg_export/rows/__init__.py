@@ -1,1 +1,1 @@
-"""Kafka's records as rows and columns: the schema, footers, checksums, and the thread pool for this work."""
+"""Kafka's records as rows and columns: the schema, footers, checksums, and the port to the caller's threads."""

@@ -1,17 +1,17 @@
-"""CRC-32Cs of a Parquet file's bytes, in a block of the file itself, and the key that the file was written for.
+"""A block in a Parquet file with the CRC-32Cs of all its bytes, and the key that the file was written for.
 
-Rule: stored bytes are checked before they are believed (safety rule S20): nothing of a file that has a block reaches
-native code before its checksum was found right. Pure; neither Parquet nor Arrow is needed to check a file.
+Stored bytes are checked before they are decoded (safety rule S20): no byte of a file with a block reaches native code
+before its checksum is compared. Pure; a check of a file needs neither Parquet nor Arrow.
 
-The block stands directly in front of the footer, where Parquet leaves room: nothing that a footer names lies behind it,
-so other readers do not notice. The footer's own metadata says that there is a block (`schema.CHECKSUMS_METADATA_KEY`),
-so a block whose magic is damaged is not taken for a file of before.
+The block is directly before the footer. No footer refers to bytes there, so other readers ignore the block. The
+footer's own metadata says that the block exists (`schema.CHECKSUMS_METADATA_KEY`). Without that, a block whose magic is
+damaged would look like a file from before checksums.
 
-    stretches   uint64 and uint32 for each, little-endian: its bytes and its CRC-32C; from the file's first byte on
-                without holes: magic, each column chunk, page indexes and bloom filters
+    stretches   for each: its size, uint64, and its CRC-32C, uint32, little-endian; they cover the file from its first
+                byte without gaps: magic, each column chunk, page indexes and bloom filters
     key         UTF-8
-    end         how many stretches, how many bytes of key, CRC-32C of the footer with its length and magic,
-                CRC-32C of all before this in the block: uint32 each; magic
+    end         count of stretches, bytes of the key, CRC-32C of the footer with its length and magic, CRC-32C of the
+                block up to here: uint32 each; magic
 """
 
 import struct
@@ -31,43 +31,53 @@ from storage.object_store import Buffer
 _MAGIC: Final = b"PNSTKCRC"
 _END: Final = struct.Struct("<IIII8s")
 _CHECKED_OF_END: Final = struct.Struct("<III")
-"""What of the end the block's own checksum covers."""
+"""The fields of the end that the block's own checksum covers."""
 _SAYS_CHECKSUMS: Final = b"".join(
     b"\x18" + bytes([len(text)]) + text.encode() for text in (CHECKSUMS_METADATA_KEY, CHECKSUMS_VERSION)
 )
-"""Both as strings of Thrift's compact protocol, as they stand in the footer."""
+"""Key and value of the footer's metadata as strings of Thrift's compact protocol."""
 _STRETCH: Final = struct.Struct("<QI")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChecksums:
-    """What a file's block says."""
+    """The contents of a file's block."""
 
     key: str
-    """The object that the file was written as."""
+    """The object key that the file was written for."""
     ends: "array[int]"
-    """0, and the end of each stretch; the last is where the block begins."""
+    """0, and the end of each stretch; the last one is the block's first byte."""
     crcs: "array[int]"
 
     def check(self, byte_first: int, data: Buffer) -> None:
-        """Raises `FileUnreadable` where `data` is not what was written from `byte_first` on: stretches as a whole."""
+        """Check bytes of the file, which are whole stretches.
+
+        Raises `FileUnreadable` where `data` is not what was written from `byte_first` on.
+        """
         byte_end = byte_first + len(data)
         first, end = bisect_left(self.ends, byte_first), bisect_left(self.ends, byte_end)
+        # A part of a stretch has no checksum: the reference that led here does not fit the file.
         if end >= len(self.ends) or (self.ends[first], self.ends[end]) != (byte_first, byte_end):
-            raise FileUnreadable(f"bytes {byte_first} to {byte_end} are no stretches that have checksums")
+            raise FileUnreadable(
+                f"bytes {byte_first} to {byte_end} are not whole stretches, so no checksum covers them"
+            )
         view = memoryview(data)
         stretches = pairwise(self.ends[first : end + 1])
         for (stretch_first, stretch_end), crc in zip(stretches, self.crcs[first:end], strict=True):
-            found = crc32c(view[stretch_first - byte_first : stretch_end - byte_first])
-            if found != crc:
+            computed = crc32c(view[stretch_first - byte_first : stretch_end - byte_first])
+            if computed != crc:
                 raise FileUnreadable(
-                    f"bytes {stretch_first} to {stretch_end} are damaged: their CRC-32C is {found:08x}, and was "
+                    f"bytes {stretch_first} to {stretch_end} are damaged: their CRC-32C is {computed:08x}, and was "
                     f"{crc:08x} when they were written"
                 )
 
 
 def sealed(data: Buffer, key: str, cuts: Iterable[int]) -> tuple[Buffer, ...]:
-    """A whole file with its block, in parts that share its memory. `cuts`: where stretches end that readers ask for."""
+    """The file with its block, in parts that share its memory.
+
+    `data`: the whole file without a block. `cuts`: positions before the footer where a stretch ends; a reader can check
+    only whole stretches.
+    """
     view = memoryview(data)
     footer_first = len(view) - footer_bytes(view[-FOOTER_TAIL_BYTES:])
     ends = sorted({0, footer_first, *cuts})
@@ -82,24 +92,27 @@ def sealed(data: Buffer, key: str, cuts: Iterable[int]) -> tuple[Buffer, ...]:
 
 
 def tail_bytes(tail: Buffer, file_bytes: int) -> int:
-    """How many bytes from the end of the file footer and block take, as far as `tail` tells; where it holds fewer,
-    more may be needed still. A file without a block needs its footer alone.
+    """The size of footer and block together, counted from the end of the file; of the footer where there is no block.
 
-    `tail` is the end of the file, at least `FOOTER_TAIL_BYTES`. Raises `FileUnreadable`.
+    A result above `len(tail)` is a lower bound: call again with that many bytes. `tail`: the end of the file, at least
+    `FOOTER_TAIL_BYTES`. Raises `FileUnreadable`.
     """
     needed = footer_bytes(tail)
+    # A damaged length would make the caller read far too much, or a negative range.
     if needed > file_bytes:
-        raise FileUnreadable(f"the file has {file_bytes} bytes and says that its footer takes {needed}")
+        raise FileUnreadable(f"the file has {file_bytes} bytes, but the length of its footer is {needed}")
     with_end = min(needed + _END.size, file_bytes)
     if with_end > len(tail):
         return with_end
-    found = _end_of_block(tail, needed)
-    if found is None:
+    end = _end_of_block(tail, needed)
+    if end is None:
         return needed
-    stretches, key_bytes, *_ = found
+    stretches, key_bytes, *_ = end
     with_block = needed + _END.size + key_bytes + stretches * _STRETCH.size
     if with_block > file_bytes:
-        raise FileUnreadable(f"the file has {file_bytes} bytes and says that its checksums begin {with_block} earlier")
+        raise FileUnreadable(
+            f"the file has {file_bytes} bytes, but the lengths of its footer and checksums are {with_block}"
+        )
     return with_block
 
 
@@ -112,33 +125,37 @@ def _end_of_block(tail: Buffer, needed: int) -> tuple[int, int, int, int] | None
 
 
 def checked_footer(tail: Buffer, file_bytes: int | None = None) -> tuple[memoryview, FileChecksums | None]:
-    """The footer with its length and magic, and what the block says; None where the file has none, so that nothing of
-    the footer is checked. `tail`: at least `tail_bytes`. `file_bytes`: of the whole file, where they are known.
+    """The footer with its length and magic, and the contents of the block.
+
+    The block is None for a file from before checksums; its footer is returned unchecked. `tail`: the end of the file,
+    at least `tail_bytes`. `file_bytes`: the size of the file; None: unknown.
 
     Raises `FileUnreadable` where footer or block are damaged.
     """
     view = memoryview(tail)
     needed = footer_bytes(view)
     if needed > len(view):
-        raise FileUnreadable(f"the file says that its footer takes {needed} bytes, and has {len(view)}")
-    found = _end_of_block(view, needed)
+        raise FileUnreadable(f"the length of the footer is {needed}, but the file has {len(view)} bytes")
+    end = _end_of_block(view, needed)
     footer = view[len(view) - needed :]
-    if found is None:
+    if end is None:
+        # A damaged magic must not turn a file with checksums into one without.
         if _SAYS_CHECKSUMS in bytes(footer):
-            raise FileUnreadable("the footer says that checksums are in front of it, and there are none")
+            raise FileUnreadable("the footer says that a block of checksums is before it, but there is none")
         return footer, None
-    count, key_bytes, footer_crc, block_crc = found
+    count, key_bytes, footer_crc, block_crc = end
     block_bytes = count * _STRETCH.size + key_bytes + _END.size
     if needed + block_bytes > len(view):
-        raise FileUnreadable("the block of checksums is damaged: it is longer than what is in front of the footer")
+        raise FileUnreadable("the block of checksums is damaged: it is longer than the file before the footer")
     block = view[len(view) - needed - block_bytes : len(view) - needed]
     body_bytes = block_bytes - _END.size
     if crc32c(block[: body_bytes + _CHECKED_OF_END.size]) != block_crc:
         raise FileUnreadable("the block of checksums is damaged")
     if crc32c(footer) != footer_crc:
-        raise FileUnreadable("the footer is damaged: it has not the checksum that it was written with")
+        raise FileUnreadable("the footer is damaged: its CRC-32C is not the one that it was written with")
     stretches = list(_STRETCH.iter_unpack(block[: count * _STRETCH.size]))
     ends = array("q", accumulate((byte_count for byte_count, _ in stretches), initial=0))
+    # Bytes were lost or added before the block: positions in the footer would lead to other bytes.
     if file_bytes is not None and ends[-1] + block_bytes + needed != file_bytes:
         raise FileUnreadable(
             f"the file has {file_bytes} bytes, and had {ends[-1] + block_bytes + needed} when it was written"
@@ -152,9 +169,10 @@ def checked_footer(tail: Buffer, file_bytes: int | None = None) -> tuple[memoryv
 
 
 def check_whole(data: Buffer, key: str | None) -> bool:
-    """Whether the file, all of it, has checksums; then all of it is right. `key`: where it lies, None for anywhere.
+    """Check a whole file. False where it has no checksums, so that nothing is known of it.
 
-    Raises `FileUnreadable` where it is damaged, or another object's.
+    `key`: the object key that it was read from; None: any. Raises `FileUnreadable` where it is damaged, or was written
+    for another key.
     """
     _, checksums = checked_footer(data, len(data))
     if checksums is None:
@@ -166,6 +184,6 @@ def check_whole(data: Buffer, key: str | None) -> bool:
 
 
 def check_key(checksums: FileChecksums, key: str) -> None:
-    """Raises `FileUnreadable` where another object's bytes lie under `key`."""
+    """Raises `FileUnreadable` where the file was written for another key: a copy of an undamaged file is no proof."""
     if checksums.key != key:
-        raise FileUnreadable(f"the file was written as {checksums.key}, and lies under {key}")
+        raise FileUnreadable(f"the file was written as {checksums.key}, but is stored under {key}")

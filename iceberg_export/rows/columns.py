@@ -1,7 +1,7 @@
-"""Records as columns in memory, between Kafka's batches on one side and a Parquet row group on the other.
+"""Records as columns in memory, between Kafka's batches and a Parquet row group.
 
-Rule: plain arrays of numpy in Arrow's layout, so that either side takes them without a copy. Nothing here knows Kafka's
-bytes or Parquet's.
+The columns are numpy arrays in Arrow's layout, so neither side has to copy them. Nothing here knows Kafka's or
+Parquet's bytes.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BinaryColumn:
-    """Byte strings back to back: row i is `data[ends[i]:ends[i + 1]]`, empty where it is null."""
+    """Contiguous byte strings: row i is `data[ends[i]:ends[i + 1]]`, empty where it is null."""
 
     ends: NDArray[np.int32]
-    """One more element than rows; the first need not be 0."""
+    """One element more than rows; the first one may be above 0."""
     data: NDArray[np.uint8]
     is_null: NDArray[np.bool_] | None
     """None where no row is null."""
@@ -26,7 +26,7 @@ class BinaryColumn:
 
     @property
     def null_count(self) -> int:
-        """How many rows are null."""
+        """The count of rows that are null."""
         return 0 if self.is_null is None else int(np.count_nonzero(self.is_null))
 
     def part(self, first: int, end: int) -> "BinaryColumn":
@@ -38,14 +38,14 @@ class BinaryColumn:
         )
 
     def check_lengths(self, count: int) -> None:
-        """Raises `ValueError` where these are not `count` rows inside `data`: compiled kernels do not look."""
+        """Raises `ValueError` where these are not `count` rows inside `data`. Compiled kernels do not check bounds."""
         is_null_count = count if self.is_null is None else len(self.is_null)
         if len(self) != count or is_null_count != count:
             raise ValueError(f"a column has {len(self)} rows, not {count}")
         _check_ends(self.ends, len(self.data))
 
     def byte_count(self) -> int:
-        """What it takes in memory, the bytes of other parts included."""
+        """The bytes of memory, including those of rows outside this part."""
         return self.data.nbytes + self.ends.nbytes + (0 if self.is_null is None else self.is_null.nbytes)
 
     def row(self, index: int) -> bytes | None:
@@ -57,7 +57,7 @@ class BinaryColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRows:
-    """Records, one row each, sorted by (partition, offset). Timestamps in milliseconds, -1 for none."""
+    """Records, one row each, in the order of (partition, offset). Timestamps are in milliseconds, -1 for none."""
 
     partition: NDArray[np.int32]
     offset: NDArray[np.int64]
@@ -74,7 +74,7 @@ class RecordRows:
         return len(self.offset)
 
     def check_lengths(self, count: int) -> None:
-        """Raises `ValueError` where these are not `count` rows, or a length leads out of an array."""
+        """Raises `ValueError` where these are not `count` rows, or an end is outside its array."""
         numbers = (self.partition, self.offset, self.timestamp_ms, self.timestamp_type, self.header_ends[1:])
         if any(len(array) != count for array in numbers):
             raise ValueError(f"columns have {[len(array) for array in numbers]} rows, not {count}")
@@ -86,7 +86,7 @@ class RecordRows:
             column.check_lengths(headers)
 
     def byte_count(self) -> int:
-        """What the rows take in memory."""
+        """The bytes of memory, including those of rows outside this part."""
         numbers = (self.partition, self.offset, self.timestamp_ms, self.timestamp_type, self.header_ends)
         strings = (self.key, self.value, self.header_key, self.header_value)
         return sum(array.nbytes for array in numbers) + sum(column.byte_count() for column in strings)
@@ -106,7 +106,7 @@ class RecordRows:
         )
 
     def byte_ends(self) -> NDArray[np.int64]:
-        """The bytes of the rows' strings, headers included, up to the end of each row."""
+        """The cumulated bytes of keys, values and headers up to the end of each row."""
         headers = self.header_ends
         ends: NDArray[np.int64] = self.key.ends[1:].astype(np.int64) - self.key.ends[0]
         ends += self.value.ends[1:] - self.value.ends[0]
@@ -117,11 +117,11 @@ class RecordRows:
 
 def _check_ends(ends: NDArray[np.int32], end_max: int) -> None:
     if ends[0] < 0 or ends[-1] > end_max or bool((ends[1:] < ends[:-1]).any()):
-        raise ValueError(f"ends from {ends[0]} to {ends[-1]} do not rise within {end_max}")
+        raise ValueError(f"the ends from {ends[0]} to {ends[-1]} are not ascending within [0, {end_max}]")
 
 
 def concat_rows(parts: Sequence[RecordRows]) -> RecordRows:
-    """The rows of all parts, one at least, in the order given. A part on its own is not copied."""
+    """The rows of at least one part, in the order of `parts`. A single part is returned as it is."""
     if len(parts) == 1:
         return parts[0]
 

@@ -1,4 +1,4 @@
-"""The port to the caller's threads: this package computes, the agent says where."""
+"""The port to the caller's threads: this package computes, the caller chooses the thread."""
 
 from collections.abc import Awaitable, Callable
 from typing import ParamSpec, Protocol, TypeVar

@@ -1,6 +1,6 @@
-"""What is known of a Parquet file without reading its rows.
+"""A Parquet file's footer, and the ports to its checksums and to its left-out values.
 
-Rule: imports nothing heavy, so that the agent can start with it.
+No heavy imports: the agent loads this module at its start.
 Specification: Apache Parquet's format, "File format".
 """
 
@@ -15,24 +15,26 @@ if TYPE_CHECKING:
     from iceberg_export.rows.columns import BinaryColumn  # numpy
 
 Arrow: TypeAlias = Any
-"""An object of pyarrow's."""
+"""A pyarrow object."""
 MAGIC = b"PAR1"
 FOOTER_TAIL_BYTES = 8
-"""Length of the footer, 4 bytes little-endian, and the magic: the end of every Parquet file."""
+"""The end of every Parquet file: the footer's length, 4 bytes little-endian, and the magic."""
 
 
 class FileUnreadable(ObjectDamaged):
-    """The bytes are not a Parquet file of ours: the object is corrupt, or the reference to it is wrong. Asking again
-    cannot help; `penstock inspect object KEY` says whether that object can be read."""
+    """The bytes are no Parquet file of Penstock: the object is damaged, or the reference to it is wrong.
+
+    Another read does not help. `penstock inspect object KEY` reports whether the object can be read.
+    """
 
 
 @contextmanager
 def damage_contained(subject: str) -> Iterator[None]:
-    """Every exception inside becomes `FileUnreadable`, but `StoreError`s as they are (safety rule S20).
+    """Raises `FileUnreadable` for every exception inside, except `StoreError`s, which pass (safety rule S20).
 
-    It stands where stored bytes become Arrow, or rows that were made of them are used. pyarrow raises exceptions of its
-    own there, and `KeyError`, `UnicodeDecodeError` and `AttributeError` besides. A length that is damaged may ask for
-    more memory than there is, so `MemoryError` is one of them.
+    It encloses code that decodes stored bytes with Arrow, or uses the decoded rows. pyarrow raises exceptions of its
+    own there, and `KeyError`, `UnicodeDecodeError` and `AttributeError`. A damaged length may ask for more memory than
+    there is, so `MemoryError` is included.
     """
     try:
         yield
@@ -44,7 +46,7 @@ def damage_contained(subject: str) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowGroupLocation:
-    """Where a row group's columns lie in the file, as far as Kafka's records are made of them, and its rows."""
+    """The byte range of a row group's columns that Kafka's records are made of, and its count of rows."""
 
     byte_first: int
     byte_count: int
@@ -52,7 +54,7 @@ class RowGroupLocation:
 
 
 class ByteChecks(Protocol):
-    """Checks bytes of a file against the checksums that it was written with."""
+    """Compares bytes of a file with the checksums that it was written with."""
 
     def check(self, byte_first: int, data: Buffer) -> None:
         """Raises `FileUnreadable` where `data` is not what was written from `byte_first` on."""
@@ -67,11 +69,11 @@ class ValueDecoder(Protocol):
         """The typed columns that `decode` reads, each once."""
         ...
 
-    def decode(self, kept: "BinaryColumn", schema_ids: Arrow, arrays: Mapping[str, Arrow]) -> "BinaryColumn":
+    def decode(self, kept_values: "BinaryColumn", schema_ids: Arrow, arrays: Mapping[str, Arrow]) -> "BinaryColumn":
         """All values of a row group. CPU work; raises `FileUnreadable`.
 
-        kept: the values whose bytes the file has, null for those that it leaves out.
-        schema_ids: the schema of each left-out value, null for the values in `kept`.
+        kept_values: the values whose bytes the file has, null for those that it leaves out.
+        schema_ids: the schema of each left-out value, null for the values in `kept_values`.
         arrays: one array for each name in `columns`.
         """
         ...
@@ -79,25 +81,27 @@ class ValueDecoder(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footer:
-    """A file's footer, parsed once and kept. What reads the file hands in checks and decoder, so that this module needs
-    neither checksums nor typed columns."""
+    """A file's parsed footer.
+
+    The reader of the file passes the checksums and the decoder, so this module imports neither.
+    """
 
     row_groups: tuple[RowGroupLocation, ...]
     metadata: Mapping[str, str]
     parsed: object
-    """The form in which `arrow_files` wants it back for decoding."""
+    """pyarrow's form of the footer; `arrow_files` decodes row groups with it."""
     value_decoder: ValueDecoder | None = None
-    """Decodes the values whose bytes the file leaves out; None where it has the bytes of all."""
+    """Decodes the values whose bytes the file leaves out; None where it leaves out none."""
     has_header_keys: bool = False
-    """Whether the file keeps header keys as bytes, too (`header_keys`)."""
+    """True where the file keeps header keys as bytes, too (`header_keys`)."""
     checksums: ByteChecks | None = None
-    """The checks of all bytes in front of the footer; None for a file that was written without checksums."""
+    """The checksums of all bytes before the footer; None for a file from before checksums."""
 
 
 def footer_bytes(tail: Buffer) -> int:
-    """How many bytes from the end of the file the footer takes, its length and magic included.
+    """The size of the footer with its length and magic, which are the last bytes of the file.
 
-    `tail` is the end of the file, at least `FOOTER_TAIL_BYTES`. Raises `FileUnreadable`.
+    `tail`: the end of the file, at least `FOOTER_TAIL_BYTES`. Raises `FileUnreadable`.
     """
     end = bytes(memoryview(tail)[-FOOTER_TAIL_BYTES:])
     if len(end) < FOOTER_TAIL_BYTES or end[4:] != MAGIC:

@@ -1,6 +1,6 @@
-"""What a data file says of itself in its footer, as JSON: its format, and which offsets it answers for.
+"""The JSON in a data file's footer with its format and the offsets that it answers for. Pure.
 
-Rule: pure. `iceberg_export.parquet.archive_file` writes it.
+`iceberg_export.parquet.archive_file` writes it.
 """
 
 import msgspec
@@ -10,7 +10,7 @@ from protocol.decoding import JsonDecoder, Undecodable
 
 
 class FooterText(msgspec.Struct, frozen=True):
-    """`partitions`: offsets [first, end) of each partition, as (partition, first, end). Other fields are for people."""
+    """The fields that a reader needs. `partitions`: offsets `[first, end)` of each one, as (partition, first, end)."""
 
     version: int
     partitions: tuple[tuple[int, int, int], ...] = ()
@@ -20,10 +20,8 @@ _decoder = JsonDecoder(FooterText)
 
 
 def read_footer_text(text: bytes | str) -> FooterText:
-    """The fields out of the JSON. Raises `FileUnreadable`."""
+    """The fields of the JSON. Raises `FileUnreadable`."""
     try:
         return _decoder.decode(text)
     except Undecodable as error:
-        raise FileUnreadable(
-            f"the footer does not say of which format the file is ({error}): {text[:200]!r}"
-        ) from error
+        raise FileUnreadable(f"the footer does not name the file's format ({error}): {text[:200]!r}") from error

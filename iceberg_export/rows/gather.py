@@ -1,7 +1,6 @@
-"""Byte strings that lie apart in a payload, copied back to back.
+"""Copies scattered byte strings of a payload into one contiguous array. Pure.
 
-Rule: pure. Importing this module is cheap: the kernel does the work where kernels are loaded, and plain Python until
-then; results are the same.
+The import is cheap: plain Python does the work until the kernels are loaded, with the same results.
 """
 
 import numpy as np
@@ -17,9 +16,9 @@ def gather(
     out: NDArray[np.uint8],
     out_first: int,
 ) -> int:
-    """Copy `payload[first[i]:first[i] + length[i]]` for every i to `out`, back to back from `out_first`.
+    """Copy `payload[first[i]:first[i] + length[i]]` for every i to `out`, one after the other from `out_first`.
 
-    A length below zero copies nothing. Everything must lie within the arrays. Returns the end of what was written.
+    A negative length copies nothing. The ranges must be inside the arrays. Returns the end of the written bytes.
     """
     if not kernels_ready():
         return gather_plain(payload, first, length, out, out_first)
@@ -35,7 +34,7 @@ def gather_plain(
     out: NDArray[np.uint8],
     out_first: int,
 ) -> int:
-    """As `gather`, in plain Python: about a microsecond for each string."""
+    """The implementation of `gather` in plain Python, which takes about a microsecond for each string."""
     view = payload.data
     rows = zip(first.tolist(), length.tolist(), strict=True)
     joined = b"".join([view[position : position + size] for position, size in rows if size > 0])

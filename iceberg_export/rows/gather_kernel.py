@@ -1,6 +1,6 @@
-"""Byte strings that lie apart in a payload, copied back to back by a compiled kernel.
+"""The compiled kernel of `gather`. Pure; it frees the GIL.
 
-Rule: pure; the kernel frees the GIL. Importing this module compiles the kernel, or loads it from numba's cache.
+The import compiles the kernel, or loads it from numba's cache.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def gather_by_kernel(
     out: NDArray[np.uint8],
     out_first: int,
 ) -> int:
-    """As `gather.gather`."""
+    """The implementation of `gather.gather` by the kernel."""
     return int(_gather(payload, first, length, out, out_first))
 
 

@@ -1,8 +1,8 @@
-"""Header keys in Parquet: text for the table, and the producer's bytes beside it where these are not UTF-8.
+"""Header keys in Parquet: text for the table, and the producer's bytes beside it where they are not UTF-8.
 
-Rule: a column that Parquet calls a string holds UTF-8 and nothing else, since other engines refuse a whole file for one
-such value. Kafka's clients get the exact bytes back: rows with such a key keep all their header keys as bytes in a
-column of the file that no table has (safety rule S20: what is read is compared before it is believed).
+A Parquet column of strings holds UTF-8 only, because other engines reject a whole file for one invalid value. Kafka's
+clients still get the exact bytes: a row with such a key keeps all its header keys as bytes in a column of the file that
+is in no table. The two are compared when they are read (safety rule S20).
 
 Specification: Apache Parquet's format, "LogicalTypes", STRING; KIP-82 (header keys are UTF-8 strings, as Java's client
 writes them; librdkafka and others send any bytes).
@@ -22,14 +22,14 @@ from iceberg_export.rows.columns import BinaryColumn, RecordRows
 from iceberg_export.rows.footer import FileUnreadable
 
 Arrow: TypeAlias = Any
-"""An object of pyarrow's."""
+"""A pyarrow object."""
 _ASCII_END = 0x80
 
 
 def is_text(keys: BinaryColumn) -> bool:
-    """Whether all keys are UTF-8."""
+    """True where all keys are UTF-8."""
     data = keys.data[int(keys.ends[0]) : int(keys.ends[-1])]
-    # Keys are ASCII nearly always: one pass over the bytes, without Arrow.
+    # Nearly all keys are ASCII, which one pass over the bytes shows without Arrow.
     if not len(data) or int(data.max()) < _ASCII_END:
         return True
     try:
@@ -40,36 +40,36 @@ def is_text(keys: BinaryColumn) -> bool:
 
 
 def text_of(keys: BinaryColumn) -> Arrow:
-    """The keys as an Arrow array of strings; what is not UTF-8 becomes replacement characters, as in Java's client."""
+    """The keys as an Arrow array of strings, with replacement characters for invalid UTF-8, as in Java's client."""
     if is_text(keys):
         return _array(keys, pa.string())
     return _text_of_array(_array(keys, pa.binary()))
 
 
 def with_text(headers: Arrow) -> Arrow:
-    """An Arrow array of headers as a table shows them: older files may have keys that are not UTF-8."""
+    """An Arrow array of headers whose keys are UTF-8. Those of files of formats 1 and 2 may be any bytes."""
     elements = headers.values
     keys = elements.field(0)
     try:
         keys.validate(full=True)
     except pa.ArrowInvalid:
         kind = headers.type
-        made = pa.StructArray.from_arrays([_text_of_array(keys), elements.field(1)], fields=list(kind.value_type))
-        return pa.ListArray.from_arrays(headers.offsets, made, type=kind)
+        structs = pa.StructArray.from_arrays([_text_of_array(keys), elements.field(1)], fields=list(kind.value_type))
+        return pa.ListArray.from_arrays(headers.offsets, structs, type=kind)
     return headers
 
 
 def exact_keys(rows: RecordRows, kind: Arrow) -> Arrow:
-    """For each row the bytes of all its header keys, null where all of them are UTF-8. `kind`: the list's type."""
+    """The bytes of all header keys of each row, null for a row whose keys are UTF-8. `kind`: the list's Arrow type."""
     low, high = int(rows.header_ends[0]), int(rows.header_ends[-1])
     keys = rows.header_key.part(low, high)
-    is_kept = np.zeros(high - low, dtype=np.bool_)
+    is_invalid = np.zeros(high - low, dtype=np.bool_)
     if not is_text(keys):
-        is_kept[:] = [not _is_utf8(keys.row(place) or b"") for place in range(len(keys))]
+        is_invalid[:] = [not _is_utf8(keys.row(index) or b"") for index in range(len(keys))]
     counts = np.diff(rows.header_ends)
     row_of_key = np.repeat(np.arange(len(rows)), counts)
     has_bytes = np.zeros(len(rows), dtype=np.bool_)
-    has_bytes[row_of_key[is_kept]] = True
+    has_bytes[row_of_key[is_invalid]] = True
     ends = np.zeros(len(rows) + 1, dtype=np.int32)
     np.cumsum(np.where(has_bytes, counts, 0), out=ends[1:])
     elements = _array(keys, pa.binary()).filter(pa.array(has_bytes[row_of_key]))
@@ -78,8 +78,11 @@ def exact_keys(rows: RecordRows, kind: Arrow) -> Arrow:
 
 
 def restored_keys(texts: Arrow, header_ends: NDArray[np.int32], exact: Arrow) -> Arrow:
-    """The producer's header keys: `texts`, an array of strings, but for rows that have `exact` ones. Raises
-    `FileUnreadable` where these are not those of the texts."""
+    """The producer's header keys: the bytes of `exact` in rows that have them, else those of `texts`.
+
+    `texts`: an Arrow array of strings; `exact`: one list for each row, or null. Raises `FileUnreadable` where the two
+    are not the same keys.
+    """
     has_bytes = np.asarray(exact.is_valid())
     counts = np.diff(header_ends)
     row_of_key = np.repeat(np.arange(len(exact)), counts)
@@ -87,10 +90,10 @@ def restored_keys(texts: Arrow, header_ends: NDArray[np.int32], exact: Arrow) ->
     elements = exact.flatten()
     lengths = np.asarray(pc.list_value_length(exact).fill_null(0))
     if not np.array_equal(lengths, np.where(has_bytes, counts, 0)):
-        raise FileUnreadable("rows have other numbers of header keys as text and as bytes")
-    # S20: bytes that do not read as the text beside them are not the producer's.
+        raise FileUnreadable("a row has different counts of header keys as text and as bytes")
+    # Bytes whose text differs from the text beside them are not the producer's (safety rule S20).
     if not _text_of_array(elements).equals(texts.filter(is_replaced)):
-        raise FileUnreadable("header keys are not the same as text and as bytes")
+        raise FileUnreadable("header keys as text differ from those as bytes")
     return pc.replace_with_mask(_binary(texts), is_replaced, elements)
 
 
@@ -112,7 +115,7 @@ def _text_of_array(keys: Arrow) -> Arrow:
 
 
 def _binary(strings: Arrow) -> Arrow:
-    """The same bytes, whatever they are: no cast, which would look at them."""
+    """The same bytes as binary values: a view, because a cast would validate them."""
     return strings.view(pa.binary())
 
 

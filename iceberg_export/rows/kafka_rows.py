@@ -1,7 +1,7 @@
-"""Between Kafka's record batches and columns: the one place that touches both.
+"""Converts Kafka's record batches to columns and back.
 
-Rule: bytes are decoded and encoded by `protocol.records.records` alone; here they are only gathered. Nothing is
-interpreted: keys, values, header keys and header values come out as the producer's bytes.
+`protocol.records.records` decodes and encodes the bytes; here they are only copied. Keys, values, header keys and
+header values stay the producer's bytes.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,9 +25,9 @@ Number = TypeVar("Number", np.int32, np.int64)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchRows:
-    """Rows `[first, end)` of a decoded batch, with what its header and its chunk know.
+    """Rows `[first, end)` of a decoded batch, with the fields of its header and its chunk.
 
-    `append_time_ms` is -1 for CreateTime; else it stands for every record's timestamp (safety rule S14).
+    `append_time_ms`: -1 for CreateTime; else it replaces every record's timestamp (safety rule S14).
     """
 
     partition: PartitionIndex
@@ -41,23 +41,23 @@ class BatchRows:
         return self.end - self.first
 
     def byte_ends(self) -> NDArray[np.int64]:
-        """Where in the payload each of the rows ends. A record's headers are its last bytes."""
+        """The end of each row in the payload. A record's headers are its last bytes."""
         rows = slice(self.first, self.end)
         return self.columns.headers_first[rows] + self.columns.headers_bytes[rows]
 
     def byte_first(self) -> int:
-        """Where in the payload the first of the rows begins."""
+        """The first byte of the first row in the payload."""
         if self.first == 0:
             return 0
         return int(self.columns.headers_first[self.first - 1] + self.columns.headers_bytes[self.first - 1])
 
     def byte_end(self) -> int:
-        """Where in the payload the last of the rows ends."""
+        """The end of the last row in the payload."""
         return int(self.columns.headers_first[self.end - 1] + self.columns.headers_bytes[self.end - 1])
 
 
 def gather_rows(parts: Sequence[BatchRows]) -> RecordRows:
-    """The rows of all parts as columns, in the order given. At least one part, none empty; CPU work."""
+    """The rows of all parts as columns, in the order of `parts`: at least one, none empty. CPU work."""
     counts = [len(part) for part in parts]
     append_time = np.repeat(np.array([part.append_time_ms for part in parts], dtype=np.int64), counts)
     is_stamped = append_time >= 0
@@ -78,9 +78,9 @@ def gather_rows(parts: Sequence[BatchRows]) -> RecordRows:
 
 
 def _merge(parts: Sequence[BatchRows], counts: Sequence[int]) -> RecordColumns:
-    """All parts as if they were one batch; offset deltas stay each part's own.
+    """All parts as one batch; the offset deltas stay relative to each part's own base offset.
 
-    Copying the payloads once costs less than a call of each kernel for each batch.
+    One copy of the payloads costs less than a call of every kernel for every batch.
     """
     firsts = [part.byte_first() for part in parts]
     pieces = [part.columns.payload[first : part.byte_end()] for part, first in zip(parts, firsts, strict=True)]
@@ -117,10 +117,10 @@ def _gather_column(payload: NDArray[np.uint8], first: NDArray[np.int64], length:
 def encode_rows(
     rows: RecordRows, compression: Compression, batch_bytes_target: int, batch_bytes_max: int | None = None
 ) -> bytes:
-    """The rows, of one partition, as concatenated record batches with their real offsets. CPU work.
+    """The rows of one partition as concatenated record batches with their real offsets. CPU work.
 
-    Sizes as in `protocol.records.records.encode_batches`.
-    Rows of different timestamp types, which a change of the topic's config leaves side by side, never share a batch.
+    `batch_bytes_target`, `batch_bytes_max`: see `protocol.records.records.encode_batches`. Rows of different timestamp
+    types are never in one batch; they are neighbours after a change of the topic's message.timestamp.type.
     """
     types = rows.timestamp_type
     bounds = [0, *(np.flatnonzero(types[1:] != types[:-1]) + 1).tolist(), len(rows)]

@@ -1,9 +1,9 @@
-"""When a process has the compiled kernels loaded, an agent or one of Spark's.
+"""Decides when a process, an agent or one of Spark's, loads the compiled kernels.
 
-Rule: nobody waits for them. They are loaded in a thread of their own once so many records were taken without them that
-it pays; until then the reference works, with the same results. To load them takes half a second of a processor and 110
-MB, ten seconds where nothing keeps what was compiled; a process that has little to do keeps both. Where they cannot be
-loaded the reference goes on, and the log says so once.
+No caller waits for them. A thread of its own loads them once the reference implementation has taken so many records
+that it pays. Until then the reference works, with the same results. The load takes half a second of a processor and
+110 MB, or ten seconds where no cache of compiled code exists; a process with little work saves both. Where it fails,
+the reference stays in use, and the log says so once.
 """
 
 import gc
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 
 class Kernels:
-    """Counts records that the reference takes, and has the kernels loaded when it is enough."""
+    """Counts the records that the reference takes, and starts the load at `PLAIN_RECORDS_MAX` of them."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -25,20 +25,20 @@ class Kernels:
         self._loading: Thread | None = None
 
     def watch(self) -> None:
-        """Count what this process does from now on."""
+        """Begin to count the records of this process."""
         observe_plain_records(self.count)
 
     def count(self, record_count: int) -> None:
-        """So many records are about to be taken by the reference."""
+        """Add `record_count` records that the reference is about to take."""
         with self._lock:
             self._records += record_count
             if self._loading is None and self._records > PLAIN_RECORDS_MAX:
-                # A process ends without waiting for it.
+                # A daemon thread: the process ends without waiting for it.
                 self._loading = Thread(target=_load, name="penstock-kernels", daemon=True)
                 self._loading.start()
 
     def wait(self) -> bool:
-        """Whether they were to be loaded; they are then."""
+        """Wait for a load that has begun. False where none has."""
         if self._loading is None:
             return False
         self._loading.join()
@@ -46,17 +46,18 @@ class Kernels:
 
 
 def _load() -> None:
-    # What is made meanwhile stays; the collector would go through all of it again and again, and hold everybody up.
+    # Nearly all objects that numba creates here stay alive. The cyclic GC would scan them again and again, and block
+    # every other thread meanwhile.
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         warm_kernels()
-    except Exception:  # the thread's own supervisor: nobody waits for it
-        log.exception("the compiled kernels cannot be loaded: records are taken without them, 50 times more slowly")
+    except Exception:  # the thread's own supervisor: no caller would see the error
+        log.exception("the compiled kernels cannot be loaded: records are decoded without them, 50 times more slowly")
     finally:
         if was_enabled:
             gc.enable()
 
 
 KERNELS = Kernels()
-"""This process's."""
+"""The counter of this process."""

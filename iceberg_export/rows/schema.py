@@ -1,8 +1,8 @@
-"""The columns of an archived topic, and the Iceberg field ids that they keep for ever.
+"""The columns of an archived topic, and their Iceberg field ids, which never change.
 
-Rule: columns are flat at the top level (a nested metadata struct breaks predicate push-down in several engines), an id
-is never given twice, and a column is never renamed to mean something else. Typed columns of a later schema stand beside
-these, with ids from `FIELD_ID_NEXT`; what is archived today then needs no rewrite.
+Columns are flat at the top level, because a nested metadata struct breaks predicate push-down in several engines. An id
+is never reused, and a column never gets another meaning. Typed columns are added beside these, with ids from
+`FIELD_ID_NEXT`, so older files need no rewrite.
 
 Specification: architecture, "The lake"; Iceberg's table specification, "Column projection" (field ids in Parquet).
 """
@@ -27,22 +27,22 @@ class FieldId(IntEnum):
 
 
 FIELD_ID_NEXT: Final = 100
-"""The first id that a typed column may get; those below are kept for what every topic has."""
+"""The first id of a typed column; lower ids are reserved for columns that every topic may have."""
 
 PARTITION: Final = "partition"
 OFFSET: Final = "offset"
 TIMESTAMP: Final = "timestamp"
-"""Microseconds UTC, always whole milliseconds; -1 ms stands for a record without a timestamp, as in Kafka."""
+"""Microseconds UTC, always whole milliseconds; -1 ms is a record without a timestamp, as in Kafka."""
 TIMESTAMP_TYPE: Final = "timestamp_type"
-"""0 = CreateTime, 1 = LogAppendTime: the numbers of Spark's Kafka source, there `timestampType`."""
+"""0 = CreateTime, 1 = LogAppendTime: the values of `timestampType` in Spark's Kafka source."""
 KEY: Final = "key"
 VALUE: Final = "value"
 HEADERS: Final = "headers"
-"""A list, empty (never null) for a record without headers. Keys are text: what a producer sent that is not UTF-8 has
-replacement characters. Files of formats 1 and 2 have the producer's bytes there, whatever they are."""
+"""A list, empty (never null) for a record without headers. Keys are text, with replacement characters for bytes that
+are not UTF-8. In files of formats 1 and 2 keys are the producer's bytes, UTF-8 or not."""
 HEADER_KEYS: Final = "header_keys"
-"""The producer's bytes of all header keys of a record, null for a record whose keys are UTF-8. Only in files that have
-a record with others, behind `headers`; no column of any table."""
+"""The producer's bytes of all header keys of a record, null for a record whose keys are UTF-8. A file has the column,
+after `headers`, only if some record has other keys. No table has it."""
 HEADER_KEYS_FIELD_ID: Final = 13
 HEADER_KEYS_ELEMENT_FIELD_ID: Final = 14
 HEADER_KEY_PATH: Final = "headers.list.element.key"
@@ -50,20 +50,20 @@ HEADER_KEY_PATH: Final = "headers.list.element.key"
 HEADER_KEYS_PATH: Final = "header_keys.list.element"
 
 ERROR: Final = "error"
-"""Why a record is null in all typed columns; stands before them, in tables that have any."""
+"""The reason why a record is null in all typed columns. The column is before these, in tables that have any."""
 ERROR_FIELD_ID: Final = 11
 SCHEMA_ID: Final = "schema_id"
-"""Which schema gives a record's value back, of files that leave values out; null where the file has the bytes, or the
-value is null. Stands behind `error`, in tables that have had such files."""
+"""The schema that encodes a left-out value again, in files that leave values out. Null where the file has the bytes, or
+the value is null. The column is after `error`, in tables that have had such files."""
 SCHEMA_ID_FIELD_ID: Final = 12
 KEPT_VALUE: Final = "kept_value"
-"""What the column `value` is called in a file that leaves values out: so nobody takes it for them who goes by names.
-Readers of tables go by ids, and find the column."""
+"""The name of the column `value` in a file that leaves values out. A reader that selects columns by name must not take
+it for all values. Readers of tables select by field id, and find the column."""
 
 COLUMNS: Final = (PARTITION, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, KEY, VALUE, HEADERS)
 SORT_COLUMNS: Final = (PARTITION, OFFSET)
 KAFKA_COLUMNS: Final = (*COLUMNS, HEADER_KEYS)
-"""What a file may have of which Kafka's records are made, beside columns of left-out values."""
+"""The columns of a file that Kafka's records are made of, besides the typed columns of left-out values."""
 DICTIONARY_COLUMNS: Final = (PARTITION, TIMESTAMP_TYPE, KEY, HEADER_KEY_PATH, HEADER_KEYS_PATH)
 DELTA_COLUMNS: Final = (OFFSET, TIMESTAMP)
 STATISTICS_COLUMNS: Final = (PARTITION, OFFSET, TIMESTAMP)
@@ -73,12 +73,12 @@ LOG_APPEND_TIME: Final = 1
 MICROSECONDS_PER_MILLISECOND: Final = 1000
 
 FILE_METADATA_KEY: Final = "penstock.archive"
-"""Key of the JSON in the file's footer that says which topic and offsets the file answers for."""
+"""The key of the JSON in the file's footer with the topic and the offsets that the file answers for."""
 FILE_FORMAT_VERSION: Final = 1
 FILE_FORMAT_VERSION_LEFT_OUT: Final = 2
-"""Of files that leave values out."""
+"""The format of files that leave values out."""
 FILE_FORMAT_VERSION_HEADER_KEYS: Final = 3
-"""Of files with header keys that are not UTF-8, whether or not they leave values out."""
+"""The format of files with header keys that are not UTF-8, whether or not they leave values out."""
 FILE_FORMAT_VERSION_NEWEST: Final = FILE_FORMAT_VERSION_HEADER_KEYS
 """The newest that this program reads."""
 COUNTS_METADATA_KEY: Final = "penstock.column-counts"

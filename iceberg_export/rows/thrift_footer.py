@@ -1,9 +1,9 @@
-"""Checks the footer of a Parquet file that has no checksums, before pyarrow sees it.
+"""Checks the footer of a Parquet file without checksums, before pyarrow sees it. Pure.
 
-Rule: pure, and every length is checked (safety rule S20). pyarrow 26 ends the process where what a footer says of a
-column contradicts its schema, for example the sizes of its level histograms: the C++ exception passes through code that
-cannot raise. So whatever it reads of a column is compared with the schema here. A footer that holds is not right for
-that: files of before have nothing by which one could know.
+Every length is checked (safety rule S20). pyarrow 26 ends the process where a column's metadata contradicts the schema,
+for example in the sizes of its level histograms: a C++ exception passes through code that must not throw. So all column
+metadata that pyarrow reads is compared with the schema here. A footer that passes may be damaged all the same: files
+from before checksums have nothing to compare with.
 
 Specification: Apache Parquet's parquet.thrift; Apache Thrift's compact protocol. `SizeStatistics::Validate` (Arrow 26).
 """
@@ -21,14 +21,14 @@ _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _ST
 _BYTE_ARRAY: Final = 6
 _FIXED: Final = 7
 _WIDTHS: Final = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
-"""Bytes of a physical type's value in statistics."""
+"""The bytes of a value in statistics, by physical type."""
 _ENCODINGS: Final = frozenset({0, 2, 3, 4, 5, 6, 7, 8, 9})
 _CODECS: Final = range(8)
 _REPEATED: Final = 2
 
 
 class FooterWrong(ValueError):
-    """The message says what contradicts itself."""
+    """A footer contradicts itself or its length; the message says where."""
 
 
 class _Leaf(NamedTuple):
@@ -38,24 +38,24 @@ class _Leaf(NamedTuple):
     repetition_max: int
 
 
-class _Wanted(NamedTuple):
-    """What is taken of a struct by the ids of its fields; others are stepped over."""
+class _Fields(NamedTuple):
+    """The fields of a struct to decode, by their Thrift ids. The decoder skips all others."""
 
     values: frozenset[int]
-    structs: "Mapping[int, _Wanted]"
-    """Structs in it, alone or in lists."""
+    structs: "Mapping[int, _Fields]"
+    """The nested structs to decode, alone or in lists."""
 
 
-def _wanted(*values: int, structs: Mapping[int, _Wanted] = MappingProxyType({})) -> _Wanted:
-    return _Wanted(frozenset(values), structs)
+def _select(*values: int, structs: Mapping[int, _Fields] = MappingProxyType({})) -> _Fields:
+    return _Fields(frozenset(values), structs)
 
 
-_NOTHING: Final = _wanted()
-_COLUMN_METADATA: Final = _wanted(1, 2, 3, 4, 5, 6, 7, 9, 11, structs={12: _wanted(1, 2, 5, 6), 16: _wanted(1, 2, 3)})
-_ROW_GROUP: Final = _wanted(3, structs={1: _wanted(8, 9, structs={3: _COLUMN_METADATA})})
-_FILE: Final = _wanted(3, 8, 9, structs={2: _wanted(1, 2, 3, 4, 5), 4: _ROW_GROUP})
-"""Of FileMetaData: a wide file has a hundred values for each column of each row group, and most say nothing that is
-checked here."""
+_NOTHING: Final = _select()
+_COLUMN_METADATA: Final = _select(1, 2, 3, 4, 5, 6, 7, 9, 11, structs={12: _select(1, 2, 5, 6), 16: _select(1, 2, 3)})
+_ROW_GROUP: Final = _select(3, structs={1: _select(8, 9, structs={3: _COLUMN_METADATA})})
+_FILE: Final = _select(3, 8, 9, structs={2: _select(1, 2, 3, 4, 5), 4: _ROW_GROUP})
+"""The fields of FileMetaData. A wide file has a hundred values for each column of each row group, and most of them are
+not checked here."""
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
@@ -68,8 +68,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     raise FooterWrong("a number does not end")
 
 
-def _value(data: bytes, at: int, kind: int, wanted: _Wanted, depth: int) -> tuple[Value, int]:
-    """A value of the compact protocol, of structs what is wanted, and where it ends.
+def _value(data: bytes, at: int, kind: int, fields: _Fields, depth: int) -> tuple[Value, int]:
+    """A value of the compact protocol, with the selected `fields` of structs, and the position after it.
 
     Raises `FooterWrong` and `IndexError`.
     """
@@ -78,30 +78,30 @@ def _value(data: bytes, at: int, kind: int, wanted: _Wanted, depth: int) -> tupl
         return (number >> 1) ^ -(number & 1), at
     if kind == _BINARY:
         count, at = _varint(data, at)
-        return _taken(data, at, count), at + count
+        return _slice(data, at, count), at + count
     if kind in {_LIST, _SET}:
         kind, count = data[at] & 0x0F, data[at] >> 4
         count, at = _varint(data, at + 1) if count == 0x0F else (count, at + 1)
         if count > len(data) - at:
-            raise FooterWrong(f"a list of {count} is not there")
+            raise FooterWrong(f"a list of {count} values does not fit into it")
         _check_depth(depth)
-        found: list[Value] = []
+        values: list[Value] = []
         for _ in range(count):
-            each, at = _value(data, at, kind, wanted, depth + 1)
-            found.append(each)
-        return found, at
+            value, at = _value(data, at, kind, fields, depth + 1)
+            values.append(value)
+        return values, at
     if kind == _STRUCT:
-        return _fields(data, at, wanted, depth + 1)
+        return _fields(data, at, fields, depth + 1)
     if kind == _DOUBLE:
-        return _taken(data, at, 8), at + 8
+        return _slice(data, at, 8), at + 8
     if kind in {_BYTE, _TRUE, _FALSE}:
         return data[at], at + 1
-    raise FooterWrong(f"a value of type {kind}")  # a map is nowhere in a footer
+    raise FooterWrong(f"a value of type {kind}")  # no footer has a map
 
 
-def _taken(data: bytes, at: int, count: int) -> bytes:
+def _slice(data: bytes, at: int, count: int) -> bytes:
     if count > len(data) - at:
-        raise FooterWrong(f"{count} bytes are not there")
+        raise FooterWrong(f"{count} bytes do not fit into it")
     return data[at : at + count]
 
 
@@ -110,11 +110,11 @@ def _check_depth(depth: int) -> None:
         raise FooterWrong("it is nested too deep")
 
 
-def _fields(data: bytes, at: int, wanted: _Wanted, depth: int = 0) -> tuple[Struct, int]:
-    """What is wanted of a struct by the ids of its fields, and where it ends. Raises as `_value` does."""
+def _fields(data: bytes, at: int, fields: _Fields, depth: int = 0) -> tuple[Struct, int]:
+    """The selected fields of a struct by their ids, and the position after it. Errors: see `_value`."""
     _check_depth(depth)
-    values, structs = wanted
-    found: dict[int, Value] = {}
+    values, structs = fields
+    decoded: dict[int, Value] = {}
     field_id = 0
     while (head := data[at]) != 0:
         at += 1
@@ -124,7 +124,7 @@ def _fields(data: bytes, at: int, wanted: _Wanted, depth: int = 0) -> tuple[Stru
         else:
             number, at = _varint(data, at)
             field_id = (number >> 1) ^ -(number & 1)
-        if _I16 <= kind <= _I64 and data[at] < 0x80:  # most are small numbers, for which a call would take longest
+        if _I16 <= kind <= _I64 and data[at] < 0x80:  # most fields are small numbers: decoded without a call
             value: Value = (data[at] >> 1) ^ -(data[at] & 1)
             at += 1
         elif kind in {_TRUE, _FALSE}:
@@ -132,14 +132,14 @@ def _fields(data: bytes, at: int, wanted: _Wanted, depth: int = 0) -> tuple[Stru
         else:
             value, at = _value(data, at, kind, structs.get(field_id, _NOTHING), depth)
         if field_id in values or field_id in structs:
-            found[field_id] = value
-    return found, at + 1
+            decoded[field_id] = value
+    return decoded, at + 1
 
 
 def check_footer(footer: memoryview, file_bytes: int | None) -> None:
-    """Raises `FooterWrong`, another `ValueError`, `KeyError` or `IndexError` where a footer cannot be right.
+    """Raises `FooterWrong`, another `ValueError`, `KeyError` or `IndexError` where the footer is invalid.
 
-    `footer`: without length and magic. `file_bytes`: of the file, where they are known.
+    `footer`: without length and magic. `file_bytes`: the size of the file; None: unknown.
     """
     file, end = _fields(bytes(footer), 0, _FILE)
     if end != len(footer):
@@ -158,7 +158,7 @@ def check_footer(footer: memoryview, file_bytes: int | None) -> None:
         for column, leaf in zip(columns, leaves, strict=True):
             _check_column(column, leaf, len(footer) if file_bytes is None else file_bytes, is_open=file_bytes is None)
     if sum(_number(group[3]) for group in groups) != _number(file[3]):
-        raise FooterWrong("its row groups have not as many rows as the file")
+        raise FooterWrong("its row groups have another count of rows than the file")
 
 
 def _walk(
@@ -169,7 +169,7 @@ def _walk(
     repetition: int,
     leaves: list[_Leaf],
 ) -> int:
-    """Take an element of the schema and what is below it; returns the number of the one behind."""
+    """Add the leaves of an element of the schema to `leaves`; returns the index of the element after its subtree."""
     if len(path) > THRIFT_DEPTH_MAX:
         raise FooterWrong("its schema is nested too deep")
     element = elements[number]
@@ -226,25 +226,25 @@ def _check_sizes(sizes: Struct, leaf: _Leaf) -> None:
 
 def _number(value: Value) -> int:
     if not isinstance(value, int):
-        raise FooterWrong("a number is none")
+        raise FooterWrong("a field is not a number")
     return value
 
 
 def _bytes(value: Value) -> bytes:
     if not isinstance(value, bytes):
-        raise FooterWrong("a text is none")
+        raise FooterWrong("a field is not a string")
     return value
 
 
 def _list(value: Value) -> Sequence[Value]:
     if not isinstance(value, list):
-        raise FooterWrong("a list is none")
+        raise FooterWrong("a field is not a list")
     return cast("Sequence[Value]", value)
 
 
 def _struct(value: Value) -> Struct:
     if not isinstance(value, dict):
-        raise FooterWrong("a structure is none")
+        raise FooterWrong("a field is not a structure")
     return cast("Struct", value)
 
 

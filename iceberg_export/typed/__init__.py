@@ -1,4 +1,4 @@
-"""Records as typed columns: the columns that schemas ask for, what becomes of them as schemas change, and the values.
+"""Typed columns: derives a table's columns from the schemas of its records, and decodes the records into them.
 
-Rule: no I/O, no clock, no registry: texts of schemas and bytes of records come in, columns come out.
+No I/O, no clock, no registry: the input is texts of schemas and bytes of records, the output is columns.
 """

@@ -1,8 +1,7 @@
-"""Values of one schema as Arrow arrays of the table's columns.
+"""Converts values of one schema to Arrow arrays of the table's columns.
 
-Rule: a column is made of all its values at once. A value that the column cannot hold raises whatever Arrow or the
-format's library does, and the caller finds out whose it is (`decode`). What comes out has the column's type, whatever
-the schema wrote.
+All values of a column are converted together. For a value that does not fit, Arrow or the format's library raises any
+exception, and the caller finds the value (`decode`). An array has the column's type, whatever the schema's type is.
 """
 # Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
@@ -22,9 +21,9 @@ from iceberg_export.typed.shapes import Field, Form, Items, Pairs, PrimitiveKind
 from iceberg_export.typed.union import Column, ColumnType, ListType, MapType, ScalarType, StructType, matched
 
 Arrow: TypeAlias = Any
-"""An object of pyarrow's."""
+"""A pyarrow object."""
 COLUMN_MOVED = "a schema of the same pass has renamed a column of this one"
-"""What is wrong with records whose fields do not find the columns that they made."""
+"""The error of records whose fields do not match the columns that their schema made."""
 _DECIMAL_BYTES = 16
 _NANOSECONDS_PER_MICROSECOND = 1000
 _MICROSECONDS_PER_MILLISECOND = 1000
@@ -58,7 +57,7 @@ _PYTHON: Mapping[PrimitiveKind, frozenset[type]] = {
     PrimitiveKind.UUID: frozenset({bytes, str}),
     PrimitiveKind.BINARY: frozenset({bytes}),
 }
-"""What values are where Arrow would take others for them, and change them in silence."""
+"""The Python types of values. Arrow would accept other types, and silently convert the values."""
 _NONE = type(None)
 
 
@@ -68,7 +67,7 @@ def arrow_field(column: Column) -> Arrow:
 
 
 def arrow_type(kind: ColumnType) -> Arrow:
-    """The type of a column's values, with ids of what is inside."""
+    """The Arrow type of a column, with the ids of nested fields."""
     match kind:
         case ScalarType(kind=PrimitiveKind.DECIMAL):
             return pa.decimal128(kind.precision, kind.scale)
@@ -90,8 +89,10 @@ def _with_id(field_id: int) -> dict[bytes, bytes]:
 
 
 def field_arrays(columns: Sequence[Column], fields: Sequence[Field], rows: Sequence[object]) -> list[Arrow]:
-    """An array for each of the columns, in their order, of what the fields pick out of the rows; a row that is None has
-    none. Columns that no field fills are null. Raises where a value does not fit."""
+    """An array for each of the columns, in their order, with the values that the fields take from the rows.
+
+    A row that is None, and a column without a field, are null. Raises any exception where a value does not fit.
+    """
     by_column: dict[int, Field] = {}
     for each, index in zip(fields, matched(columns, fields), strict=True):
         if index is None:
@@ -134,7 +135,7 @@ def _array(kind: ColumnType, shape: Shape, values: Sequence[Untyped]) -> Arrow:
 
 
 def _nested(whole: Arrow, values: Sequence[Untyped], children: list[Arrow]) -> Arrow:
-    """A list or a map of its elements; None is null."""
+    """A list or map array with the elements in `children`; a value that is None is null."""
     ends = np.zeros(len(values) + 1, dtype=np.int32)
     np.cumsum([0 if each is None else len(each) for each in values], out=ends[1:])
     validity = None
@@ -176,21 +177,21 @@ def _check(values: Iterable[object], allowed: frozenset[type]) -> None:
     """Raises `TypeError` where a value is neither one of these types nor None."""
     others = set(map(type, values)) - allowed - {_NONE}
     if others:
-        found = ", ".join(sorted(each.__name__ for each in others))
-        raise TypeError(f"{' or '.join(sorted(each.__name__ for each in allowed))} was expected, not {found}")
+        names = ", ".join(sorted(each.__name__ for each in others))
+        raise TypeError(f"{' or '.join(sorted(each.__name__ for each in allowed))} was expected, not {names}")
 
 
 def _json_numbers(kind: PrimitiveKind, values: Sequence[Untyped]) -> Sequence[Untyped]:
-    wanted, other = (int, float) if kind is PrimitiveKind.LONG else (float, int)
+    target, other = (int, float) if kind is PrimitiveKind.LONG else (float, int)
     if other not in set(map(type, values)):
         return values
-    return [_json_number(wanted, each) if type(each) is other else each for each in values]
+    return [_json_number(target, each) if type(each) is other else each for each in values]
 
 
-def _json_number(wanted: Callable[[Untyped], Untyped], value: Untyped) -> Untyped:
-    """The number as the other type. Raises `ValueError` where it would be another number."""
-    number = wanted(value)
-    if wanted is int and number != value:
+def _json_number(target: Callable[[Untyped], Untyped], value: Untyped) -> Untyped:
+    """The number as the type `target`. Raises `ValueError` where an integer would be another number."""
+    number = target(value)
+    if target is int and number != value:
         raise ValueError(f"{value} is no integer")
     return number
 
@@ -204,7 +205,7 @@ def _uuid_bytes(value: bytes | str) -> bytes:
 
 
 def _decimals(kind: ScalarType, values: Sequence[bytes | int | None]) -> Arrow:
-    """Unscaled values as an array; `kind` may have more digits than the schema, never another scale."""
+    """An array of unscaled values. `kind` may have more digits than the schema, but never another scale."""
     end = 10**kind.precision
     data = bytearray()
     for each in values:
@@ -218,7 +219,7 @@ def _decimals(kind: ScalarType, values: Sequence[bytes | int | None]) -> Arrow:
 
 
 def _json_text(value: Untyped) -> str:
-    """Untyped value as JSON; bytes are base64, NaN is null."""
+    """A value as JSON; bytes are base64, NaN is null."""
     return _json_encoder.encode(value).decode()
 
 

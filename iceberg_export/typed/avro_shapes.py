@@ -1,7 +1,7 @@
-"""Avro schemas as shapes, and their records as Python values.
+"""Converts Avro schemas to shapes, and decodes their records to Python values.
 
-Rule: logical types are taken away before fastavro reads, so that what comes out are numbers and bytes, which become
-columns many at a time. A union of null and one type is that type; any other, and what refers to itself, is JSON.
+Logical types are removed before fastavro reads, so that it returns numbers and bytes, which are converted to columns
+many at a time. A union of null and one type is that type. Any other union, and a type that contains itself, is JSON.
 Specification: Apache Avro 1.12, "Complex Types", "Logical Types", "Binary Encoding".
 """
 
@@ -50,43 +50,44 @@ _LOGICAL: Mapping[tuple[str, str], Scalar] = {
     ("long", "local-timestamp-micros"): Scalar(kind=PrimitiveKind.TIMESTAMP),
     ("string", "uuid"): Scalar(kind=PrimitiveKind.UUID, form=Form.TEXT),
 }
-"""Others stay what they are written as: nanoseconds, which tables of version 2 do not have, and times of a day
-(`PrimitiveKind`)."""
+"""The supported logical types. Others keep the type that they are written with: nanoseconds, which tables of version 2
+do not have, and times of day (`PrimitiveKind`)."""
 _UUID_BYTES = 16
 
 Named = dict[str, Untyped]
 
 
 class AvroReader:
-    """Reads records of one schema. Implements `decode.Reader`."""
+    """Reads records of one Avro schema. Implements `decode.ValueReader`."""
 
     def __init__(self, text: str, references: Sequence[str] = ()) -> None:
-        """`references`: texts that it needs, each behind what that one needs. Raises `SchemaUnusable`."""
+        """`references`: the referenced schemas, each after those that it refers to. Raises `SchemaUnusable`."""
         try:
             whole, self._schema, named = _parse(text, references)
             shapes = _AvroShapes(named)
             self.shape = flattened(shapes.of(whole, ()))
-            # The compiled reader calls itself for each level, and a record that holds itself may have as many as it has
-            # bytes: that would end the process. The other one raises then.
+            # The compiled reader recurses once a level, and a record of a recursive type may have a level for each of
+            # its bytes: the stack overflow would end the process. The reader in Python raises an exception instead.
             self._read = _read_py.schemaless_reader if shapes.is_recursive else schemaless_reader
             self.flat = flat_program(self._schema, self.shape)
         except (SchemaParseException, UnknownType, *UNREADABLE) as error:
             raise SchemaUnusable(f"the Avro schema cannot be used: {type(error).__name__}: {error}") from error
 
     def read(self, data: bytes) -> object:
-        """A record's value. Raises whatever fastavro does where the bytes are none of the schema's."""
+        """The value of a record. Raises any exception of fastavro where the bytes are not of the schema."""
         source = io.BytesIO(data)
         try:
             value = self._read(source, self._schema, None)
         except EOFError as error:
-            raise ValueError("the record ends too early") from error  # fastavro's words name an object's address
-        if source.tell() != len(data):
-            raise ValueError(f"{len(data) - source.tell()} bytes follow the record")
+            raise ValueError("the record ends too early") from error  # fastavro's message has a memory address
+        excess_bytes = len(data) - source.tell()
+        if excess_bytes:
+            raise ValueError(f"there are {excess_bytes} bytes after the record")
         return value
 
 
 def _parse(text: str, references: Sequence[str]) -> tuple[Untyped, Untyped, Named]:
-    """The schema with its logical types and without, and what names stand for."""
+    """The schema with its logical types, the schema without them, and the named types."""
     named: Named = {}
     bare_named: Named = {}
     whole: Untyped = None
@@ -113,13 +114,13 @@ def _without_logical_types(schema: Untyped) -> Untyped:
 
 
 class _AvroShapes:
-    """Turns parsed schemas into shapes. `outer`: names of the records around."""
+    """Converts parsed schemas to shapes. `outer`: the names of the enclosing records."""
 
     def __init__(self, named: Named) -> None:
         self._named = named
         self._budget = ShapeBudget()
         self.is_recursive = False
-        """Whether there is a record that holds itself; known once the whole schema was turned."""
+        """True where a record contains itself; final once the whole schema is converted."""
 
     def of(self, schema: Untyped, outer: tuple[str, ...]) -> Shape:
         self._budget.take()
@@ -139,8 +140,9 @@ class _AvroShapes:
             case "fixed":
                 return _fixed(schema)
             case "array":
+                # A few bytes may announce a list of any length, whose items need no bytes.
                 if not self._takes_bytes(schema["items"], frozenset()):
-                    raise SchemaUnusable("a list whose items take no bytes cannot be bounded")
+                    raise SchemaUnusable("the items of a list have no bytes, so its length has no limit")
                 self._check_nulls(schema["items"])
                 return Items(element=self.of(schema["items"], outer))
             case "map":
@@ -169,12 +171,12 @@ class _AvroShapes:
         )
 
     def _check_nulls(self, items: Untyped) -> None:
-        """Raises `SchemaUnusable` where a few bytes of a list would become many values."""
+        """Raises `SchemaUnusable` where few bytes of a list could become very many values."""
         if self._null_fields(items, frozenset()) > TYPED_NULL_FIELDS_MAX:
-            raise SchemaUnusable(f"items of a list have more than {TYPED_NULL_FIELDS_MAX} fields that take no bytes")
+            raise SchemaUnusable(f"items of a list have more than {TYPED_NULL_FIELDS_MAX} fields without bytes")
 
     def _null_fields(self, schema: Untyped, outer: frozenset[str]) -> int:
-        """How many fields of a value take no bytes."""
+        """The count of a value's fields that have no bytes in a record."""
         self._budget.take()
         if isinstance(schema, list):
             return max((self._null_fields(each, outer) for each in schema if each != "null"), default=0)
@@ -194,7 +196,7 @@ class _AvroShapes:
         return 0 if schema["type"] in ("enum", "array", "map") else self._null_fields(schema["type"], outer)
 
     def _takes_bytes(self, schema: Untyped, outer: frozenset[str]) -> bool:
-        """Whether a value takes one byte at least: of others a few bytes may announce any number."""
+        """True where every value has at least one byte in a record."""
         self._budget.take()
         if schema == "null":
             return False
@@ -232,7 +234,7 @@ def _logical(schema: Untyped) -> Scalar | None:
 
 
 def _decimal(schema: Untyped) -> Scalar | None:
-    """None where tables have no such decimal: its bytes stay bytes."""
+    """The decimal; None where Iceberg has no such decimal, so that the column has the bytes."""
     precision, scale = schema.get("precision"), schema.get("scale", 0)
     if type(precision) is not int or type(scale) is not int:
         return None

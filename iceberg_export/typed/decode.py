@@ -1,8 +1,8 @@
-"""Values of records as typed columns, and what is wrong with those that cannot be.
+"""Decodes values of records into typed columns, with an error text for each value that cannot be decoded.
 
-Rule: no value raises, whatever the formats' libraries do: what producers send must stop no pass. One that has no frame,
-an unknown schema, or bytes that are none of its schema's is null in every column and has a text that says why; a null
-value is null and has none. Values of one schema are decoded together.
+No value raises, whatever a format's library does: records of a producer must not stop an archive pass. A value without
+a frame, of an unknown schema, or with invalid bytes is null in every column and has an error text. A null value is null
+and has no error. Values of one schema are decoded together.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,29 +31,29 @@ from iceberg_export.typed.union import Column, top_fields
 from protocol.limits import TYPED_BYTES_AT_ONCE, TYPED_ERROR_CHARS_MAX, TYPED_ROWS_AT_ONCE
 
 if TYPE_CHECKING:
-    from iceberg_export.typed.flat_avro import FlatAvro  # brings its kernel, which other formats do not need
+    from iceberg_export.typed.flat_avro import FlatAvro  # imports its kernel, which other formats do not need
 
 
 class ValueReader(Protocol):
-    """Makes a Python value of a record's bytes, for the fields of its shape to pick from."""
+    """Decodes the bytes of a record to a Python value, from which the fields of its shape take theirs."""
 
     shape: Shape
 
     @property
     def flat(self) -> "FlatAvro | None":
-        """A faster way to read most records; None where there is none."""
+        """A faster reader for most records; None where there is none."""
         ...
 
     def read(self, data: bytes) -> object:
-        """Raises whatever its library does of bytes that are none of the schema's."""
+        """The value of a record. Raises any exception of its library where the bytes are not of the schema."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueReaders:
-    """What is needed to read the values of one side, keys or values.
+    """The readers of one side, keys or values.
 
-    `by_writer`: a reader, or why there is none. `with_indexes`: ids of Protobuf schemas.
+    `by_writer`: a reader, or the reason why there is none. `with_indexes`: the ids of Protobuf schemas.
     """
 
     by_writer: Mapping[WriterSchema, ValueReader | str]
@@ -62,14 +62,14 @@ class ValueReaders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedColumns:
-    """An array for each column, all of the same length, and for each row what is wrong with it."""
+    """An array for each column, all of the same length, and for each row its error; None where it has none."""
 
     arrays: list[Arrow]
     errors: list[str | None]
 
 
 def decode_column(column: BinaryColumn, columns: Sequence[Column], readers: ValueReaders) -> DecodedColumns:
-    """The values as these columns. CPU work."""
+    """The values decoded into these columns. CPU work."""
     bounds = _bounds(column)
     parts = [_decode_part(column.part(first, end), columns, readers) for first, end in pairwise(bounds)]
     return DecodedColumns(
@@ -79,7 +79,7 @@ def decode_column(column: BinaryColumn, columns: Sequence[Column], readers: Valu
 
 
 def _bounds(column: BinaryColumn) -> list[int]:
-    """Where parts begin that are decoded at once, and the end: a row each at least, but for no rows."""
+    """The limits of the parts that are decoded together: at least one row each, unless there are no rows."""
     bounds = [0]
     while bounds[-1] < len(column):
         first = bounds[-1]
@@ -90,7 +90,7 @@ def _bounds(column: BinaryColumn) -> list[int]:
 
 def _decode_part(column: BinaryColumn, columns: Sequence[Column], readers: ValueReaders) -> DecodedColumns:
     ids = column_schema_ids(column)
-    # The rows' bytes alone, of which the column may have more.
+    # The column may be a part of a larger one: only the bytes of its own rows are copied.
     byte_first, byte_end = int(column.ends[0]), int(column.ends[-1])
     ends, data = column.ends.astype(np.int64) - byte_first, column.data[byte_first:byte_end]
     errors: list[str | None] = [None] * len(column)
@@ -115,7 +115,7 @@ def _of_schema(
     columns: Sequence[Column],
     readers: ValueReaders,
 ) -> list[tuple[NDArray[np.int64], DecodedColumns]]:
-    """The rows that were written with one schema, those of each message apart."""
+    """The decoded rows of one schema, separately for each Protobuf message."""
     if schema_id == NULL:
         return [(rows, _undecoded(columns, len(rows), None))]
     if schema_id == NO_FRAME:
@@ -155,11 +155,11 @@ def _of_writer(
     columns: Sequence[Column],
     readers: ValueReaders,
 ) -> list[tuple[NDArray[np.int64], DecodedColumns]]:
-    """The rows of a schema without messages: those that go the fast way, and the others."""
+    """The decoded rows of a schema without message indexes: those of the fast reader, and the others."""
     parts: list[tuple[NDArray[np.int64], DecodedColumns]] = []
     reader = readers.by_writer.get(writer)
     if reader is not None and not isinstance(reader, str) and reader.flat is not None:
-        with suppress(Exception):  # one that no column can hold: the slow way finds out whose it is
+        with suppress(Exception):  # a value that does not fit its column: the slow reader finds it
             arrays, good = reader.flat.read(data, ends[rows] + FRAME_BYTES, ends[rows + 1], columns)
             parts.append((rows[good], DecodedColumns(arrays=arrays, errors=[None] * len(good))))
             rows = np.delete(rows, good)
@@ -193,10 +193,10 @@ def _read(
         return DecodedColumns(arrays=make(rows), errors=errors)
     except Exception:
         try:
-            nothing = make([None])
-        except Exception as error:  # it is the schema
+            nulls = make([None])
+        except Exception as error:  # fails without any value: the schema does not fit the columns
             return _undecoded(columns, len(payloads), _error_text(writer, error))
-        arrays = _halves(make, rows, errors, 0, writer, nothing)
+        arrays = _halves(make, rows, errors, 0, writer, nulls)
         return DecodedColumns(arrays=[_joined(each) for each in zip(*arrays, strict=True)], errors=errors)
 
 
@@ -206,25 +206,27 @@ def _halves(
     errors: list[str | None],
     first: int,
     writer: WriterSchema,
-    nothing: list[Arrow],
+    nulls: list[Arrow],
 ) -> list[list[Arrow]]:
-    """Arrays of ever smaller parts of the rows, until those that cannot be columns are alone; these are null, as
-    `nothing` is, and `errors`, from `first` on, say so."""
+    """The arrays of the rows, halved until each row that does not fit is alone.
+
+    Such a row becomes `nulls`, and gets its error text in `errors`, whose item `first` is that of the first row.
+    """
     try:
         return [make(rows)]
     except Exception as error:
         if len(rows) == 1:
             errors[first] = _error_text(writer, error)
-            return [nothing]
+            return [nulls]
     middle = len(rows) // 2
-    return _halves(make, rows[:middle], errors, first, writer, nothing) + _halves(
-        make, rows[middle:], errors, first + middle, writer, nothing
+    return _halves(make, rows[:middle], errors, first, writer, nulls) + _halves(
+        make, rows[middle:], errors, first + middle, writer, nulls
     )
 
 
 def _error_text(writer: WriterSchema, error: BaseException) -> str:
     what = ": ".join(each for each in (type(error).__name__, " ".join(str(error).split())) if each)
-    # An error may quote a string with half of a surrogate pair, which no column can hold: `error` is UTF-8.
+    # An error may quote a string with half of a surrogate pair, but the column `error` is UTF-8.
     text = f"schema {writer.schema_id}: {what}"[:TYPED_ERROR_CHARS_MAX]
     return text.encode("utf-8", errors="replace").decode()
 
@@ -238,7 +240,7 @@ def _undecoded(columns: Sequence[Column], count: int, error: str | None) -> Deco
 def _together(
     parts: Sequence[Sequence[Arrow]], order: Sequence[NDArray[np.int64]], columns: Sequence[Column]
 ) -> list[Arrow]:
-    """The parts' arrays as one each, in the order of the rows that the parts are of."""
+    """One array for each column, in the order of the rows. `order`: the row numbers of each part."""
     if not parts:
         return [pa.nulls(0, arrow_type(column.type)) for column in columns]
     arrays = [_joined(each) for each in zip(*parts, strict=True)]

@@ -1,8 +1,8 @@
-"""The typed columns of one file: which there are, and their values for each of its row groups.
+"""The typed columns of one file, and their values for each row group.
 
-Rule: they stand behind the raw ones, so that who wants those alone reads one stretch of a row group, as before; the
-first of them is `error`. The columns are in the file's footer too, so that a table can be made of files alone. Where
-they give values back, a file may leave the bytes of these out (`left_out`).
+They come after the raw columns, so a reader of the raw ones still reads one range of a row group. The first one is
+`error`. The footer has the columns, too, so a table can be rebuilt from its files. Where the columns reproduce a value,
+the file may leave out its bytes (`left_out`).
 """
 # Without stubs, pyright does not see functions made at import.
 # pyright: reportAttributeAccessIssue=false
@@ -46,36 +46,37 @@ from iceberg_export.typed.value_plans import ValuePlans, encode_plans
 
 
 class ReaderOf(Protocol):
-    """Finds the reader of a writer. Raises `SchemaUnusable` with what its records get as their error."""
+    """Returns the reader of a writer's records. Raises `SchemaUnusable` with the error text of its records."""
 
     def __call__(self, writer: WriterSchema, /) -> ValueReader: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileColumns:
-    """What a file needs. `before`: the table's columns, of which these were made; None where it had none."""
+    """The typed columns of a file, and the readers of its records."""
 
     before: TypedColumns | None
+    """The table's typed columns from which these were derived; None where it had none."""
     columns: TypedColumns
     sides: Sides
     key: ValueReaders
     value: ValueReaders
     plans: ValuePlans | None = None
-    """How values are made again whose bytes are left out; None where all bytes are kept."""
+    """The plans to decode left-out values; None where the file has the bytes of all values."""
 
     def schema(self, raw: Arrow) -> Arrow:
-        """The file's schema: that of the raw columns, and the typed ones."""
+        """The file's Arrow schema: the raw columns, then the typed ones."""
         error = _field(ERROR, pa.string(), ERROR_FIELD_ID)
         typed = map(arrow_field, self.columns.columns)
         if self.plans is None:
             return pa.schema([*raw, error, *typed])
-        kept = [each.with_name(KEPT_VALUE) if each.name == VALUE else each for each in raw]
-        return pa.schema([*kept, error, _field(SCHEMA_ID, pa.int32(), SCHEMA_ID_FIELD_ID), *typed])
+        renamed = [each.with_name(KEPT_VALUE) if each.name == VALUE else each for each in raw]
+        return pa.schema([*renamed, error, _field(SCHEMA_ID, pa.int32(), SCHEMA_ID_FIELD_ID), *typed])
 
     def batch(self, raw: Arrow, rows: RecordRows) -> Arrow:
-        """The rows with their typed columns; `raw` are the rows without."""
-        key = _side(rows.key, self.columns.key, self.key, is_wanted=self.sides.has_key)
-        value = _side(rows.value, self.columns.value, self.value, is_wanted=self.sides.has_value)
+        """The rows with their typed columns. `raw`: the rows as a batch of the raw columns."""
+        key = _side(rows.key, self.columns.key, self.key, is_decoded=self.sides.has_key)
+        value = _side(rows.value, self.columns.value, self.value, is_decoded=self.sides.has_value)
         errors = [
             None if not (of_key or of_value) else "; ".join(_error_texts(of_key, of_value))
             for of_key, of_value in zip(key.errors, value.errors, strict=True)
@@ -86,24 +87,24 @@ class FileColumns:
         return pa.RecordBatch.from_arrays([*first, *key.arrays, *value.arrays], schema=self.schema(raw.schema))
 
     def _without_left_out(self, first: list[Arrow], values: BinaryColumn, decoded: DecodedColumns) -> list[Arrow]:
-        """The columns in front of the typed ones, and behind them which schemas give values back that were left out."""
-        from iceberg_export.typed.left_out import KEPT, left_out_by  # brings its kernels
+        """The columns before the typed ones: `value` without left-out values, and as the last one `schema_id`."""
+        from iceberg_export.typed.left_out import KEPT, left_out_by  # imports its kernels
 
-        assert self.plans is not None, "there is a way back"
+        assert self.plans is not None, "values are left out only where plans decode them"
         arrays = dict(zip((each.name for each in self.columns.value), decoded.arrays, strict=True))
         ids = left_out_by(values, self.plans, arrays, decoded.errors)
         is_kept = ids == KEPT
-        place = COLUMNS.index(VALUE)
-        kept = pc.if_else(pa.array(is_kept), first[place], pa.scalar(None, pa.binary()))
-        return [*first[:place], kept, *first[place + 1 :], pa.array(ids.astype(np.int32), mask=is_kept)]
+        index = COLUMNS.index(VALUE)
+        kept_values = pc.if_else(pa.array(is_kept), first[index], pa.scalar(None, pa.binary()))
+        return [*first[:index], kept_values, *first[index + 1 :], pa.array(ids.astype(np.int32), mask=is_kept)]
 
     def metadata(self) -> Mapping[str, str]:
-        """What the file's footer says of them."""
+        """The entries of the file's footer for them."""
         metadata = {TYPED_METADATA_KEY: encode(self.columns)}
         return metadata if self.plans is None else {**metadata, PLANS_METADATA_KEY: encode_plans(self.plans)}
 
     def with_statistics(self) -> list[str]:
-        """Columns whose lowest and highest value each row group tells: those that engines choose by."""
+        """The columns with statistics in each row group: scalars, by which engines skip row groups."""
         return [each.name for each in self.columns.columns if isinstance(each.type, ScalarType)]
 
 
@@ -116,34 +117,34 @@ def _error_texts(of_key: str | None, of_value: str | None) -> list[str]:
 
 
 def _side(
-    column: BinaryColumn, columns: tuple[Column, ...], readers: ValueReaders, *, is_wanted: bool
+    column: BinaryColumn, columns: tuple[Column, ...], readers: ValueReaders, *, is_decoded: bool
 ) -> DecodedColumns:
-    if is_wanted:
+    if is_decoded:
         return decode_column(column, columns, readers)
-    # What was decoded once and is no more: the columns stay, and are null.
+    # The topic's config does not select this side any more: its existing columns stay, and are null.
     nulls = [pa.nulls(len(column), arrow_field(each).type) for each in columns]
     return DecodedColumns(arrays=nulls, errors=[None] * len(column))
 
 
 def plan_columns(
     before: TypedColumns | None,
-    seen: WriterSchemas,
+    schemas: WriterSchemas,
     sides: Sides,
     reader_of: ReaderOf,
     with_indexes: frozenset[int],
     *,
     leaves_out: bool = False,
 ) -> FileColumns:
-    """The columns of a file whose records were written with what was seen: the table's, and what new schemas ask for.
+    """The columns of a file: those of the table, and those that the schemas of its records add. CPU work.
 
-    `leaves_out`: whether the file does without the bytes of values that its columns give back. Schemas are taken in
-    the order of their ids. CPU work.
+    `before`: the table's columns. `schemas`: those of the file's records. `leaves_out`: the file leaves out the
+    bytes of values that its columns reproduce.
     """
-    columns, key = _merged(before or NO_COLUMNS, seen.key, reader_of, merge_key)
-    columns, value = _merged(columns, seen.value, reader_of, merge_value)
+    columns, key = _merged(before or NO_COLUMNS, schemas.key, reader_of, merge_key)
+    columns, value = _merged(columns, schemas.value, reader_of, merge_value)
     plans = None
     if leaves_out:
-        from iceberg_export.typed.left_out import plan_values  # brings its kernels
+        from iceberg_export.typed.left_out import plan_values  # imports its kernels
 
         plans = plan_values(columns.value, value)
         columns = columns if plans is None else with_schema_id(columns)
@@ -164,6 +165,7 @@ def _merged(
     merge: Callable[[TypedColumns, Shape], TypedColumns],
 ) -> tuple[TypedColumns, dict[WriterSchema, ValueReader | str]]:
     readers: dict[WriterSchema, ValueReader | str] = {}
+    # In the order of ids, so that equal sets of schemas give equal columns.
     for writer in sorted(writers, key=lambda each: (each.schema_id, each.indexes)):
         try:
             reader = reader_of(writer)
@@ -171,6 +173,6 @@ def _merged(
             readers[writer] = reader
         except SchemaUnusable as error:
             readers[writer] = f"schema {writer.schema_id}: {error}"
-        except Exception as error:  # whatever it is: a schema must stop no pass
+        except Exception as error:  # a library may raise anything, and a schema must not stop an archive pass
             readers[writer] = f"schema {writer.schema_id}: {type(error).__name__}: {error}"
     return columns, readers

@@ -1,7 +1,7 @@
-"""Avro records without records, lists and maps inside, all values at once: what `avro_shapes` and `arrays` do, faster.
+"""Decodes Avro records without nested records, lists or maps: the same as `avro_shapes` and `arrays`, but faster.
 
-Rule: a kernel reads numbers and places; what it does not take for sure is left to the slow way, row by row, so that
-there is one opinion of what is wrong.
+A kernel reads numbers and positions. It leaves every row that it is not sure of to the slow reader, so that only one
+reader reports errors.
 """
 # Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
@@ -43,18 +43,21 @@ _OF_KIND = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlatAvro:
-    """A schema that the kernel can read. `program`: a row for each field: its `ReadOp`, which branch is null or -1, and
-    the bytes of a fixed or the symbols of an enum."""
+    """A schema that the kernel can read.
+
+    `program`: a row for each field: its `ReadOp`, the union's branch that is null or -1, and the bytes of a fixed or
+    the count of symbols of an enum.
+    """
 
     shape: Struct
     program: NDArray[np.int64]
     symbols: dict[int, tuple[str, ...]]
-    """By fields that are enums."""
+    """The symbols of enums, by the index of the field."""
 
     def read(self, data: Bytes, first: Int64s, end: Int64s, columns: Sequence[Column]) -> tuple[list[Arrow], Int64s]:
-        """Arrays of the columns for the rows that the kernel could read, and which rows these are, ascending.
+        """Arrays of the columns for the rows that the kernel read, and the indexes of these rows, ascending.
 
-        Row i is `data[first[i]:end[i]]`. CPU work.
+        Row i is `data[first[i]:end[i]]`. CPU work. Raises any exception where a value does not fit its column.
         """
         fields = len(self.program)
         numbers = np.zeros((fields, len(first)), dtype=np.int64)
@@ -62,9 +65,8 @@ class FlatAvro:
         nulls = np.zeros((fields, len(first)), dtype=np.bool_)
         bad = np.zeros(len(first), dtype=np.bool_)
         read_rows(data, first, end, self.program, numbers, lengths, nulls, bad)
-        found = matched(columns, self.shape.fields)
         by_column: dict[int, int] = {}
-        for place, index in enumerate(found):
+        for place, index in enumerate(matched(columns, self.shape.fields)):
             if index is None:
                 raise ValueError(COLUMN_MOVED)
             by_column[index] = place
@@ -88,14 +90,14 @@ class FlatAvro:
         return shape
 
     def _is_beyond(self, place: int, kind: ColumnType, numbers: Int64s) -> NDArray[np.bool_]:
-        """Rows whose number the column cannot hold."""
+        """True for each row whose number does not fit the column."""
         shape = self._scalar(place)
-        most = 2**63 - 1
+        greatest = 2**63 - 1
         if isinstance(kind, ScalarType) and shape.kind is PrimitiveKind.DECIMAL:
-            most = min(most, 10**kind.precision - 1)
+            greatest = min(greatest, 10**kind.precision - 1)
         elif shape.form is Form.MILLISECONDS:
-            most = most // _MICROSECONDS_PER_MILLISECOND
-        return (numbers > most) | (numbers < -most)
+            greatest = greatest // _MICROSECONDS_PER_MILLISECOND
+        return (numbers > greatest) | (numbers < -greatest)
 
     def _array(
         self,
@@ -108,7 +110,7 @@ class FlatAvro:
     ) -> Arrow:
         shape = self._scalar(place)
         count = len(numbers)
-        wanted = arrow_type(kind)
+        target = arrow_type(kind)
         validity = pa.py_buffer(np.packbits(~nulls, bitorder="little")) if bool(nulls.any()) else None
 
         def fixed_width(read_as: Arrow, values: NDArray[Any]) -> Arrow:
@@ -116,16 +118,16 @@ class FlatAvro:
 
         match shape.kind:
             case PrimitiveKind.BOOLEAN:
-                return fixed_width(wanted, np.packbits(numbers.astype(np.bool_), bitorder="little"))
+                return fixed_width(target, np.packbits(numbers.astype(np.bool_), bitorder="little"))
             case PrimitiveKind.INT | PrimitiveKind.DATE:
-                read_as = pa.int32() if shape.kind is PrimitiveKind.INT else wanted
-                return fixed_width(read_as, numbers.astype(np.int32)).cast(wanted)
+                read_as = pa.int32() if shape.kind is PrimitiveKind.INT else target
+                return fixed_width(read_as, numbers.astype(np.int32)).cast(target)
             case PrimitiveKind.FLOAT:
-                return fixed_width(pa.float32(), numbers.astype(np.uint32).view(np.float32)).cast(wanted)
+                return fixed_width(pa.float32(), numbers.astype(np.uint32).view(np.float32)).cast(target)
             case PrimitiveKind.TIMESTAMP | PrimitiveKind.TIMESTAMP_UTC if shape.form is Form.MILLISECONDS:
-                return fixed_width(wanted, numbers * _MICROSECONDS_PER_MILLISECOND)
+                return fixed_width(target, numbers * _MICROSECONDS_PER_MILLISECOND)
             case PrimitiveKind.DECIMAL:
-                return fixed_width(wanted, np.stack([numbers, numbers >> 63], axis=1))
+                return fixed_width(target, np.stack([numbers, numbers >> 63], axis=1))
             case PrimitiveKind.STRING if place in self.symbols:
                 symbols = pa.array(self.symbols[place], type=pa.string())
                 return symbols.take(fixed_width(pa.int64(), numbers))
@@ -134,16 +136,16 @@ class FlatAvro:
                 np.cumsum(lengths, out=ends[1:])
                 out = np.empty(int(ends[-1]), dtype=np.uint8)
                 gather(data, numbers, lengths, out, 0)
-                made = pa.Array.from_buffers(wanted, count, [validity, pa.py_buffer(ends), pa.py_buffer(out)])
+                array = pa.Array.from_buffers(target, count, [validity, pa.py_buffer(ends), pa.py_buffer(out)])
                 if shape.kind is PrimitiveKind.STRING:
-                    made.validate(full=True)  # that it is UTF-8
-                return made
+                    array.validate(full=True)  # a Parquet string must be UTF-8
+                return array
             case _:
-                return fixed_width(wanted, numbers)
+                return fixed_width(target, numbers)
 
 
 def flat_program(schema: Any, shape: object) -> FlatAvro | None:  # noqa: ANN401 - JSON of any shape
-    """What the kernel needs to read a schema that was parsed, without its logical types; None where it cannot."""
+    """The kernel's program for a parsed schema without logical types; None where the kernel cannot read it."""
     if not isinstance(shape, Struct) or not isinstance(schema, dict) or schema.get("type") not in ("record", "error"):
         return None
     program: list[tuple[int, int, int]] = []
@@ -157,10 +159,10 @@ def flat_program(schema: Any, shape: object) -> FlatAvro | None:  # noqa: ANN401
             kind = kind[1 - null]
         while isinstance(kind, dict) and isinstance(kind["type"], dict):
             kind = kind["type"]
-        made = _op_of(field.shape, kind)
-        if made is None:
+        field_op = _op_of(field.shape, kind)
+        if field_op is None:
             return None
-        op, size, names = made
+        op, size, names = field_op
         if op is ReadOp.ENUM:
             symbols[place] = names
         program.append((op, null, size))
@@ -176,5 +178,5 @@ def _op_of(shape: object, kind: Any) -> tuple[ReadOp, int, tuple[str, ...]] | No
         return (ReadOp.FIXED, kind["size"], ()) if shape.kind is PrimitiveKind.BINARY else None
     primitive = kind["type"] if isinstance(kind, dict) else kind
     if primitive not in ("boolean", "int", "long", "float", "double", "bytes", "string"):
-        return None  # the name of a type that stands elsewhere
+        return None  # the name of a type that is defined elsewhere in the schema
     return _OF_KIND[shape.kind], 0, ()

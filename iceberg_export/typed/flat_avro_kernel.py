@@ -1,8 +1,8 @@
-"""Values of flat Avro records, read by a compiled kernel that frees the GIL.
+"""Decodes flat Avro records with a compiled kernel that frees the GIL.
 
-Rule: nothing outside an array is read or written; a record of which it is not sure is marked, and nothing else is said
-of it. Importing this compiles the kernel, or loads it from numba's cache. Numbers are int64 throughout: a mix with
-uint64 would be a float.
+The kernel reads and writes only inside its arrays. It marks a record that it is not sure of, without a reason. The
+import compiles the kernel, or loads it from numba's cache. All numbers are int64, because numba makes a float of an
+operation on int64 and uint64.
 Specification: Apache Avro 1.12, "Binary Encoding".
 """
 
@@ -13,13 +13,13 @@ from typing import Any
 from numba import njit, types
 
 Numbers = MutableSequence[int]
-"""An array, as far as types are concerned: kernels see its numbers only."""
+"""The type of a numpy array in the source of kernels."""
 Table = Any
-"""An array of fields and rows."""
+"""A two-dimensional array: fields, rows."""
 
 
 class ReadOp(IntEnum):
-    """How a value is read."""
+    """The operation that reads a value."""
 
     BOOLEAN = 0
     FLOAT = 1
@@ -30,18 +30,18 @@ class ReadOp(IntEnum):
     ENUM = 6
     BYTES = 7
     DECIMAL = 8
-    """Bytes that are a number, of eight at most."""
+    """At most eight bytes that are a number."""
 
 
 _BOOLEAN, _FLOAT, _DOUBLE, _FIXED = int(ReadOp.BOOLEAN), int(ReadOp.FLOAT), int(ReadOp.DOUBLE), int(ReadOp.FIXED)
 _INT, _ENUM, _BYTES, _DECIMAL = int(ReadOp.INT), int(ReadOp.ENUM), int(ReadOp.BYTES), int(ReadOp.DECIMAL)
 _NONE = -1
-"""In the place of a position: there is no value, or not for sure."""
+"""Replaces a position where there is no value, or where the kernel is not sure of it."""
 
 
 @njit(nogil=True, inline="always")
 def _varint(data: Numbers, position: int, stop: int) -> tuple[int, int]:
-    """A zigzag number, and where it ends; `_NONE` where it is cut off, or larger than 64 bits."""
+    """A zigzag number, and the position after it; `_NONE` where it is cut off, or larger than 64 bits."""
     raw, shift = 0, 0
     while True:
         if position >= stop:
@@ -58,7 +58,7 @@ def _varint(data: Numbers, position: int, stop: int) -> tuple[int, int]:
 
 @njit(nogil=True, inline="always")
 def _little_endian(data: Numbers, position: int, size: int) -> int:
-    """Eight bytes at most."""
+    """The unsigned number of at most eight bytes."""
     bits = 0
     for index in range(size):
         bits |= data[position + index] << (8 * index)
@@ -67,7 +67,7 @@ def _little_endian(data: Numbers, position: int, size: int) -> int:
 
 @njit(nogil=True, inline="always")
 def _big_endian(data: Numbers, position: int, size: int) -> int:
-    """Eight bytes at most, two's complement."""
+    """The two's complement number of at most eight bytes."""
     value = 0
     if size > 0 and data[position] >= 0x80:
         value = -1
@@ -78,7 +78,7 @@ def _big_endian(data: Numbers, position: int, size: int) -> int:
 
 @njit(nogil=True, inline="always")
 def _value(data: Numbers, position: int, stop: int, op: int, size: int) -> tuple[int, int, int]:
-    """Number or place, length, and end of a value that is not null; the end is `_NONE` where it is none for sure."""
+    """Number or position, length, and end of a value that is not null; the end is `_NONE` where it is invalid."""
     if op <= _FIXED:
         width = size
         if op == _BOOLEAN:
@@ -117,7 +117,7 @@ def _read_rows(
     nulls: Table,
     bad: Numbers,
 ) -> None:
-    """Fill the tables of fields and rows; `bad` are rows that are left to others."""
+    """Fill the tables. `bad`: set for rows that the slow reader has to read."""
     for row in range(len(first)):
         position, stop = first[row], end[row]
         for field in range(program.shape[0]):

@@ -1,7 +1,7 @@
-"""Values as Kafka has them out of typed columns, for plans of flat Avro records: what `flat_avro` reads, written again.
+"""Encodes values as Kafka has them from typed columns, by plans of flat Avro records: the inverse of `flat_avro`.
 
-Rule: it works from the columns as a file stores them, and is the same for who leaves bytes out and for who wants them
-back. What it cannot write is said row by row; a column that is none of the plan's raises. CPU work.
+The input are columns as a file stores them. The writer of a file, which leaves bytes out, and its reader use the same
+code. Rows that cannot be encoded are marked; a column that does not fit the plan raises. CPU work.
 """
 # Without stubs, pyright takes a default value for a parameter's type, and does not see functions made at import.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
@@ -21,7 +21,7 @@ from iceberg_export.typed.value_plans import FieldPlan, SchemaPlan
 from protocol.limits import TYPED_CELLS_WRITTEN_AT_ONCE, TYPED_ROWS_AT_ONCE
 
 Arrow: TypeAlias = Any
-"""An object of pyarrow's."""
+"""A pyarrow object."""
 Bytes: TypeAlias = NDArray[np.uint8]
 Int64s: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
@@ -34,8 +34,8 @@ class PlanUnusable(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Written:
-    """Values back to back: row i is `data[ends[i]:ends[i + 1]]`; `ends` begins with 0. Those of bad rows are empty."""
+class EncodedValues:
+    """Contiguous values: row i is `data[ends[i]:ends[i + 1]]`, empty for a bad row. `ends` begins with 0."""
 
     data: Bytes
     ends: Int64s
@@ -43,14 +43,14 @@ class Written:
 
 
 def parts_of(plan: SchemaPlan, rows: Int64s) -> Iterator[Int64s]:
-    """The rows, as many at a time as are written at once."""
+    """The rows in parts that `write_values` encodes at once."""
     count = max(1, min(TYPED_ROWS_AT_ONCE, TYPED_CELLS_WRITTEN_AT_ONCE // max(len(plan.fields), 1)))
     for first in range(0, len(rows), count):
         yield rows[first : first + count]
 
 
-def write_values(plan: SchemaPlan, arrays: Mapping[str, Arrow], rows: Int64s) -> Written:
-    """The values of these rows, ascending, one at least, of the columns, given by name. Raises `PlanUnusable`."""
+def write_values(plan: SchemaPlan, arrays: Mapping[str, Arrow], rows: Int64s) -> EncodedValues:
+    """The values of at least one row. `arrays`: by column name. `rows`: ascending. Raises `PlanUnusable`."""
     fields, count = len(plan.fields), len(rows)
     numbers = np.zeros((fields, count), dtype=np.int64)
     lengths = np.zeros((fields, count), dtype=np.int32)
@@ -60,7 +60,7 @@ def write_values(plan: SchemaPlan, arrays: Mapping[str, Arrow], rows: Int64s) ->
     for place, field in enumerate(plan.fields):
         if field.column not in arrays:
             raise PlanUnusable(
-                f"there is no column {field.column}, of which values of schema {plan.schema_id} are made"
+                f"the column {field.column}, from which values of schema {plan.schema_id} are decoded, is missing"
             )
         array = _rows_of(arrays[field.column], rows)
         if array.null_count:
@@ -80,7 +80,7 @@ def write_values(plan: SchemaPlan, arrays: Mapping[str, Arrow], rows: Int64s) ->
     np.cumsum(sizes, out=ends[1:])
     data = np.empty(int(ends[-1]), dtype=np.uint8)
     write_rows(plan.schema_id, program, numbers, lengths, nulls, bad, texts.joined(), ends, data)
-    return Written(data=data, ends=ends, bad=bad)
+    return EncodedValues(data=data, ends=ends, bad=bad)
 
 
 def _program(field: FieldPlan) -> tuple[int, int, int]:
@@ -95,14 +95,14 @@ def _rows_of(array: Arrow, rows: Int64s) -> Arrow:
 
 
 class _Texts:
-    """The bytes of several columns, one behind the other."""
+    """The bytes of several columns, one after the other."""
 
     def __init__(self) -> None:
         self._pieces: list[Bytes] = []
         self._end = 0
 
     def add(self, field: FieldPlan, array: Arrow) -> tuple[Int64s, Int64s]:
-        """Where each of the column's values begins among all bytes, and its length."""
+        """Add a column; returns the first byte of each of its values among all bytes, and its length."""
         if not (pa.types.is_binary(array.type) or pa.types.is_string(array.type)):
             raise _unfit(field, array)
         _, ends_buffer, data = array.buffers()
@@ -114,14 +114,17 @@ class _Texts:
         return first, np.diff(ends)
 
     def joined(self) -> Bytes:
-        """The bytes."""
+        """The bytes of all columns."""
         if not self._pieces:
             return _NOTHING
         return self._pieces[0] if len(self._pieces) == 1 else np.concatenate(self._pieces)
 
 
 def _numbers(field: FieldPlan, array: Arrow) -> tuple[Int64s, Bools | None]:
-    """The kernel's numbers of values, whatever stands for nulls, and which cannot be written; None where all can."""
+    """The values as the kernel's numbers, and the rows that cannot be encoded; None where all can.
+
+    The numbers of nulls are arbitrary.
+    """
     kind = array.type
     match field.op:
         case ReadOp.BOOLEAN if pa.types.is_boolean(kind):
@@ -141,8 +144,8 @@ def _numbers(field: FieldPlan, array: Arrow) -> tuple[Int64s, Bools | None]:
         case ReadOp.DOUBLE if pa.types.is_float64(kind):
             return _fixed_width(array, np.int64), None
         case ReadOp.ENUM if pa.types.is_string(kind):
-            found = pc.index_in(array, value_set=pa.array(field.symbols, type=pa.string()))
-            return found.fill_null(-1).to_numpy().astype(np.int64), None
+            indexes = pc.index_in(array, value_set=pa.array(field.symbols, type=pa.string()))
+            return indexes.fill_null(-1).to_numpy().astype(np.int64), None
         case ReadOp.DECIMAL if pa.types.is_decimal128(kind):
             halves = np.frombuffer(array.buffers()[1], dtype=np.int64)
             halves = halves[2 * array.offset : 2 * (array.offset + len(array))]
@@ -152,8 +155,8 @@ def _numbers(field: FieldPlan, array: Arrow) -> tuple[Int64s, Bools | None]:
 
 
 def _narrowed(values: NDArray[np.float64]) -> tuple[Int64s, Bools]:
-    """Bits of floats that their column has as doubles. What becomes of a NaN's bits on the way is the processor's
-    affair, so those are not written."""
+    """The bits of floats whose column has doubles, and the NaNs: the processor may change a NaN's bits, so these are
+    not encoded."""
     with np.errstate(all="ignore"):
         bits = values.astype(np.float32).view(np.uint32).astype(np.int64)
     return bits, np.isnan(values)
@@ -168,4 +171,4 @@ def _buffer(array: Arrow, kind: Any) -> NDArray[Any]:  # noqa: ANN401
 
 
 def _unfit(field: FieldPlan, array: Arrow) -> PlanUnusable:
-    return PlanUnusable(f"the column {field.column} is {array.type}, of which no {field.op.name} can be made")
+    return PlanUnusable(f"the column {field.column} has the type {array.type}, which cannot be a {field.op.name}")

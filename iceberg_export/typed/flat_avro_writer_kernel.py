@@ -1,8 +1,8 @@
-"""Values of flat Avro records, written by compiled kernels that free the GIL: the way back of `flat_avro_kernel`.
+"""Encodes flat Avro records with compiled kernels that free the GIL: the inverse of `flat_avro_kernel`.
 
-Rule: each value has one encoding here, the shortest; whoever sent another gets none of it, for records are compared
-with what was sent. A record that cannot be written is marked. Nothing outside an array is read or written. Importing
-this compiles the kernels, or loads them from numba's cache.
+Each value has one encoding here, the shortest. Records are compared with the producer's bytes, so a record with another
+encoding is never left out. A record that cannot be encoded is marked. The kernels read and write only inside their
+arrays. The import compiles the kernels, or loads them from numba's cache.
 Specification: Apache Avro 1.12, "Binary Encoding"; the frame is `framing`'s.
 """
 
@@ -17,7 +17,7 @@ from protocol.records.copy_kernel import copy_bytes
 
 Numbers = MutableSequence[int]
 Table = Any
-"""An array of fields and rows."""
+"""A two-dimensional array: fields, rows."""
 _BOOLEAN, _FLOAT, _DOUBLE, _FIXED = int(ReadOp.BOOLEAN), int(ReadOp.FLOAT), int(ReadOp.DOUBLE), int(ReadOp.FIXED)
 _INT, _ENUM, _BYTES, _DECIMAL = int(ReadOp.INT), int(ReadOp.ENUM), int(ReadOp.BYTES), int(ReadOp.DECIMAL)
 _FRAME = FRAME_BYTES
@@ -30,37 +30,37 @@ def _zigzag(number: int) -> int:
 
 @njit(nogil=True, inline="always")
 def _varint_size(number: int) -> int:
-    left, size = _zigzag(number), 1
-    while left < 0 or left > 0x7F:
-        left = (left >> 7) & 0x01FFFFFFFFFFFFFF
+    bits, size = _zigzag(number), 1
+    while bits < 0 or bits > 0x7F:
+        bits = (bits >> 7) & 0x01FFFFFFFFFFFFFF
         size += 1
     return size
 
 
 @njit(nogil=True, inline="always")
 def _write_varint(out: Numbers, position: int, number: int) -> int:
-    left = _zigzag(number)
-    while left < 0 or left > 0x7F:
-        out[position] = (left & 0x7F) | 0x80
-        left = (left >> 7) & 0x01FFFFFFFFFFFFFF
+    bits = _zigzag(number)
+    while bits < 0 or bits > 0x7F:
+        out[position] = (bits & 0x7F) | 0x80
+        bits = (bits >> 7) & 0x01FFFFFFFFFFFFFF
         position += 1
-    out[position] = left
+    out[position] = bits
     return position + 1
 
 
 @njit(nogil=True, inline="always")
 def _big_endian_size(number: int) -> int:
-    """Bytes of the shortest two's complement."""
-    left, size = number, 1
-    while left < -128 or left > 127:
-        left >>= 8
+    """The count of bytes of the shortest two's complement encoding."""
+    bits, size = number, 1
+    while bits < -128 or bits > 127:
+        bits >>= 8
         size += 1
     return size
 
 
 @njit(nogil=True, inline="always")
 def _size(op: int, number: int, length: int) -> int:
-    """Bytes of a value that is not null."""
+    """The count of bytes of a value that is not null."""
     if op == _BOOLEAN:
         return 1
     if op == _FLOAT:
@@ -86,7 +86,7 @@ def _is_bad(op: int, size: int, number: int, length: int) -> bool:
 
 
 def _measure_rows(program: Table, numbers: Table, lengths: Table, nulls: Table, bad: Numbers, sizes: Numbers) -> None:
-    """Add up each row's bytes in `sizes`, frame included; mark rows that cannot be written, whose size is 0 then."""
+    """Compute each row's bytes in `sizes`, with its frame. A row that cannot be encoded gets `bad`, and the size 0."""
     rows = len(sizes)
     for row in range(rows):
         sizes[row] = _FRAME
@@ -109,7 +109,7 @@ def _measure_rows(program: Table, numbers: Table, lengths: Table, nulls: Table, 
 
 @njit(nogil=True, inline="always")
 def _write_value(out: Numbers, position: int, texts: Numbers, op: int, number: int, length: int) -> int:
-    """Returns where the value ends."""
+    """Write a value; returns the position after it."""
     if op == _BOOLEAN:
         out[position] = number
         return position + 1
@@ -143,7 +143,7 @@ def _write_rows(
     first: Numbers,
     out: Numbers,
 ) -> None:
-    """Write each row that is not bad from `first` on, where `_measure_rows` found that it fits."""
+    """Write each row that is not bad from its position in `first`, which follows from `_measure_rows`."""
     for row in range(len(bad)):
         if bad[row]:
             continue
@@ -166,7 +166,7 @@ def _write_rows(
 def _compare_rows(
     out: Numbers, out_ends: Numbers, data: Numbers, first: Numbers, end: Numbers, is_same: Numbers
 ) -> None:
-    """Whether row i of `out`, up to `out_ends[i + 1]`, is `data[first[i]:end[i]]`."""
+    """Set `is_same[i]` where row i of `out`, up to `out_ends[i + 1]`, equals `data[first[i]:end[i]]`."""
     for row in range(len(first)):
         begin, size = out_ends[row], out_ends[row + 1] - out_ends[row]
         if size != end[row] - first[row]:

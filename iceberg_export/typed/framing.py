@@ -1,6 +1,6 @@
-"""Which schema each value was written with: Confluent's wire format.
+"""Reads the schema id of each value: Confluent's wire format.
 
-Rule: plain arrays of numpy; a value that has no such frame is no error here, it has no schema.
+The input and output are numpy arrays. A value without a frame has no schema, which is no error here.
 Specification: Confluent, "Wire format": a byte 0, four bytes big-endian of the schema's id, for Protobuf the indexes of
 the message as zigzag varints, then the record.
 """
@@ -19,20 +19,19 @@ NULL = -2
 
 
 class NoIndexes(ValueError):
-    """A record has no indexes of a Protobuf message where these should be."""
+    """A record of a Protobuf schema has no valid message indexes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterSchema:
-    """What a record was written with. `indexes`: of a Protobuf message; () of other formats."""
+    """The schema that a record was written with. `indexes`: those of the Protobuf message; () for other formats."""
 
     schema_id: int
     indexes: tuple[int, ...] = ()
 
 
 def schema_ids(data: NDArray[np.uint8], first: NDArray[np.int64], length: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each value, `data[first:first + length]`, the id of its schema; `NO_FRAME`, or `NULL` where `length` is
-    negative."""
+    """The schema id of each value `data[first:first + length]`; `NO_FRAME`, or `NULL` where `length` is negative."""
     ids = np.full(len(first), NO_FRAME, dtype=np.int64)
     ids[length < 0] = NULL
     framed = np.flatnonzero(length >= FRAME_BYTES)
@@ -46,7 +45,7 @@ def schema_ids(data: NDArray[np.uint8], first: NDArray[np.int64], length: NDArra
 
 
 def column_schema_ids(column: BinaryColumn) -> NDArray[np.int64]:
-    """`schema_ids` of a column."""
+    """The schema id of each value of a column; see `schema_ids`."""
     ends = column.ends.astype(np.int64)
     length = np.diff(ends)
     if column.is_null is not None:
@@ -55,7 +54,7 @@ def column_schema_ids(column: BinaryColumn) -> NDArray[np.int64]:
 
 
 def message_indexes(data: bytes, position: int = FRAME_BYTES) -> tuple[tuple[int, ...], int]:
-    """The indexes that stand at `position`, and where the record begins. Raises `NoIndexes`."""
+    """The message indexes at `position`, and the position of the record after them. Raises `NoIndexes`."""
     if data[position : position + 1] == b"\0":
         return (0,), position + 1
     count, position = _zigzag(data, position)

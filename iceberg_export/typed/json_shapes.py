@@ -1,7 +1,7 @@
-"""JSON Schemas as shapes, and JSON records as Python values.
+"""Converts JSON Schemas to shapes, and decodes JSON records to Python values.
 
-Rule: a schema is asked for types, properties and items alone, whatever else it demands: records were checked by who
-wrote them. Where it leaves the type open the column is JSON. Formats are annotations and change no type.
+Only types, properties and items of a schema matter here: the producer has validated the records. Where the type is
+open, the column is JSON. Formats are annotations and do not change a type.
 Specification: JSON Schema 2020-12 and draft 7, "type", "properties", "items", "$ref".
 """
 
@@ -38,12 +38,12 @@ _decoder = JsonDecoder(object)
 
 
 class JsonReader:
-    """Reads records of one schema. Implements `decode.Reader`."""
+    """Reads records of one JSON Schema. Implements `decode.ValueReader`."""
 
     flat = None
 
     def __init__(self, text: str, references: Mapping[str, str] | None = None) -> None:
-        """`references`: texts by the names under which the schema refers to them. Raises `SchemaUnusable`."""
+        """`references`: the referenced schemas by the names in the schema. Raises `SchemaUnusable`."""
         try:
             documents = {name: decode_json(each) for name, each in (references or {}).items()}
             document = decode_json(text)
@@ -52,12 +52,12 @@ class JsonReader:
             raise SchemaUnusable(f"the JSON schema cannot be used: {type(error).__name__}: {error}") from error
 
     def read(self, data: bytes) -> object:
-        """A record's value. Raises `Undecodable`, a `ValueError`, where the bytes are no JSON or it is too deep."""
+        """The value of a record. Raises `Undecodable`, a `ValueError`, for invalid or too deeply nested JSON."""
         return _decoder.decode(data)
 
 
 class _Base:
-    """A document, and the address under which its references are understood."""
+    """A document, and the base URI of its references."""
 
     def __init__(self, document: Untyped, address: str) -> None:
         self.document = document
@@ -66,7 +66,7 @@ class _Base:
 
 
 class _JsonShapes:
-    """Turns schemas into shapes. `outer`: the schemas that are being turned, as objects."""
+    """Converts schemas to shapes. `outer`: the `id()`s of the enclosing schemas."""
 
     def __init__(self, documents: Mapping[str, Untyped]) -> None:
         self._bases = {name: _Base(document, name) for name, document in documents.items()}
@@ -79,8 +79,8 @@ class _JsonShapes:
             return JSON_TEXT
         inside = (*outer, id(schema))
         if isinstance(schema.get("$ref"), str):
-            found, found_base = self._referred(schema["$ref"], base)
-            return self.of(found, found_base, inside)
+            target, target_base = self._referred(schema["$ref"], base)
+            return self.of(target, target_base, inside)
         for word in ("oneOf", "anyOf", "allOf"):
             if isinstance(schema.get(word), list) and "properties" not in schema:
                 return self._combined(schema[word], word, base, inside)
@@ -128,26 +128,26 @@ class _JsonShapes:
         return JSON_TEXT
 
     def _referred(self, reference: str, base: _Base) -> tuple[Untyped, _Base]:
-        """What a reference means, and where it stands. Raises `SchemaUnusable`."""
+        """The schema that a reference names, and its document. Raises `SchemaUnusable`, `LookupError`."""
         address, _, fragment = reference.partition("#")
-        found = base
+        target = base
         if address and urljoin(base.address, address) != base.address:
             known = self._bases.get(address) or self._bases.get(urljoin(base.address, address))
             if known is None:
-                raise SchemaUnusable(f"the JSON schema refers to {reference!r}, which is none of its references")
-            found = known
-        place = found.document
+                raise SchemaUnusable(f"the JSON schema refers to {reference!r}, which is not among its references")
+            target = known
+        schema = target.document
         steps: Sequence[str] = fragment.split("/")[1:] if fragment.startswith("/") else ()
         if fragment and not steps:
-            return _anchored(found.document, fragment), found
+            return _anchored(target.document, fragment), target
         for step in steps:
             key = unquote(step).replace("~1", "/").replace("~0", "~")
-            place = place[int(key)] if isinstance(place, list) else place[key]
-        return place, found
+            schema = schema[int(key)] if isinstance(schema, list) else schema[key]
+        return schema, target
 
 
 def _type_of(schema: Mapping[str, Untyped]) -> str | None:
-    """The one type beside null that values have; None where there are several, or none is said."""
+    """The single type of values besides null; None where there are several, or the type is open."""
     kind = schema.get("type")
     if isinstance(kind, list):
         others = [each for each in kind if each != "null"]
@@ -164,14 +164,14 @@ def _type_of(schema: Mapping[str, Untyped]) -> str | None:
 
 
 def _anchored(schema: Untyped, anchor: str) -> Untyped:
-    """The schema that has a name of its own in the document. Raises `KeyError`."""
-    waiting = [schema]
-    while waiting:
-        each = waiting.pop()
+    """The schema with that anchor in the document. Raises `KeyError`."""
+    pending = [schema]
+    while pending:
+        each = pending.pop()
         if isinstance(each, dict):
             if each.get("$anchor") == anchor or each.get("$id") == f"#{anchor}":
                 return each
-            waiting += each.values()
+            pending += each.values()
         elif isinstance(each, list):
-            waiting += each
+            pending += each
     raise KeyError(anchor)

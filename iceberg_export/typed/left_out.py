@@ -1,7 +1,7 @@
-"""Which values a file leaves the bytes out of, for its typed columns give them back.
+"""Selects the values whose bytes a file leaves out, because its typed columns reproduce them.
 
-Rule: only what was written again, of the very columns that go into the file, and is the same byte for byte is left out;
-of any other value the file has the bytes. CPU work.
+A value is left out only where encoding it from the file's own columns gives the same bytes. The file has the bytes of
+every other value. CPU work.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,22 +22,24 @@ from iceberg_export.typed.value_plans import FieldPlan, SchemaPlan, ValuePlans, 
 from protocol.limits import VALUE_PLANS_BYTES_MAX
 
 KEPT = -1
-"""In the place of a schema's id: the file has the value's bytes, or the value is null."""
+"""Replaces a schema's id: the file has the value's bytes, or the value is null."""
 _INT32_MAX = 2**31 - 1
 
 
 def plan_values(columns: Sequence[Column], readers: Mapping[WriterSchema, ValueReader | str]) -> ValuePlans | None:
-    """Plans of the schemas whose values such columns may give back, by the order of their ids; None where there are
-    none."""
+    """The plans of the schemas whose values the columns may reproduce, in the order of their ids; None without any.
+
+    All plans together have at most `VALUE_PLANS_BYTES_MAX` in the footer.
+    """
     plans: list[SchemaPlan] = []
-    left = VALUE_PLANS_BYTES_MAX
+    free_bytes = VALUE_PLANS_BYTES_MAX
     for writer in sorted(readers, key=lambda each: each.schema_id):
         reader = readers[writer]
         if isinstance(reader, str) or reader.flat is None or writer.schema_id > _INT32_MAX:
             continue
         plan = _plan(writer.schema_id, reader.flat, columns)
-        left -= plan_bytes(plan)
-        if left < 0:
+        free_bytes -= plan_bytes(plan)
+        if free_bytes < 0:
             break
         plans.append(plan)
     return ValuePlans(schemas=tuple(plans)) if plans else None
@@ -45,8 +47,8 @@ def plan_values(columns: Sequence[Column], readers: Mapping[WriterSchema, ValueR
 
 def _plan(schema_id: int, flat: FlatAvro, columns: Sequence[Column]) -> SchemaPlan:
     fields: list[FieldPlan] = []
-    found = matched(columns, flat.shape.fields)
-    for place, (index, (op, null, size)) in enumerate(zip(found, flat.program.tolist(), strict=True)):
+    indexes = matched(columns, flat.shape.fields)
+    for place, (index, (op, null, size)) in enumerate(zip(indexes, flat.program.tolist(), strict=True)):
         assert index is not None, "the schema was merged into the columns before"
         shape = flat.shape.fields[place].shape
         fields.append(
@@ -65,12 +67,11 @@ def _plan(schema_id: int, flat: FlatAvro, columns: Sequence[Column]) -> SchemaPl
 def left_out_by(
     column: BinaryColumn, plans: ValuePlans, arrays: Mapping[str, Arrow], errors: Sequence[str | None]
 ) -> NDArray[np.int64]:
-    """For each value the id of the schema that gives it back; `KEPT` where none does.
+    """The id of the schema whose plan reproduces each value; `KEPT` where the file needs the bytes.
 
-    `arrays`: typed columns by name, as they go into the file. `errors`: of the values; one that has any keeps its
-    bytes.
+    `arrays`: the file's typed columns by name. `errors`: the error of each value; a value with an error is kept.
     """
-    found = np.full(len(column), KEPT, dtype=np.int64)
+    result = np.full(len(column), KEPT, dtype=np.int64)
     ids = column_schema_ids(column)
     if any(errors):
         ids[[index for index, error in enumerate(errors) if error]] = KEPT
@@ -79,9 +80,9 @@ def left_out_by(
         for rows in parts_of(plan, np.flatnonzero(ids == plan.schema_id)):
             try:
                 written = write_values(plan, arrays, rows)
-            except PlanUnusable:  # pragma: no cover  # plans are made of these columns
+            except PlanUnusable:  # pragma: no cover  # the plans were made for these columns
                 break
             is_same = np.zeros(len(rows), dtype=np.bool_)
             compare_rows(written.data, written.ends, column.data, ends[rows], ends[rows + 1], is_same)
-            found[rows[is_same & ~written.bad]] = plan.schema_id
-    return found
+            result[rows[is_same & ~written.bad]] = plan.schema_id
+    return result

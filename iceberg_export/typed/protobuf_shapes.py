@@ -1,8 +1,8 @@
-"""Protobuf messages as shapes, and their records as dynamic messages.
+"""Converts Protobuf messages to shapes, and decodes their records to dynamic messages.
 
-Rule: a field is known by its number, so one that is renamed stays what it is. Fields that track presence (`optional`,
-members of a oneof, messages) are null where they are absent; others have their default. A message that holds itself,
-and those of google/protobuf/struct.proto, are JSON.
+A field is identified by its number, so a renamed field keeps its column. Absent fields that track presence (`optional`,
+members of a oneof, messages) are null; other absent fields have their default. A message that contains itself, and
+those of google/protobuf/struct.proto, are JSON.
 Specification: Protocol Buffers, "Field Presence", "Well-Known Types"; Confluent's wire format, "Message indexes".
 """
 
@@ -31,7 +31,7 @@ from iceberg_export.typed.shapes import (
 
 _UINT64_DIGITS = 20
 _UINT64 = Scalar(kind=PrimitiveKind.DECIMAL, form=Form.NUMBER, precision=_UINT64_DIGITS, scale=0)
-"""An unsigned number of 64 bits, for which a table has no type of its own."""
+"""An unsigned 64-bit number, for which Iceberg has no type."""
 _INT, _LONG = Scalar(kind=PrimitiveKind.INT), Scalar(kind=PrimitiveKind.LONG)
 _SCALARS: Mapping[int, Scalar] = {
     1: Scalar(kind=PrimitiveKind.DOUBLE),
@@ -50,7 +50,7 @@ _SCALARS: Mapping[int, Scalar] = {
     17: _INT,
     18: _LONG,
 }
-"""By `FieldDescriptorProto.Type`."""
+"""The types of scalar fields, by `FieldDescriptorProto.Type`."""
 _TYPE_ENUM = 14
 _WRAPPERS = {
     f"google.protobuf.{name}Value"
@@ -62,42 +62,45 @@ _AS_JSON = {f"google.protobuf.{name}" for name in ("Struct", "Value", "ListValue
 
 
 class ProtobufFiles:
-    """The files of one schema, made ready."""
+    """The files of one Protobuf schema in a descriptor pool."""
 
     def __init__(self, files: Sequence[bytes], own: bytes) -> None:
-        """`own` and all `files` that it imports, directly or not: serialized `FileDescriptorProto`s.
+        """`own`: the schema's file; `files`: all that it imports, directly or not. Serialized `FileDescriptorProto`s.
 
         Raises `SchemaUnusable`.
         """
         try:
             self._pool = DescriptorPool()
-            waiting = {file.name: file for file in map(FileDescriptorProto.FromString, files)}
+            pending = {file.name: file for file in map(FileDescriptorProto.FromString, files)}
             self._own = FileDescriptorProto.FromString(own)
-            waiting[self._own.name] = self._own
-            while waiting:
-                ready = [name for name, file in waiting.items() if not any(each in waiting for each in file.dependency)]
+            pending[self._own.name] = self._own
+            # The pool accepts a file only after those that it imports.
+            while pending:
+                ready = [name for name, file in pending.items() if not any(each in pending for each in file.dependency)]
                 if not ready:
-                    raise SchemaUnusable(f"the Protobuf files import each other: {', '.join(sorted(waiting))}")
+                    raise SchemaUnusable(f"the Protobuf files import each other: {', '.join(sorted(pending))}")
                 for name in ready:
-                    self._pool.Add(waiting.pop(name))
+                    self._pool.Add(pending.pop(name))
         except (TypeError, KeyError, DecodeError) as error:
             raise SchemaUnusable(f"the Protobuf schema cannot be used: {error}") from error
 
     def reader(self, indexes: tuple[int, ...]) -> "ProtobufReader":
-        """Of the message that `indexes` lead to: among the file's, among that one's, and so on. Raises
-        `SchemaUnusable` where there is none."""
+        """The reader of a message. Raises `SchemaUnusable` where it does not exist.
+
+        `indexes`: the path to the message: its index among the file's messages, then among the nested ones.
+        """
         messages: Untyped = self._own.message_type
         names = [self._own.package] if self._own.package else []
         for index in indexes:
             if not 0 <= index < len(messages):
-                raise SchemaUnusable(f"the Protobuf schema has no message with the index {list(indexes)}")
+                raise SchemaUnusable(f"the Protobuf schema has no message with the indexes {list(indexes)}")
             names.append(messages[index].name)
             messages = messages[index].nested_type
         return ProtobufReader(self._pool, ".".join(names))
 
 
 class ProtobufReader:
-    """Reads records that are messages of one type. Implements `decode.Reader`."""
+    """Reads records that are messages of one type. Implements `decode.ValueReader`."""
 
     flat = None
 
@@ -110,7 +113,7 @@ class ProtobufReader:
             raise SchemaUnusable(f"the Protobuf message {name} cannot be used: {error}") from error
 
     def read(self, data: bytes) -> object:
-        """A record's message. Raises `google.protobuf.message.DecodeError` where the bytes are none."""
+        """The message of a record. Raises `google.protobuf.message.DecodeError` for invalid bytes."""
         message = self._new()
         message.ParseFromString(data)
         return message
@@ -147,7 +150,7 @@ def _field_shape(field: Untyped, outer: tuple[str, ...], budget: ShapeBudget) ->
 
 
 def _value_shape(field: Untyped, outer: tuple[str, ...], budget: ShapeBudget) -> Shape:
-    """Of one value of the field."""
+    """The shape of one value of the field, repeated or not."""
     budget.take()
     message = field.message_type
     if message is None:
@@ -158,15 +161,15 @@ def _value_shape(field: Untyped, outer: tuple[str, ...], budget: ShapeBudget) ->
 
 
 def _picker(field: Untyped) -> Picker:
-    """Takes a field's value out of a message: a list or a dictionary of repeated fields, None of what is absent."""
+    """A function that takes a field's value from a message: a list or dict for a repeated field, None if absent."""
     name = field.name
     message = field.message_type
     if message is not None and message.GetOptions().map_entry:
         of_value = _converter(message.fields_by_name["value"])
 
         def pick_map(value: Untyped) -> object:
-            found = getattr(value, name)
-            return {key: of_value(found[key]) for key in found}
+            entries = getattr(value, name)
+            return {key: of_value(entries[key]) for key in entries}
 
         return pick_map
     of_one = _converter(field)
@@ -180,7 +183,7 @@ def _picker(field: Untyped) -> Picker:
 
 
 def _converter(field: Untyped) -> Callable[[Untyped], object]:
-    """What becomes of one value: an enum's name, a wrapper's content."""
+    """The conversion of one value: an enum to its name, a wrapper to its content."""
     if field.message_type is not None and field.message_type.full_name in _WRAPPERS:
         return lambda value: value.value
     if field.enum_type is None:

@@ -1,6 +1,6 @@
-"""Readers of schemas that come as data, with all that they refer to: from the registry, or with a job's plan.
+"""Makes readers of schemas that come as data with their references: from the registry, or with a job's plan. Pure.
 
-Rule: pure. A schema that cannot be used is the reason why, in words: its records get it as their error.
+An unusable schema is represented by the reason as text, which becomes the error of its records.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,11 +15,12 @@ from iceberg_export.typed.schema_data import SchemaData
 from iceberg_export.typed.shapes import SchemaUnusable
 
 Ready: TypeAlias = ValueReader | ProtobufFiles | str
-"""What decodes records of a schema, one of each of its messages where it has several; or why nothing does."""
+"""The reader of a schema's records, or of Protobuf the files with the readers of all messages; else the reason why
+there is none."""
 
 
 def make_ready(schema: SchemaData) -> ValueReader | ProtobufFiles:
-    """CPU work for a thread. Raises `SchemaUnusable`, and whatever a format's library raises."""
+    """The reader of a schema. CPU work for a thread. Raises `SchemaUnusable`, and any exception of a library."""
     match schema.kind:
         case "AVRO":
             return AvroReader(schema.text, [text for _, text in schema.references])
@@ -30,12 +31,12 @@ def make_ready(schema: SchemaData) -> ValueReader | ProtobufFiles:
 
 
 def readers(ready: Mapping[int, Ready]) -> Callable[[WriterSchema], ValueReader]:
-    """Finds the reader of a record's writer. `ready`: by schema ids."""
+    """A function that returns the reader of a writer's records. `ready`: by schema id."""
 
     def reader_of(writer: WriterSchema) -> ValueReader:
-        found = ready[writer.schema_id]
-        if isinstance(found, str):
-            raise SchemaUnusable(found)
-        return found.reader(writer.indexes) if isinstance(found, ProtobufFiles) else found
+        schema = ready[writer.schema_id]
+        if isinstance(schema, str):
+            raise SchemaUnusable(schema)
+        return schema.reader(writer.indexes) if isinstance(schema, ProtobufFiles) else schema
 
     return reader_of

@@ -1,7 +1,7 @@
-"""The values of archived rows, those given back of typed columns whose bytes their file leaves out.
+"""Decodes all values of archived rows, with those whose bytes their file leaves out.
 
-Rule: what a file says is enough; neither the registry nor an agent is asked. A value that cannot be given back raises,
-and is never null. CPU work.
+The file is enough: neither the registry nor an agent is needed. A left-out value that cannot be decoded raises, and
+never becomes null. CPU work.
 """
 # Without stubs, pyright does not see functions made at import.
 # pyright: reportArgumentType=false, reportAttributeAccessIssue=false
@@ -21,30 +21,34 @@ _INT32_MAX = 2**31 - 1
 
 
 def restored_values(
-    plans: ValuePlans, kept: BinaryColumn, schema_ids: Arrow, arrays: Mapping[str, Arrow]
+    plans: ValuePlans, kept_values: BinaryColumn, schema_ids: Arrow, arrays: Mapping[str, Arrow]
 ) -> BinaryColumn:
-    """All values of a row group. `kept`: those whose bytes are there; `schema_ids`: of the others, null elsewhere;
-    `arrays`: the typed columns that the plans name. Raises `FileUnreadable`."""
-    count = len(kept)
+    """All values of a row group. Raises `FileUnreadable`.
+
+    `kept_values`: the values whose bytes the file has. `schema_ids`: the schema of each left-out value, null elsewhere.
+    `arrays`: the typed columns of the plans, by name.
+    """
+    count = len(kept_values)
     if schema_ids.type != pa.int32() or len(schema_ids) != count:
         raise FileUnreadable(f"the ids of left-out values are {len(schema_ids)} {schema_ids.type} for {count} rows")
+    # Damaged columns must raise: a wrong null would be served as a tombstone (safety rule S20).
     is_left_out = schema_ids.is_valid().to_numpy(zero_copy_only=False)
     if not is_left_out.any():
-        return kept
-    is_null = np.zeros(count, dtype=np.bool_) if kept.is_null is None else kept.is_null
+        return kept_values
+    is_null = np.zeros(count, dtype=np.bool_) if kept_values.is_null is None else kept_values.is_null
     if bool((is_left_out & ~is_null).any()):
-        raise FileUnreadable("a value is left out and there too")
+        raise FileUnreadable("a value is left out, but the file has its bytes")
     ids = schema_ids.fill_null(0).to_numpy()
     by_id = {plan.schema_id: plan for plan in plans.schemas}
-    pieces: list[Bytes] = [kept.data]
-    end = len(kept.data)
-    first = kept.ends[:-1].astype(np.int64)
-    length = np.diff(kept.ends).astype(np.int64)
+    pieces: list[Bytes] = [kept_values.data]
+    end = len(kept_values.data)
+    first = kept_values.ends[:-1].astype(np.int64)
+    length = np.diff(kept_values.ends).astype(np.int64)
     for schema_id in np.unique(ids[is_left_out]).tolist():
         plan = by_id.get(schema_id)
         if plan is None:
             raise FileUnreadable(
-                f"values of schema {schema_id} are left out, and the file does not say how they are made"
+                f"values of schema {schema_id} are left out, but the footer does not say how to decode them"
             )
         for rows in parts_of(plan, np.flatnonzero(is_left_out & (ids == schema_id))):
             try:
@@ -54,7 +58,7 @@ def restored_values(
             if bool(written.bad.any()):
                 raise FileUnreadable(
                     f"{np.count_nonzero(written.bad)} left-out values of schema {schema_id} cannot be given back: "
-                    "their columns hold what it cannot write"
+                    "their columns have values that the schema cannot encode"
                 )
             pieces.append(written.data)
             first[rows] = written.ends[:-1] + end

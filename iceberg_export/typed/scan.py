@@ -1,6 +1,7 @@
-"""Which schemas the records of a pass were written with: asked before the file is begun, whose columns depend on it.
+"""Finds the schemas that the records of a pass were written with, on which the columns of its file depend. Pure.
 
-Rule: pure; the batches are decoded as they are for the file, and damaged ones raise what they raise there. CPU work.
+It runs before the file is written. Batches are decoded as for the file, and damaged ones raise the same errors. CPU
+work.
 """
 
 from collections.abc import Iterable
@@ -17,7 +18,7 @@ from iceberg_export.typed.framing import FRAME_BYTES, WriterSchema, message_inde
 
 
 class Sides(StrEnum):
-    """What of the records becomes typed columns: the values of `penstock.table.columns`."""
+    """The sides of records that become typed columns: the values of `penstock.table.columns`."""
 
     RAW = "raw"
     KEY = "key"
@@ -35,14 +36,14 @@ class Sides(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterSchemas:
-    """What keys and values were written with; of a side that was not asked for, nothing."""
+    """The schemas of keys and of values; empty for a side that is not decoded."""
 
     key: frozenset[WriterSchema]
     value: frozenset[WriterSchema]
 
 
 def writers_of(parts: Iterable[BatchRows | RecordRows], sides: Sides, with_indexes: frozenset[int]) -> WriterSchemas:
-    """The writers of all records, of batches or of rows that were archived. `with_indexes`: ids of Protobuf schemas."""
+    """The schemas of all records, in batches or in archived rows. `with_indexes`: the ids of Protobuf schemas."""
     key: set[WriterSchema] = set()
     value: set[WriterSchema] = set()
     for part in parts:
@@ -55,7 +56,7 @@ def writers_of(parts: Iterable[BatchRows | RecordRows], sides: Sides, with_index
 
 
 class _Strings(NamedTuple):
-    """Where byte strings lie in a payload. The length of a null is below that of any frame."""
+    """The positions of byte strings in a payload. A null has a length below that of any frame."""
 
     payload: NDArray[np.uint8]
     first: NDArray[np.int64]
@@ -81,23 +82,23 @@ def _of_rows(rows: RecordRows) -> tuple[_Strings, _Strings]:
 def _writers(strings: _Strings, with_indexes: frozenset[int]) -> set[WriterSchema]:
     payload, first, length = strings
     ids = schema_ids(payload, first, length)
-    found: set[WriterSchema] = set()
+    writers: set[WriterSchema] = set()
     for schema_id in np.unique(ids).tolist():
         if schema_id < 0:
             continue
         if schema_id not in with_indexes:
-            found.add(WriterSchema(schema_id=schema_id))
+            writers.add(WriterSchema(schema_id=schema_id))
             continue
         rows = np.flatnonzero(ids == schema_id)
         starts, ends = first[rows] + FRAME_BYTES, first[rows] + length[rows]
-        # One byte 0 says "the first message"; the others are looked at one by one.
+        # A byte 0 means the first message, which is nearly always the case. Other indexes are decoded one by one.
         is_usual = (starts < ends) & (payload[np.minimum(starts, len(payload) - 1)] == 0)
         if bool(is_usual.any()):
-            found.add(WriterSchema(schema_id=schema_id, indexes=(0,)))
+            writers.add(WriterSchema(schema_id=schema_id, indexes=(0,)))
         for start, end in zip(starts[~is_usual].tolist(), ends[~is_usual].tolist(), strict=True):
             try:
                 indexes, _ = message_indexes(payload[start:end].tobytes(), 0)
             except ValueError:
                 continue  # the record gets this as its error when it is decoded
-            found.add(WriterSchema(schema_id=schema_id, indexes=indexes))
-    return found
+            writers.add(WriterSchema(schema_id=schema_id, indexes=indexes))
+    return writers

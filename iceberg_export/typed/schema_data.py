@@ -1,6 +1,6 @@
-"""A schema as data, with all that it refers to: from the registry, or with the plan of a Spark job.
+"""A schema as data with its references: from the registry, or with the plan of a Spark job.
 
-Rule: imports nothing heavy, for whoever plans does not decode.
+No heavy imports: an agent that plans does not decode records.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,11 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaData:
-    """A schema. `references`: name and text of what it refers to. `files`, `own`: Protobuf's descriptors, in whose
-    place there is no text."""
+    """A schema.
+
+    `references`: the name and text of each referenced schema. `files`, `own`: the descriptors of a Protobuf schema,
+    which has no text here.
+    """
 
     kind: Literal["AVRO", "JSON", "PROTOBUF"]
     text: str = ""

@@ -1,7 +1,7 @@
-"""What records of one schema look like, whatever its format: the common ground of Avro, JSON Schema and Protobuf.
+"""Shapes: the structure of a schema's records, common to Avro, JSON Schema and Protobuf.
 
-Rule: plain values. A shape says which columns a schema asks for, and how the values that the format's library gives
-become theirs; it does not know the table.
+A shape is a plain value. It has the columns that a schema needs, and how values of the format's library become values
+of the columns. It does not know the table.
 """
 
 from collections.abc import Callable
@@ -12,21 +12,21 @@ from typing import Any, TypeAlias
 from protocol.limits import TYPED_DEPTH_MAX, TYPED_SHAPES_MAX
 
 Untyped: TypeAlias = Any
-"""A value whose type is known only when it is read: parsed JSON, a record, what a library without types gives."""
+"""A value whose type is known only at run time: parsed JSON, a record, a result of a library without types."""
 
 
 class SchemaUnusable(Exception):
-    """No columns can be made of a schema; its records get this as their error."""
+    """No columns can be derived from a schema; the message becomes the error of its records."""
 
 
 UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
-"""What a text raises that is none of its format's schemas, or goes too deep."""
+"""The errors of a text that is no schema of its format, or is nested too deep."""
 
 
 class PrimitiveKind(StrEnum):
-    """Iceberg's primitive types, by their names there; `JSON` is a string in the table.
+    """Iceberg's primitive types, by their names; `JSON` is a string in the table.
 
-    `time` is none of them: Spark refuses a table that has such a column anywhere.
+    `time` is missing, because Spark rejects a table with such a column.
     """
 
     BOOLEAN = "boolean"
@@ -45,27 +45,27 @@ class PrimitiveKind(StrEnum):
 
 
 class Form(StrEnum):
-    """How a value comes out of the format's library."""
+    """The form of a value in the format's library."""
 
     PLAIN = "plain"
     MILLISECONDS = "milliseconds"
-    """A number of them: of a timestamp, else they are microseconds."""
+    """A timestamp in milliseconds; other timestamps are in microseconds."""
     JSON_NUMBER = "json number"
     """JSON has no integers: 1 may be written as 1.0, and a float as 1."""
     NUMBER = "number"
-    """A whole number that is to be a decimal of scale 0."""
+    """An integer that becomes a decimal of scale 0."""
     BIG_ENDIAN = "big endian"
-    """The unscaled value of a decimal, two's complement."""
+    """The unscaled value of a decimal, in two's complement."""
     TEXT = "text"
-    """A UUID as people write it; else it is 16 bytes."""
+    """A UUID as text; other UUIDs are 16 bytes."""
     PROTOBUF_TIMESTAMP = "protobuf timestamp"
     PROTOBUF_JSON = "protobuf json"
-    """A message that is to be JSON."""
+    """A message that becomes JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar:
-    """A value without parts. `precision` and `scale` are a decimal's."""
+    """A value without nested values. `precision`, `scale`: those of a decimal."""
 
     kind: PrimitiveKind
     form: Form = Form.PLAIN
@@ -78,10 +78,10 @@ Picker: TypeAlias = Callable[[object], object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """A part of a struct.
+    """A field of a struct.
 
-    `identity`: what stays the same when it is renamed, `<message>#<number>` of Protobuf; "" where names are all there
-    is. `pick` takes its value out of the struct's, None where it has none.
+    `identity`: survives a rename: `<message>#<number>` for Protobuf; "" for formats that have names only. `pick`: takes
+    the field's value from the struct's value; None where it is absent.
     """
 
     name: str
@@ -93,7 +93,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Struct:
-    """At least one field; names are all different."""
+    """A record with at least one field; the names of fields are distinct."""
 
     fields: tuple[Field, ...]
 
@@ -116,24 +116,24 @@ class Pairs:
 Shape: TypeAlias = Scalar | Struct | Items | Pairs
 
 JSON_TEXT = Scalar(kind=PrimitiveKind.JSON)
-"""Whatever has no type of its own in a table: as JSON."""
+"""The shape of values without a type in the table, which become JSON."""
 
 
 class ShapeBudget:
-    """How many parts of a schema may still be looked at: types that hold each other often become more and more."""
+    """A limit of the parts of a schema: types that refer to each other may expand exponentially."""
 
     def __init__(self) -> None:
-        self._left = TYPED_SHAPES_MAX
+        self._parts_free = TYPED_SHAPES_MAX
 
     def take(self) -> None:
-        """Raises `SchemaUnusable` when there is none left."""
-        self._left -= 1
-        if self._left < 0:
+        """Count one part. Raises `SchemaUnusable` above the limit."""
+        self._parts_free -= 1
+        if self._parts_free < 0:
             raise SchemaUnusable(f"the schema has more than {TYPED_SHAPES_MAX} parts")
 
 
 def flattened(shape: Shape, depth: int = 0) -> Shape:
-    """The shape with JSON in the place of whatever lies deeper than engines can be expected to follow."""
+    """The shape with JSON for all values deeper than `TYPED_DEPTH_MAX`, which engines may not support."""
     if isinstance(shape, Scalar):
         return shape
     if depth >= TYPED_DEPTH_MAX:
@@ -149,7 +149,7 @@ def flattened(shape: Shape, depth: int = 0) -> Shape:
 
 
 def key_picker(name: str) -> Picker:
-    """Takes a key out of a dictionary."""
+    """A function that returns the value of a key in a dict; None where the key is absent."""
 
     def pick(value: object) -> object:
         if type(value) is not dict:

@@ -1,9 +1,9 @@
-"""The columns of one table: the union of what all schemas of a topic's records asked for.
+"""The typed columns of one table: the union of the columns of all schemas of a topic's records. Pure.
 
-Rule: pure and deterministic; the same columns and the same shape give the same columns, and a shape that was merged
-before changes nothing. A column keeps its id for ever, an id is never given twice, and none is taken away: what later
-schemas lack is null. What Iceberg can promote is widened in its place; any other type gets a column of its own,
-`<name>_<n>`. All are optional, since a record that cannot be decoded has none of them.
+Equal columns and an equal shape give equal columns, and a shape that was merged before changes nothing. The id of a
+column never changes and is never reused. No column is removed: it is null for later schemas without it. A type that
+Iceberg can promote is widened in its column; any other type gets a new column `<name>_<n>`. All columns are optional,
+because a record that cannot be decoded is null in all of them.
 
 Specification: Iceberg's table specification, version 2, "Schema Evolution".
 """
@@ -21,7 +21,7 @@ from protocol.decoding import JsonDecoder
 from protocol.limits import TYPED_COLUMNS_MAX
 
 WHOLE = "content"
-"""The name of a value that is no struct, and so has no names of its own."""
+"""The name of the column of a value that is no struct, and so has no field names."""
 
 
 class ScalarType(
@@ -54,8 +54,10 @@ ColumnType: TypeAlias = ScalarType | ListType | MapType | StructType
 
 
 class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """`name` is what the table calls it; `sources` are the names that schemas called it, the latest last, and
-    `identities` what stays the same when it is renamed (`shapes.Field`)."""
+    """A typed column.
+
+    `name`: its name in the table. `sources`: its names in schemas, the latest last. `identities`: see `shapes.Field`.
+    """
 
     field_id: int
     name: str
@@ -65,8 +67,11 @@ class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
 
 
 class TypedColumns(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The columns of a table beside the raw ones. `version` counts the changes; of two of one table the one with the
-    higher version holds all that the other does. `has_schema_id`: a file of the table has left values out."""
+    """The typed columns of a table.
+
+    `version`: the count of changes; a higher version of the same table includes all columns of a lower one.
+    `has_schema_id`: a file of the table leaves values out.
+    """
 
     version: int
     field_id_next: int
@@ -76,13 +81,13 @@ class TypedColumns(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """In the order in which they stand in a file."""
+        """The columns in the order of a file."""
         return (*self.key, *self.value)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Ids:
-    """Gives ids."""
+    """Assigns field ids."""
 
     field_id_next: int
 
@@ -92,29 +97,29 @@ class _Ids:
 
 
 NO_COLUMNS = TypedColumns(version=1, field_id_next=FIELD_ID_NEXT)
-"""Those of a table whose records are to be decoded, before there was a schema."""
+"""The typed columns of a table before its first schema."""
 _decoder = JsonDecoder(TypedColumns)
 
 
 def encode(columns: TypedColumns) -> str:
-    """The columns as JSON, the same each time."""
+    """The columns as JSON; equal columns give equal text."""
     return msgspec.json.encode(columns).decode()
 
 
 def decode(text: str) -> TypedColumns:
-    """The columns out of their JSON. Raises `Undecodable` (a `ValueError`) where it is none of ours."""
+    """The columns of their JSON. Raises `Undecodable` (a `ValueError`) where it is not that of `encode`."""
     return _decoder.decode(text)
 
 
 def merge_key(columns: TypedColumns, shape: Shape) -> TypedColumns:
-    """The columns with those that keys of a shape need. Raises `SchemaUnusable` where these are too many."""
+    """The columns with those that keys of a shape need. Raises `SchemaUnusable` where they are too many."""
     ids = _Ids(field_id_next=columns.field_id_next)
     key = _merge_fields(columns.key, top_fields(shape), ids, prefix="key_")
     return _next(columns, ids, key=key, value=columns.value)
 
 
 def merge_value(columns: TypedColumns, shape: Shape) -> TypedColumns:
-    """The columns with those that values of a shape need. Raises `SchemaUnusable` where these are too many."""
+    """The columns with those that values of a shape need. Raises `SchemaUnusable` where they are too many."""
     ids = _Ids(field_id_next=columns.field_id_next)
     value = _merge_fields(columns.value, top_fields(shape), ids, prefix="value_")
     return _next(columns, ids, key=columns.key, value=value)
@@ -129,12 +134,12 @@ def _next(before: TypedColumns, ids: _Ids, *, key: tuple[Column, ...], value: tu
 
 
 def with_schema_id(columns: TypedColumns) -> TypedColumns:
-    """The columns of a table that has files which leave values out."""
+    """The columns with `has_schema_id`, for a table with files that leave values out."""
     return columns if columns.has_schema_id else replace(columns, version=columns.version + 1, has_schema_id=True)
 
 
 def every_column(columns: Iterable[Column]) -> Iterator[Column]:
-    """The columns, and those inside them."""
+    """The columns and their nested columns."""
     for column in columns:
         yield column
         yield from every_column(_inside(column.type))
@@ -153,7 +158,7 @@ def _inside(kind: ColumnType) -> tuple[Column, ...]:
 
 
 def top_fields(shape: Shape) -> tuple[Field, ...]:
-    """What becomes a column of its own: the fields of a struct, or the value as a whole."""
+    """The fields that become top-level columns: those of a struct, or one for the whole value."""
     if isinstance(shape, Struct):
         return shape.fields
     return (Field(name=WHOLE, shape=shape, pick=_whole),)
@@ -164,10 +169,10 @@ def _whole(value: object) -> object:
 
 
 def matched(columns: Sequence[Column], fields: Sequence[Field]) -> list[int | None]:
-    """For each field which column takes it, as an index; None where none can.
+    """The index of the column of each field; None where a field needs a new column.
 
-    First go those that are known by identity; then those whose name a column has now; then those whose name one had;
-    then those of which an alias says how they were called. Each takes the first column that is left and has its type.
+    Fields are matched in four steps: by identity, by a column's latest name, by an earlier name, by an alias of the
+    field. In each step a field gets the first unmatched column that has its type, or can be promoted to it.
     """
     by_identity: dict[str, list[int]] = {}
     by_name: dict[str, list[int]] = {}
@@ -181,11 +186,11 @@ def matched(columns: Sequence[Column], fields: Sequence[Field]) -> list[int | No
     known = {each.name for each in fields}
 
     def by_alias(each: Field) -> list[int]:
-        # A name that a column has, of another type, is no new name of something else.
+        # Where a column has the field's own name, with another type, the field is new and not a renamed one.
         names = () if each.name in by_source else (alias for alias in each.aliases if alias not in known)
         return sorted(index for name in names for index in by_source.get(name, ()))
 
-    found: list[int | None] = [None] * len(fields)
+    matches: list[int | None] = [None] * len(fields)
     free = [True] * len(columns)
     steps: tuple[Callable[[Field], Sequence[int]], ...] = (
         lambda each: by_identity.get(each.identity, ()) if each.identity else (),
@@ -195,20 +200,20 @@ def matched(columns: Sequence[Column], fields: Sequence[Field]) -> list[int | No
     )
     for candidates in steps:
         for place, each in enumerate(fields):
-            if found[place] is None:
+            if matches[place] is None:
                 fitting = (
                     index
                     for index in candidates(each)
                     if free[index] and _merge_type(columns[index].type, each.shape, None) is not None
                 )
-                taken = next(fitting, None)
-                if taken is not None:
-                    found[place], free[taken] = taken, False
-    return found
+                match = next(fitting, None)
+                if match is not None:
+                    matches[place], free[match] = match, False
+    return matches
 
 
 def _is_another(column: Column, each: Field) -> bool:
-    """Whether the column is known as another field of the same message."""
+    """True where the column belongs to another field of the same Protobuf message."""
     message = f"{each.identity.rpartition('#')[0]}#"
     return bool(each.identity) and any(known.startswith(message) for known in column.identities)
 
@@ -244,15 +249,15 @@ def _merge_fields(
             name=name,
             type=kind,
             sources=sources,
-            identities=(*column.identities, *(one for one in identities if one not in column.identities)),
+            identities=(*column.identities, *(each for each in identities if each not in column.identities)),
         )
     return tuple(merged)
 
 
-def _free_name(wanted: str, taken: Iterable[str]) -> str:
-    """The wanted name, or the first of `<name>_2`, `<name>_3`... that no other column has; engines may ignore case."""
-    name = "".join(each if each == "_" or each.isalnum() else "_" for each in wanted) or "_"
-    lowered = {each.lower() for each in taken}
+def _free_name(preferred: str, used: Iterable[str]) -> str:
+    """The preferred name, or the first of `<name>_2`, `<name>_3`... that is not used. Engines may ignore case."""
+    name = "".join(each if each == "_" or each.isalnum() else "_" for each in preferred) or "_"
+    lowered = {each.lower() for each in used}
     number, free = 1, name
     while free.lower() in lowered:
         number += 1
@@ -276,9 +281,9 @@ def _new_type(shape: Shape, ids: _Ids) -> ColumnType:
 
 
 def _merge_type(kind: ColumnType, shape: Shape, ids: _Ids | None) -> ColumnType | None:
-    """The type of a column that takes a shape too; None where there is none.
+    """The type of a column that has values of a shape, too; None where there is no such type.
 
-    Without `ids` only whether there is one counts: structs get no new columns.
+    `ids`: None where only the result's existence matters; structs get no new columns then.
     """
     match kind, shape:
         case ScalarType(), Scalar():
@@ -303,7 +308,7 @@ _WIDER = {
 
 
 def _widened(one: ScalarType, other: ScalarType) -> ScalarType | None:
-    """What holds values of both, by Iceberg's promotions."""
+    """The type for values of both, by Iceberg's type promotion; None where there is none."""
     if one == other:
         return one
     if one.kind is other.kind is PrimitiveKind.DECIMAL:

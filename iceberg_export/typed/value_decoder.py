@@ -1,6 +1,6 @@
-"""The decoder that a file's footer holds for values whose bytes the file leaves out.
+"""The decoder of values whose bytes a file leaves out, made from the plans in its footer.
 
-Input: the plans in the footer's text. Output: an `iceberg_export.rows.footer.ValueDecoder`.
+It implements `iceberg_export.rows.footer.ValueDecoder`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from iceberg_export.rows.columns import BinaryColumn
 from iceberg_export.typed.value_plans import ValuePlans, decode_plans
 
 Arrow: TypeAlias = Any
-"""An object of pyarrow's."""
+"""A pyarrow object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,14 +25,14 @@ class PlannedValueDecoder:
         """The typed columns that the plans name, each once."""
         return self.plans.columns
 
-    def decode(self, kept: BinaryColumn, schema_ids: Arrow, arrays: Mapping[str, Arrow]) -> BinaryColumn:
+    def decode(self, kept_values: BinaryColumn, schema_ids: Arrow, arrays: Mapping[str, Arrow]) -> BinaryColumn:
         """All values of a row group: see `typed.restored.restored_values`. CPU work. Raises `FileUnreadable`."""
-        # Brings the kernels that write values, which take longer to import than a footer takes to read.
+        # The import loads the kernels that encode values, which takes longer than to read a footer.
         from iceberg_export.typed.restored import restored_values
 
-        return restored_values(self.plans, kept, schema_ids, arrays)
+        return restored_values(self.plans, kept_values, schema_ids, arrays)
 
 
 def value_decoder(text: str) -> PlannedValueDecoder:
-    """The decoder for the plans in a footer's text. Raises `ValueError` where this version cannot follow them."""
+    """The decoder of the plans in a footer's text. Raises `ValueError` where this version cannot use them."""
     return PlannedValueDecoder(plans=decode_plans(text))

@@ -1,7 +1,7 @@
-"""How values whose bytes a file leaves out are made again of its typed columns: a plan for each schema, in its footer.
+"""The plans in a file's footer to encode left-out values from its typed columns again, one for each schema.
 
-Rule: a plan is enough. It names the columns as this file calls them, and says how each was written; who reads needs
-neither the schema's text nor the registry, where the schema may be deleted by then.
+A plan is enough: it has the names of the file's columns, and the encoding of each. A reader needs neither the schema's
+text nor the registry, where the schema may be deleted.
 """
 
 import msgspec
@@ -11,14 +11,14 @@ from protocol.decoding import JsonDecoder
 
 NO_NULL = -1
 PLANS_VERSION = 1
-"""Raised by whatever makes other bytes of the same plan and columns."""
+"""The version of the plans. A change that gives other bytes for the same plan and columns increments it."""
 
 
 class FieldPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A field of a flat Avro record, in the place where it is written.
+    """A field of a flat Avro record, in the order of the record.
 
-    `null`: which branch of its union is null, `NO_NULL` where it is none. `size`: bytes of a fixed. `symbols`: of an
-    enum. `is_milliseconds`: the column has microseconds.
+    `null`: the branch of its union that is null; `NO_NULL` without a union. `size`: the bytes of a fixed. `symbols`:
+    those of an enum. `is_milliseconds`: the record has milliseconds, the column microseconds.
     """
 
     column: str
@@ -30,14 +30,14 @@ class FieldPlan(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 class SchemaPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What values of one schema are, behind a byte 0 and the schema's id."""
+    """The fields of a schema's values, after the frame: a byte 0 and the schema's id."""
 
     schema_id: int
     fields: tuple[FieldPlan, ...]
 
 
 class ValuePlans(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The plans of a file, one a schema, in the order of their ids."""
+    """The plans of a file, one for each schema, in the order of ids."""
 
     schemas: tuple[SchemaPlan, ...]
     version: int = PLANS_VERSION
@@ -52,18 +52,18 @@ _decoder = JsonDecoder(ValuePlans)
 
 
 def encode_plans(plans: ValuePlans) -> str:
-    """The plans as JSON, the same each time."""
+    """The plans as JSON; equal plans give equal text."""
     return msgspec.json.encode(plans).decode()
 
 
 def decode_plans(text: str) -> ValuePlans:
-    """The plans out of their JSON. Raises `ValueError` where this version cannot follow them."""
+    """The plans of their JSON. Raises `ValueError` where this version cannot use them."""
     plans = _decoder.decode(text)
     if plans.version != PLANS_VERSION:
-        raise ValueError(f"plans of version {plans.version}; this program knows {PLANS_VERSION}")
+        raise ValueError(f"plans of version {plans.version}; this program supports version {PLANS_VERSION}")
     return plans
 
 
 def plan_bytes(plan: SchemaPlan) -> int:
-    """What a plan takes in a footer."""
+    """The bytes of a plan in a footer."""
     return len(msgspec.json.encode(plan))

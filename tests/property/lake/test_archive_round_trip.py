@@ -10,7 +10,7 @@ from coordinator.commands.commands import ArchivedChunk
 from coordinator.state.chunk_index import ChunkRef
 from iceberg_export.compaction.topic_files import MergeChunk
 from iceberg_export.compaction.writer import merge_files
-from iceberg_export.parquet.archive_file import ArchiveFile, written
+from iceberg_export.parquet.archive_file import ArchiveFile, write_whole_file
 from iceberg_export.parquet.reader import ParquetReader
 from iceberg_export.parquet.source_chunks import SourceChunk
 from iceberg_export.parquet.writer import ArchiveWriter
@@ -93,7 +93,7 @@ def archive(chunks: list[SourceChunk], row_group_bytes_target: int) -> ArchiveFi
                 writer.add(chunk)
             return writer.finish()
 
-    return written(write)
+    return write_whole_file(write)
 
 
 async def read_all(file: ArchiveFile, archived: tuple[ArchivedChunk, ...], compression: Compression) -> list[bytes]:

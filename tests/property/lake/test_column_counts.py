@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from iceberg_export.parquet.archive_file import ArchiveFile, written
+from iceberg_export.parquet.archive_file import ArchiveFile, write_whole_file
 from iceberg_export.parquet.arrow_files import describe_file, read_footer
 from iceberg_export.parquet.source_chunks import SourceChunk
 from iceberg_export.parquet.writer import ArchiveWriter
@@ -106,7 +106,7 @@ def check(chunk: SourceChunk, typed: FileColumns | None, row_group_bytes: int) -
             writer.add(chunk)
             return writer.finish()
 
-    made = written(write)
+    made = write_whole_file(write)
     data = b"".join(made.parts)
     table = pq.read_table(io.BytesIO(data))
     expected = [

@@ -50,16 +50,16 @@ class Trouble:
                 raise ValueError(f"{name} is no name of a table")
             return self.entries.create(name, location)
 
-    def move(self, name: str, seen: str, location: str) -> bool:
+    def move(self, name: str, expected: str, location: str) -> bool:
         with self._asked("move"):
             if self.before_move is not None:
                 before, self.before_move = self.before_move, None
                 before()
-            return self.entries.move(name, seen, location)
+            return self.entries.move(name, expected, location)
 
-    def drop(self, name: str, seen: str) -> bool:
+    def drop(self, name: str, expected: str) -> bool:
         with self._asked("drop"):
-            return self.entries.drop(name, seen)
+            return self.entries.drop(name, expected)
 
     def close(self) -> None:
         self.entries.close()

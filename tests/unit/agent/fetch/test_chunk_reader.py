@@ -242,7 +242,7 @@ async def test_rows_of_a_damaged_file_without_checksums_are_not_kept_and_the_rig
 
         await paths.memory.put(key, [wrong])
         assert await value(first) == b"wrong 0"
-        with pytest.raises(ObjectDamaged, match="row groups, the index means number"):
+        with pytest.raises(ObjectDamaged, match="row groups, the index names number"):
             await value(last)
         assert await value(first) == b"wrong 0", "read again: nothing says that it is wrong"
         await paths.memory.put(key, [right])

@@ -87,7 +87,7 @@ async def test_the_line_about_a_cut_file_says_its_key_once(caplog: pytest.LogCap
         await paths.memory.put(key, [b"PAR"])
         await paths.fetch(1)
     (line,) = error_lines(caplog)
-    assert (line["key"], line["reason"]) == (key, "has 3 bytes: no Parquet file")
+    assert (line["key"], line["reason"]) == (key, "has 3 bytes, too few for a Parquet file")
 
 
 async def test_a_damaged_chunk_keeps_no_other_one_of_its_object_from_being_served() -> None:

@@ -114,9 +114,9 @@ async def test_a_topic_has_the_columns_of_the_schemas_of_its_records() -> None:
         assert rows[:3] == [{"value_id": 1, "value_price": {"cents": 2}}, {"value_id_2": "x"}, {"value_ok": True}]
         assert [list(row) for row in rows[3:]] == [["error"]] * 6 + [[]]
         assert [row["error"].removeprefix("value: ") for row in rows[3:9]] == [
-            f"schema {message}: the Protobuf schema has no message with the index [1]",
+            f"schema {message}: the Protobuf schema has no message with the indexes [1]",
             "the indexes of the Protobuf message are cut off, or too large",
-            f"schema {bad}: a list whose items take no bytes cannot be bounded",
+            f"schema {bad}: the items of a list have no bytes, so its length has no limit",
             f"schema {mixed}: 'Money' is a schema of the type AVRO, which one of the type JSON cannot refer to",
             "schema 99: it is not registered",
             NO_FRAME,
@@ -243,7 +243,7 @@ async def test_a_file_whose_columns_were_overtaken_is_made_again(caplog: pytest.
         with caplog.at_level(logging.INFO, "agent.lake.archiver"):
             await overtaken.archive_topic(TOPIC)
         (reason,) = [vars(line)["reason"] for line in caplog.records if "reason" in vars(line)]
-        assert "typed columns of version 2, and the file was made for none" in reason
+        assert "typed columns of the table: version 2, but the file was made for none" in reason
         assert [row["value_id"] for row in await rows_of(parts, store)] == [1, 2]
 
 

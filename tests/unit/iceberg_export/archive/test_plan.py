@@ -62,55 +62,57 @@ class TestWhenATopicIsDue:
 def schedule_that_began() -> ArchiveSchedule:
     """One that was asked before, when nothing waited."""
     schedule = ArchiveSchedule(POLICY)
-    assert schedule.due([(TOPIC, 0), (OTHER, 0)], at(0)) == []
+    assert schedule.topics_due([(TOPIC, 0), (OTHER, 0)], at(0)) == []
     return schedule
 
 
 class TestSchedule:
     def test_what_waits_already_when_it_is_asked_first_is_due_at_once(self) -> None:
         schedule = ArchiveSchedule(POLICY)
-        assert schedule.due([(TOPIC, 1)], at(5)) == [TOPIC]
+        assert schedule.topics_due([(TOPIC, 1)], at(5)) == [TOPIC]
         schedule.passed(TOPIC, at(5))
-        assert schedule.due([(TOPIC, 1), (OTHER, 1)], at(104)) == []
-        assert schedule.due([(TOPIC, 1), (OTHER, 1)], at(105)) == [TOPIC]
+        assert schedule.topics_due([(TOPIC, 1), (OTHER, 1)], at(104)) == []
+        assert schedule.topics_due([(TOPIC, 1), (OTHER, 1)], at(105)) == [TOPIC]
 
     def test_what_waits_already_counts_as_waiting_for_a_quarter_of_an_hour_where_the_interval_is_longer(self) -> None:
         hour_ms, quarter_ms = 3_600_000, 900_000
         schedule = ArchiveSchedule(ArchivePolicy(age_ms=hour_ms))
-        assert schedule.due([(TOPIC, 1)], at(5)) == []
-        assert schedule.due([(TOPIC, 1)], at(4 + hour_ms - quarter_ms)) == []
-        assert schedule.due([(TOPIC, 1)], at(5 + hour_ms - quarter_ms)) == [TOPIC]
+        assert schedule.topics_due([(TOPIC, 1)], at(5)) == []
+        assert schedule.topics_due([(TOPIC, 1)], at(4 + hour_ms - quarter_ms)) == []
+        assert schedule.topics_due([(TOPIC, 1)], at(5 + hour_ms - quarter_ms)) == [TOPIC]
 
     def test_it_stays_due_until_a_pass_takes_it(self) -> None:
         schedule = ArchiveSchedule(POLICY)
-        schedule.due([(TOPIC, 1)], at(5))
-        assert schedule.due([(TOPIC, 1)], at(6)) == [TOPIC], "another agent's topic, say, whose agent is gone now"
+        schedule.topics_due([(TOPIC, 1)], at(5))
+        assert schedule.topics_due([(TOPIC, 1)], at(6)) == [TOPIC], (
+            "another agent's topic, say, whose agent is gone now"
+        )
 
     def test_age_counts_from_when_intake_was_first_seen(self) -> None:
         schedule = schedule_that_began()
-        assert schedule.due([(TOPIC, 1)], at(1000)) == []
-        assert schedule.due([(TOPIC, 1)], at(1099)) == []
-        assert schedule.due([(TOPIC, 1)], at(1100)) == [TOPIC]
+        assert schedule.topics_due([(TOPIC, 1)], at(1000)) == []
+        assert schedule.topics_due([(TOPIC, 1)], at(1099)) == []
+        assert schedule.topics_due([(TOPIC, 1)], at(1100)) == [TOPIC]
 
     def test_a_topic_that_was_emptied_starts_anew(self) -> None:
         schedule = schedule_that_began()
-        schedule.due([(TOPIC, 1)], at(0))
-        schedule.due([(TOPIC, 0)], at(90))
-        assert schedule.due([(TOPIC, 1)], at(110)) == []
-        assert schedule.due([(TOPIC, 1)], at(210)) == [TOPIC]
+        schedule.topics_due([(TOPIC, 1)], at(0))
+        schedule.topics_due([(TOPIC, 0)], at(90))
+        assert schedule.topics_due([(TOPIC, 1)], at(110)) == []
+        assert schedule.topics_due([(TOPIC, 1)], at(210)) == [TOPIC]
 
     def test_after_a_pass_what_came_since_waits_its_own_age(self) -> None:
         schedule = schedule_that_began()
-        schedule.due([(TOPIC, 1)], at(0))
+        schedule.topics_due([(TOPIC, 1)], at(0))
         schedule.passed(TOPIC, at(100))
-        assert schedule.due([(TOPIC, 1)], at(150)) == []
-        assert schedule.due([(TOPIC, 1)], at(200)) == [TOPIC]
+        assert schedule.topics_due([(TOPIC, 1)], at(150)) == []
+        assert schedule.topics_due([(TOPIC, 1)], at(200)) == [TOPIC]
 
     def test_the_longest_waiting_comes_first(self) -> None:
         schedule = schedule_that_began()
-        schedule.due([(OTHER, 1)], at(0))
-        schedule.due([(TOPIC, 1), (OTHER, 1)], at(50))
-        assert schedule.due([(TOPIC, 1), (OTHER, 1)], at(200)) == [OTHER, TOPIC]
+        schedule.topics_due([(OTHER, 1)], at(0))
+        schedule.topics_due([(TOPIC, 1), (OTHER, 1)], at(50))
+        assert schedule.topics_due([(TOPIC, 1), (OTHER, 1)], at(200)) == [OTHER, TOPIC]
 
 
 class TestPlanPass:

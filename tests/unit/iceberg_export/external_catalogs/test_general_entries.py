@@ -183,5 +183,5 @@ def test_a_server_that_fails_loses_no_entry(server: StandIn, entries: Entries, t
 def test_a_catalog_that_keeps_metadata_of_its_own_is_told_of(server: StandIn, entries: Entries, tmp_path: Path) -> None:
     first, second = metadata(tmp_path, 1), metadata(tmp_path, 2)
     server.kept_elsewhere = second
-    with pytest.raises(KeptElsewhere, match="keeps metadata of its own"):
+    with pytest.raises(KeptElsewhere, match="writes metadata of its own"):
         entries.create(NAME, first)

@@ -46,7 +46,7 @@ def without_plans(table: Any) -> Any:  # noqa: ANN401
 
 @pytest.mark.parametrize(
     ("damage", "told"),
-    [(without_numbers, "3 left-out values of schema 7 cannot be given back"), (without_plans, "how they are made")],
+    [(without_numbers, "3 left-out values of schema 7 cannot be given back"), (without_plans, "how to decode them")],
 )
 def test_values_that_cannot_be_given_back_are_found(damage: Callable[[Any], Any], told: str) -> None:
     made = left_out()

@@ -44,7 +44,7 @@ async def test_those_who_ask_meanwhile_and_later_get_what_the_first_one_read() -
         source.begun[0].set_result(b"x")
     assert [task.result() for task in asked] == [b"x"] * 3
     assert await put(values, "a", b"never read") == b"x"
-    assert (values.held("a"), values.held("b")) == (b"x", None)
+    assert (values.cached("a"), values.cached("b")) == (b"x", None)
     assert len(source.begun) == 1
 
 

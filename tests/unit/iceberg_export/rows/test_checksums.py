@@ -94,7 +94,7 @@ def test_bytes_in_the_middle_that_are_gone_or_twice_are_found() -> None:
 def test_a_file_under_the_key_of_another_one_is_unreadable() -> None:
     other = [Record(offset=n, timestamp=n, key=b"k%d" % (n % 3), value=b"VALUE %d" % n) for n in range(60)]
     data, chunks = archived("lake/t/data/2.parquet", other)
-    with pytest.raises(FileUnreadable, match=r"was written as lake/t/data/2\.parquet, and lies under lake"):
+    with pytest.raises(FileUnreadable, match=r"was written as lake/t/data/2\.parquet, but is stored under lake"):
         read(data, chunks)
 
 
@@ -108,7 +108,9 @@ def test_a_file_that_lost_its_checksums_is_not_taken_for_one_of_before() -> None
     data, chunks = archived()
     block_first = len(data) - tail_bytes(data, len(data))
     footer = data[len(data) - footer_bytes(data) :]
-    with pytest.raises(FileUnreadable, match="the footer says that checksums are in front of it, and there are none"):
+    with pytest.raises(
+        FileUnreadable, match="the footer says that a block of checksums is before it, but there is none"
+    ):
         read(data[:block_first] + footer, chunks)
 
 
@@ -158,7 +160,7 @@ def test_what_is_no_stretch_cannot_be_checked(harm: Callable[[list[int]], tuple[
     checksums = parse_footer(data).checksums
     assert isinstance(checksums, FileChecksums)
     first, end = harm(list(checksums.ends))
-    with pytest.raises(FileUnreadable, match="no stretches that have checksums"):
+    with pytest.raises(FileUnreadable, match="are not whole stretches"):
         checksums.check(first, bytes(end - first))
 
 

@@ -15,7 +15,7 @@ import pytest
 from coordinator.state.chunk_index import ChunkRef
 from iceberg_export.compaction.topic_files import MergeChunk
 from iceberg_export.compaction.writer import merge_files
-from iceberg_export.parquet.archive_file import ArchiveFile, written
+from iceberg_export.parquet.archive_file import ArchiveFile, write_whole_file
 from iceberg_export.parquet.arrow_files import HeaderKeysFound, read_footer, with_values
 from iceberg_export.parquet.reader import ParquetReader, parse_footer
 from iceberg_export.parquet.source_chunks import SourceChunk
@@ -57,7 +57,7 @@ def archived(headers: Sequence[Headers], *, row_group_bytes: int = 1 << 22) -> A
             )
             return writer.finish()
 
-    return written(write)
+    return write_whole_file(write)
 
 
 def refs(file: ArchiveFile) -> list[ChunkRef]:
@@ -177,7 +177,7 @@ def test_a_file_from_before_is_served_and_shown_and_mended_by_a_merge() -> None:
 
 @pytest.mark.parametrize(
     ("exact", "what"),
-    [([[b"\xff"]], "other numbers"), ([None], "other numbers"), ([[b"\xff", b"x"]], "not the same")],
+    [([[b"\xff"]], "different counts"), ([None], "other numbers"), ([[b"\xff", b"x"]], "differ from those as bytes")],
 )
 def test_bytes_that_are_not_those_of_the_text_are_refused(exact: list[list[bytes] | None], what: str) -> None:
     texts = pa.array(["\ufffd", "plain"])

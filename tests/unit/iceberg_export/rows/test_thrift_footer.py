@@ -57,11 +57,11 @@ def test_a_footer_that_is_cut_is_wrong(left: int) -> None:
     ("footer", "what"),
     [
         pytest.param(b"\x15" + b"\xff" * 11, "does not end", id="a number without an end"),
-        pytest.param(b"\x18\x7fabc", "are not there", id="a text that is longer than the footer"),
+        pytest.param(b"\x18\x7fabc", "do not fit into it", id="a text that is longer than the footer"),
         pytest.param(b"\x19\xf5\xff\xff\xff\x7f", "a list of", id="a list that is longer than the footer"),
         pytest.param(b"\x1c" * 100, "nested too deep", id="structures inside each other"),
         pytest.param(b"\x19" * 100 + bytes(100), "nested too deep", id="lists inside each other"),
-        pytest.param(b"\x17abc", "are not there", id="a float that is longer than the footer"),
+        pytest.param(b"\x17abc", "do not fit into it", id="a float that is longer than the footer"),
         pytest.param(b"\x1b\x00", "a value of type", id="a map"),
         pytest.param(b"\x00\x00", "before its length", id="bytes behind its end"),
     ],

@@ -127,9 +127,9 @@ def test_names_of_other_schemas_are_found_among_the_references() -> None:
     [
         ("{", "cannot be used"),
         ('"nothing"', "cannot be used"),
-        ('{"type":"array","items":"null"}', "take no bytes"),
-        ('{"type":"array","items":{"type":"record","name":"E","fields":[]}}', "take no bytes"),
-        ('{"type":"array","items":{"type":"fixed","name":"E","size":0}}', "take no bytes"),
+        ('{"type":"array","items":"null"}', "have no bytes"),
+        ('{"type":"array","items":{"type":"record","name":"E","fields":[]}}', "have no bytes"),
+        ('{"type":"array","items":{"type":"fixed","name":"E","size":0}}', "have no bytes"),
     ],
 )
 def test_a_schema_that_cannot_be_used_says_why(text: str, why: str) -> None:
@@ -149,7 +149,7 @@ def test_types_that_hold_each_other_over_and_over_end_somewhere() -> None:
 def test_bytes_behind_a_record_are_an_error() -> None:
     reader = avro_reader("int")
     (row,) = decoded_rows(merged(reader.shape).value, {WriterSchema(schema_id=1): reader}, [framed(1, b"\x02\x02")])
-    assert row == {"error": "schema 1: ValueError: 1 bytes follow the record"}
+    assert row == {"error": "schema 1: ValueError: there are 1 bytes after the record"}
 
 
 @pytest.mark.parametrize("levels", [100, 5_000, 1_000_000])

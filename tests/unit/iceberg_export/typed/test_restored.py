@@ -60,14 +60,14 @@ def test_values_come_back(file: LeftOutFile) -> None:
         ({"value_a": [1, None, None, 1], "value_s": [None] * 4}, "2 left-out values of schema 5 cannot be given back"),
         ({"value_e": ["Z", None, None, "X"]}, "1 left-out values of schema 5 cannot be given back"),
         ({"value_a": [None, None, None, 1]}, "1 left-out values of schema 5 cannot be given back"),
-        ({"value_a": ["1", None, None, "2"]}, "the column value_a is string, of which no LONG can be made"),
-        ({"value_s": [1, None, None, 2]}, "the column value_s is int64, of which no BYTES can be made"),
-        ({"value_s": None}, "the file has no columns .'value_s'. to give them back"),
-        ({"kept_value": None}, "the file has no columns .'kept_value'. to give them back"),
-        ({"schema_id": None}, "the file has no columns .'schema_id'. to give them back"),
+        ({"value_a": ["1", None, None, "2"]}, "the column value_a has the type string, which cannot be a LONG"),
+        ({"value_s": [1, None, None, 2]}, "the column value_s has the type int64, which cannot be a BYTES"),
+        ({"value_s": None}, "columns to decode them from are missing: .'value_s'."),
+        ({"kept_value": None}, "columns to decode them from are missing: .'kept_value'."),
+        ({"schema_id": None}, "columns to decode them from are missing: .'schema_id'."),
         ({"schema_id": [b"5", None, None, b"5"]}, "the ids of left-out values are 4 binary for 4 rows"),
         ({"schema_id": pa.array([6, None, None, 5], pa.int32())}, "values of schema 6 are left out"),
-        ({"schema_id": pa.array([5, None, 5, 5], pa.int32())}, "a value is left out and there too"),
+        ({"schema_id": pa.array([5, None, 5, 5], pa.int32())}, "a value is left out, but the file has its bytes"),
     ],
 )
 def test_what_cannot_be_given_back_is_an_error(file: LeftOutFile, columns: dict[str, Any], told: str) -> None:
@@ -77,9 +77,9 @@ def test_what_cannot_be_given_back_is_an_error(file: LeftOutFile, columns: dict[
 
 def test_a_file_of_a_later_program_is_refused(file: LeftOutFile) -> None:
     for old, new, told in (
-        (b'{"version":2', b'{"version":4', "format 4, this program reads 3 at most"),
-        (b'{"version":2', b'{"versiom":2', "does not say of which format"),
-        (b'{"version":2', b'["version":2', "does not say of which format"),
+        (b'{"version":2', b'{"version":4', "format 4, this program reads formats up to 3"),
+        (b'{"version":2', b'{"versiom":2', "does not name the file.s format"),
+        (b'{"version":2', b'["version":2', "does not name the file.s format"),
         (b'}],"version":1}', b'}],"version":2}', "plans of version 2"),
         (b'"op":', b'"oq":', "upgrade this program"),
     ):
