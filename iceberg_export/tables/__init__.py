@@ -1,5 +1,5 @@
-"""Tables: the metadata of Iceberg tables, format version 2, as Penstock alone writes it.
+"""The metadata of Iceberg tables, format version 2. Penstock is the only writer of these tables.
 
-Rule: nothing here knows the ledger. Metadata is made of the metadata before it, put under new keys, and counts once the
-ledger says so; until then it is garbage of the session that is in its keys.
+Nothing here knows the ledger. New metadata is derived from the metadata before it, and put under new keys. It is valid
+once the ledger has the entry that names it. Until then it is garbage of the session that is in its keys.
 """

@@ -1,8 +1,8 @@
-"""Avro object container files: rows to bytes, and back.
+"""Encodes rows as Avro object container files, and decodes them.
 
-Rule: the same rows under the same key give the same bytes. The only module that reads Avro which comes from the bucket
-(safety rule S20): a file's checksum is compared before fastavro sees it; of a file without one it raises what it likes,
-of its own, of zlib and of Python, so all of it is `Undecodable` here.
+The same rows under the same key give the same bytes. Only this module decodes Avro files of the bucket (safety rule
+S20). It compares a file's checksum before fastavro sees the file. In a file without a checksum, fastavro may raise any
+exception of its own, of zlib or of Python; all of them become `Undecodable` here.
 
 Specification: Apache Avro's specification, "Object Container Files".
 """
@@ -19,19 +19,20 @@ from fastavro.types import Schema
 from protocol.decoding import Undecodable
 
 CODEC = "deflate"
-"""Iceberg's default, there called gzip."""
+"""Iceberg's default, which it calls gzip."""
 CHECKSUM = "penstock.crc32c"
-"""In a file's header: CRC-32C of the object's key and of the whole file, eight hexadecimal digits that count as zeros.
-Files of before have none."""
+"""The key in a file's header of the CRC-32C of the object's key and the whole file, as eight hexadecimal digits that
+count as zeros. Files from before checksums do not have it."""
 _NO_CHECKSUM = "0" * 8
-# A string of Avro begins with its length, twice that as it is signed. JSON in front of it has no such character.
+# An Avro string begins with its length, doubled by the zigzag encoding. The JSON before it has no such character.
 _IN_FRONT = bytes([2 * len(CHECKSUM)]) + CHECKSUM.encode() + bytes([2 * len(_NO_CHECKSUM)])
 
 
 def encode_rows(schema: Schema, rows: list[dict[str, Any]], key: str, header: Mapping[str, str]) -> bytes:
-    """The file that an object `key` holds."""
+    """The bytes of the Avro file to put under `key`. `header`: entries of its metadata."""
     sink = io.BytesIO()
-    # What parts the blocks is random by custom, so as not to be in the data; a key's digest does as well.
+    # Writers usually draw the sync marker at random, so that the data does not contain it. A digest of the key is as
+    # unlikely in the data, and the same each time.
     marker = hashlib.sha256(key.encode()).digest()[:16]
     writer(sink, schema, rows, codec=CODEC, metadata={CHECKSUM: _NO_CHECKSUM, **header}, sync_marker=marker)
     data = sink.getvalue()
@@ -40,9 +41,9 @@ def encode_rows(schema: Schema, rows: list[dict[str, Any]], key: str, header: Ma
 
 
 def decode_rows(data: bytes, key: str) -> tuple[Mapping[str, str], list[Any]]:
-    """The header and the rows of the file that an object `key` holds, by the schema that it holds itself.
+    """The header and the rows of the file under `key`, decoded with the file's own schema.
 
-    Raises `Undecodable`, also where it is the file of another object.
+    Raises `Undecodable`, also where the file was written for another key.
     """
     first = data.find(_IN_FRONT) + len(_IN_FRONT)
     is_checked = first >= len(_IN_FRONT)
@@ -51,13 +52,14 @@ def decode_rows(data: bytes, key: str) -> tuple[Mapping[str, str], list[Any]]:
         checksum = b"%08x" % _checksum(_with_digits(data, first, _NO_CHECKSUM.encode()), key)
         if digits != checksum:
             raise Undecodable(
-                f"its checksum is {checksum.decode()}, it says {digits!r}: it is damaged, or another object's"
+                f"its checksum is {checksum.decode()}, its header says {digits!r}: it is damaged, or another object's"
             )
     try:
-        found = reader(io.BytesIO(data))
-        header, rows = dict(found.metadata), list(found)
+        avro = reader(io.BytesIO(data))
+        header, rows = dict(avro.metadata), list(avro)
     except Exception as error:
-        raise Undecodable(f"it cannot be read as Avro, it is damaged: {error!r}") from error
+        raise Undecodable(f"it is no readable Avro file, it is damaged: {error!r}") from error
+    # The search above goes over the raw bytes: the header has to agree that the file has a checksum, or has none.
     if (header.pop(CHECKSUM, None) is not None) != is_checked:
         raise Undecodable("its checksum is not where its header says, it is damaged")
     return header, rows

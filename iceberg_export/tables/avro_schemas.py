@@ -1,6 +1,6 @@
 """The Avro schemas of manifests and manifest lists, with Iceberg's field ids.
 
-Rule: names of records and of lists' elements are those that Iceberg's Java library writes: some readers look at them.
+The names of records and list elements are those of Iceberg's Java library, because some readers depend on them.
 Specification: Iceberg's table specification, version 2, "Manifests", "Manifest Lists" and "Appendix A: Avro".
 """
 
@@ -25,7 +25,7 @@ def _record(name: str, *fields: dict[str, object]) -> dict[str, object]:
 
 
 def _map(value: str, key_id: int, value_id: int) -> dict[str, object]:
-    """A map with keys that are no strings: in Avro an array of pairs."""
+    """A map whose keys are not strings: Avro has only an array of pairs for it."""
     pair = _record(f"k{key_id}_v{value_id}", _required("key", "int", key_id), _required("value", value, value_id))
     return {"type": "array", "logicalType": "map", "items": pair}
 
@@ -84,6 +84,6 @@ _MANIFEST_FILE = _record(
 )
 
 ENTRY_SCHEMA: Final[Schema] = parse_schema(_ENTRY)
-"""One file in a manifest."""
+"""A file in a manifest."""
 MANIFEST_FILE_SCHEMA: Final[Schema] = parse_schema(_MANIFEST_FILE)
-"""One manifest in a manifest list."""
+"""A manifest in a manifest list."""

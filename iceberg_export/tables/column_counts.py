@@ -1,9 +1,8 @@
-"""How many values a data file has in each column, how many of them are null, and how many are no numbers.
+"""The counts of values, nulls and NaNs in each column of a data file. No heavy imports.
 
-Rule: imports nothing heavy. Every column of the table is counted, those inside structs, lists and maps too, and those
-that came after the file: engines take a column that is not counted for one without nulls and without values, and pass
-over the file (DuckDB's extension 1.4). Counts are exact. In a list or a map elements are counted, not the rows
-without any.
+Every column of the table is counted, nested ones and those added after the file too. An engine may take an uncounted
+column for one without values, and skip the file (DuckDB's extension 1.4). Counts are exact. In a list or a map,
+elements are counted, and an empty one adds nothing.
 
 Specification: Iceberg's table specification, version 2, "Data File Fields": value_counts (109), null_value_counts
 (110), nan_value_counts (137).
@@ -25,7 +24,7 @@ _decoder = JsonDecoder(tuple[tuple[int, int, int, int], ...])
 
 
 class ColumnCount(NamedTuple):
-    """One column's. `nans`: `NOT_COUNTED` where its type has none."""
+    """The counts of one column. `nans`: `NOT_COUNTED` where its type has no NaN."""
 
     field_id: int
     values: int
@@ -35,19 +34,19 @@ class ColumnCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ColumnCounts:
-    """All columns of a file, by field id, ascending. Packed, for a table's metadata in memory has many."""
+    """The counts of all columns of a file, ascending by field id. Packed, because cached metadata has very many."""
 
     packed: bytes
 
     @classmethod
     def of(cls, counts: Iterable[ColumnCount]) -> Self:
-        """Counts of columns, each given once. Raises `ValueError` where they are not possible."""
+        """The counts of distinct columns. Raises `ValueError` for a repeated column or impossible counts."""
         ordered = sorted(counts)
         if len({each.field_id for each in ordered}) < len(ordered):
             raise ValueError("a column is counted twice")
         for each in ordered:
             if not 0 <= each.nulls <= each.values or not NOT_COUNTED <= each.nans <= each.values - each.nulls:
-                raise ValueError(f"{each} is not possible")
+                raise ValueError(f"{each}: such counts are impossible")
         try:
             return cls(b"".join(_ROW.pack(*each) for each in ordered))
         except struct.error as error:
@@ -57,7 +56,7 @@ class ColumnCounts:
         return map(ColumnCount._make, _ROW.iter_unpack(self.packed))
 
     def nulls_of(self, field_id: int) -> int | None:
-        """How many values of a column are null; None where the file does not have the column."""
+        """The count of nulls in a column; None where the file does not have the column."""
         return next((each.nulls for each in self if each.field_id == field_id), None)
 
 
@@ -67,5 +66,5 @@ def encode(counts: ColumnCounts) -> str:
 
 
 def decode(text: str) -> ColumnCounts:
-    """The counts out of their JSON. Raises `ValueError` where it is none of ours."""
+    """The counts of their JSON. Raises `ValueError` where it is not that of `encode`."""
     return ColumnCounts.of(itertools.starmap(ColumnCount, _decoder.decode(text)))

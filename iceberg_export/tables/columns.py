@@ -1,7 +1,7 @@
-"""The typed columns of a table: where its metadata keeps them, and the schema that they make.
+"""The typed columns of a table: their property in its metadata, and the table's schema with them.
 
-Rule: the schema of a table is that of its raw columns, and behind these of its typed ones; it changes with the commit
-of the first file that needs it. Schemas that no snapshot has any more are let go of.
+The schema of a table has the raw columns, and after them the typed ones. It changes with the commit of the first file
+that needs the change. Schemas that no snapshot uses any more are removed.
 
 Specification: Iceberg's table specification, version 2, "Schemas", "Schema Evolution".
 """
@@ -20,12 +20,12 @@ from storage.object_store import StoreError
 
 
 class ColumnsMovedOn(StoreError):
-    """The table's typed columns are no longer those that a file was made for: plan again from the table as it is."""
+    """The table's typed columns have changed since a file was made for them: plan again from the current table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnsChange:
-    """What becomes of a table's typed columns; `before` is None where it had none."""
+    """A change of a table's typed columns. `before`: None where it has none."""
 
     before: TypedColumns | None
     after: TypedColumns
@@ -47,35 +47,38 @@ def columns_of(metadata: TableMetadata) -> TypedColumns | None:
         return decode(text)
     except Undecodable as error:
         raise TableUnreadable(
-            f"the table's property {TYPED_METADATA_KEY} is none that this version of Penstock writes ({error}): "
+            f"this version of Penstock cannot read the table's property {TYPED_METADATA_KEY} ({error}): "
             f"restore the metadata, or run the version that wrote it"
         ) from error
 
 
 def newest(one: TypedColumns | None, other: TypedColumns | None) -> TypedColumns | None:
-    """Of two that one table had, that which holds all that the other does."""
+    """The newer of two versions of one table's typed columns: it includes all columns of the other."""
     if one is None or other is None:
         return one or other
     return max(one, other, key=lambda each: each.version)
 
 
 def with_columns(metadata: TableMetadata, change: ColumnsChange) -> TableMetadata:
-    """The metadata with these typed columns. Raises `ColumnsMovedOn` where it has others than `change.before`, and than
-    `change.after`: of files that were made at a time the first one brings what all of them need."""
+    """The metadata with the typed columns `change.after`.
+
+    Raises `ColumnsMovedOn` where the table has neither `change.before` nor `change.after`, and `TableUnreadable`.
+    """
     before = columns_of(metadata)
+    # Several files may be made for the same change: the first one's commit applies it for all.
     if before == change.after:
         return metadata
     if before != change.before:
         versions = ["none" if each is None else f"version {each.version}" for each in (before, change.before)]
-        raise ColumnsMovedOn(f"the table has typed columns of {versions[0]}, and the file was made for {versions[1]}")
-    used = {snapshot.schema_id for snapshot in metadata.snapshots} | {metadata.current_schema_id}
+        raise ColumnsMovedOn(f"the typed columns of the table: {versions[0]}, but the file was made for {versions[1]}")
+    used_ids = {snapshot.schema_id for snapshot in metadata.snapshots} | {metadata.current_schema_id}
     schema_id = metadata.current_schema_id + 1
-    kept = (schema for schema in metadata.schemas if _schema_id(schema) in used)
+    used_schemas = (schema for schema in metadata.schemas if _schema_id(schema) in used_ids)
     return replace(
         metadata,
         last_column_id=max(metadata.last_column_id, change.after.field_id_next - 1),
         current_schema_id=schema_id,
-        schemas=(*kept, Raw(_schema_json(schema_id, change.after))),
+        schemas=(*used_schemas, Raw(_schema_json(schema_id, change.after))),
         properties={**metadata.properties, TYPED_METADATA_KEY: encode(change.after)},
     )
 
@@ -89,7 +92,7 @@ def _schema_id(schema: Raw) -> int:
 
 def _schema_json(schema_id: int, columns: TypedColumns) -> bytes:
     error = {"id": ERROR_FIELD_ID, "name": ERROR, "required": False, "type": "string"}
-    schema_of_left_out = {"id": SCHEMA_ID_FIELD_ID, "name": SCHEMA_ID, "required": False, "type": "int"}
-    more = [schema_of_left_out] if columns.has_schema_id else []
-    fields = [*RAW_FIELDS, error, *more, *iceberg_fields(columns.columns)]
+    schema_column = {"id": SCHEMA_ID_FIELD_ID, "name": SCHEMA_ID, "required": False, "type": "int"}
+    schema_columns = [schema_column] if columns.has_schema_id else []
+    fields = [*RAW_FIELDS, error, *schema_columns, *iceberg_fields(columns.columns)]
     return msgspec.json.encode({"type": "struct", "schema-id": schema_id, "fields": fields})

@@ -1,10 +1,12 @@
-"""One commit to a topic's table: the metadata before it in, the next metadata in the bucket, and what the entry says.
+"""One commit to a topic's table: reads the current metadata, puts the next one, and makes the part of the entry.
 
-Rule: what is put lies under new keys and counts once the ledger has the entry; nothing is deleted or written again. A
-commit that fails, is cancelled, or loses a race leaves objects that no entry refers to (safety rule S6), and the table
-as it was. The cost does not grow with the table: manifests are merged by level (`levels`), snapshots expire together.
+All objects are put under new keys, and are part of the table once the ledger has the entry. Nothing is deleted or
+overwritten. A commit that fails, is cancelled, or loses a race leaves objects that no entry refers to (safety rule S6),
+and does not change the table. Its cost does not grow with the table: manifests are merged by level (`levels`), and
+snapshots expire in groups.
 
-Specification: Iceberg's table specification, version 2, "Snapshots", "Manifests"; `released` for what goes.
+Specification: Iceberg's table specification, version 2, "Snapshots", "Manifests". `released` selects the objects that a
+commit releases.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +29,7 @@ from iceberg_export.tables.metadata import (
     encode,
     table_location,
 )
-from iceberg_export.tables.released import dropped_files, held_now, released_by
+from iceberg_export.tables.released import current_files, dropped_files, released_by
 from iceberg_export.tables.snapshots import (
     FileTotals,
     add_snapshot,
@@ -47,10 +49,10 @@ from storage.refs import MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX, METADATA_SUFFIX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableBefore:
-    """The table that a commit is made of.
+    """The table before a commit.
 
-    `root`: the bucket's URI without a slash at its end, as in `s3://bucket/prefix` or `file:///path`.
-    `metadata_key`: the key of its current metadata, "" before its first commit.
+    `root`: the bucket's URI without a trailing slash, such as `s3://bucket/prefix` or `file:///path`.
+    `metadata_key`: the key of the table's current metadata, "" before its first commit.
     """
 
     name: str
@@ -59,15 +61,16 @@ class TableBefore:
     metadata_key: str
     root: str
     folder_name: str | None = None
-    """What the topic is called in its table's folder, where that is not its name."""
+    """The topic's name in the path of its table's folder; None: the same as `name`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a commit does to its table.
+    """The changes of one commit.
 
-    `added` and `dropped` (keys of data files) are `TABLE_FILES_PER_COMMIT_MAX` at most. `offsets`: for each partition
-    that it brought, [first, end). With an edit alone, or where snapshots are only to expire, there is no new one.
+    `added`: new data files. `dropped`: keys of data files. Both together have at most `TABLE_FILES_PER_COMMIT_MAX`.
+    `offsets`: `[first, end)` of each partition that the added files bring. A commit with an edit alone, or one that
+    only expires snapshots, makes no snapshot.
     """
 
     added: tuple[DataFile, ...] = ()
@@ -75,21 +78,21 @@ class Change:
     offsets: Mapping[int, tuple[int, int]] | None = None
     edit: TableEdit | None = None
     columns: ColumnsChange | None = None
-    """What the added files' typed columns make of the table's; None where they have none."""
+    """The change of the table's typed columns that the added files need; None where they have none."""
     expires_before_ms: int | None = None
-    """Snapshots that were followed by another one before this time expire, whatever their number."""
-    left: tuple[str, ...] = ()
-    """Keys of data files that no snapshot holds any more, and that no entry has released yet (`expire_snapshots`)."""
+    """Snapshots that another one followed before this time expire, even where there are few."""
+    unreleased_files: tuple[str, ...] = ()
+    """Keys of data files that no snapshot has any more, and no entry has released yet (`expire_snapshots`)."""
 
     @property
     def makes_snapshot(self) -> bool:
-        """True where it changes files, or tells offsets."""
+        """True where it changes files or adds offsets."""
         return bool(self.added or self.dropped or self.offsets)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCommit:
-    """A commit whose objects are durable. `table` is what its entry has to say; `metadata_json` is the new metadata."""
+    """A commit whose objects are durable. `table`: its part of the entry; `metadata_json`: the new metadata."""
 
     table: TableCommit
     metadata: TableMetadata
@@ -98,7 +101,7 @@ class PreparedCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MadeObject:
-    """An object to put, and what it decodes to."""
+    """An object to put, with its bytes and its decoded form."""
 
     key: str
     data: bytes
@@ -115,11 +118,12 @@ async def commit(
     cache: TableCache,
     run_in_thread: RunInThread,
 ) -> PreparedCommit:
-    """Put the next metadata of a table, and return the entry that makes it hold.
+    """Put the next metadata of a table, and return the commit that the entry has to carry.
 
-    `next_key` gives a new key of the committing session for a suffix; it is called on the loop. Raises `StoreError`:
-    `ObjectMissing` where the table moved on, `FilesNotInTable` and `ColumnsMovedOn` (all: plan again),
-    `TableUnreadable` (people must look); `RequirementFailed` and `EditInvalid` of an edit.
+    `next_key`: returns a new key of the committing session for a suffix; called on the event loop. `now_ms`: the time
+    of the new snapshot. Raises `StoreError`: `ObjectMissing` (the table has changed), `FilesNotInTable` and
+    `ColumnsMovedOn` (plan again after all three), `TableUnreadable` (an operator has to act). An edit raises
+    `RequirementFailed` and `EditInvalid`.
     """
     is_expiring = change.expires_before_ms is not None
     assert change.makes_snapshot or change.edit or is_expiring, "a commit changes something"
@@ -138,8 +142,9 @@ async def commit(
         metadata, objects = await with_snapshot(
             before, change, reader=reader, next_key=next_key, snapshot_id=snapshot_id_of(metadata_key), now_ms=now_ms
         )
+        # `_expire` compares the expiring snapshots with the new one, whose objects are not in the bucket yet.
         for made in objects:
-            cache.keep(made.key, len(made.data), made.decoded)  # what expires is compared with what there is now
+            cache.keep(made.key, len(made.data), made.decoded)
     if change.makes_snapshot or is_expiring:
         metadata = without_old_names(metadata, now_ms)
         metadata, released = await _expire(metadata, reader, change.expires_before_ms)
@@ -152,7 +157,7 @@ async def commit(
             metadata=NewObject(key=metadata_key, object_bytes=len(metadata_json)),
             added=tuple(NewObject(key=made.key, object_bytes=len(made.data)) for made in objects),
             data_files=tuple(file.key for file in change.added),
-            released=(*([table.metadata_key] if table.metadata_key else []), *released, *change.left),
+            released=(*([table.metadata_key] if table.metadata_key else []), *released, *change.unreleased_files),
         ),
         metadata=metadata,
         metadata_json=metadata_json,
@@ -169,20 +174,22 @@ async def expire_snapshots(
     cache: TableCache,
     run_in_thread: RunInThread,
 ) -> Change | None:
-    """The change that lets go of data files to which nothing but the table refers; None while there is none to make.
+    """The change that drops data files to which only the table refers, and expires snapshots; None without any.
 
-    A file that was dropped stays with the table until the last snapshot before its drop expires, which is when it was
-    followed by another one before `expires_before_ms`, and has no name. Those that no snapshot holds are what one of
-    them held when it expired, where one entry could not name them all. Raises `StoreError`.
+    `unneeded`: keys of the table's files that the chunk index does not refer to. A dropped file stays in the table
+    until the last snapshot before the drop expires. A snapshot expires where another one followed it before
+    `expires_before_ms` and no tag or branch names it. A file of no snapshot is left over from an expired one that had
+    too many files for one entry. Raises `StoreError`.
     """
     reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
     metadata = without_old_names(await _metadata_before(table, reader), now_ms)
-    wanted = sorted(frozenset(unneeded) - await dropped_files(metadata, reader))[:TABLE_FILES_PER_COMMIT_MAX]
-    if not wanted and not expiring(metadata, expires_before_ms):
+    # A file that an older snapshot still has was dropped before, and cannot be dropped again.
+    keys = sorted(frozenset(unneeded) - await dropped_files(metadata, reader))[:TABLE_FILES_PER_COMMIT_MAX]
+    if not keys and not expiring(metadata, expires_before_ms):
         return None
-    dropped = await held_now(metadata, frozenset(wanted), reader)
-    left = tuple(key for key in wanted if key not in dropped)
-    return Change(dropped=dropped, expires_before_ms=expires_before_ms, left=left)
+    dropped = await current_files(metadata, frozenset(keys), reader)
+    unreleased = tuple(key for key in keys if key not in dropped)
+    return Change(dropped=dropped, expires_before_ms=expires_before_ms, unreleased_files=unreleased)
 
 
 async def typed_columns(
@@ -196,7 +203,7 @@ async def typed_columns(
 async def check_readable(
     table: TableBefore, *, store: ObjectStore, cache: TableCache, run_in_thread: RunInThread
 ) -> None:
-    """Read what every commit begins with: the metadata and the current manifest list. Raises `StoreError`."""
+    """Read the objects that every commit needs: the metadata and the current manifest list. Raises `StoreError`."""
     reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
     metadata = await _metadata_before(table, reader)
     columns_of(metadata)
@@ -216,15 +223,16 @@ def empty_of(table: TableBefore) -> TableMetadata:
 
 
 async def _metadata_before(table: TableBefore, reader: TableReader) -> TableMetadata:
-    """The current metadata. Raises `StoreError`, `TableUnreadable` where it is that of another table or bucket."""
+    """The current metadata. Raises `StoreError`, `TableUnreadable` where it is of another table or bucket."""
     empty = empty_of(table)
     if not table.metadata_key:
         return empty
     metadata = await reader.metadata(table.metadata_key)
+    # URIs of another bucket would get into the new manifests, and engines would read the old bucket.
     if (metadata.table_uuid, metadata.location) != (empty.table_uuid, empty.location):
         raise TableUnreadable(
             f"{table.metadata_key!r} is of the table {metadata.table_uuid} at {metadata.location!r}, expected "
-            f"{empty.table_uuid} at {empty.location!r}: was another agent given another --store for this bucket? "
+            f"{empty.table_uuid} at {empty.location!r}: does another agent have another --store for this bucket? "
             f'docs/operations/bucket.md, "A bucket or data folder was moved"'
         )
     return metadata
@@ -239,7 +247,7 @@ async def with_snapshot(
     snapshot_id: int,
     now_ms: int,
 ) -> tuple[TableMetadata, list[MadeObject]]:
-    """The metadata with the next snapshot, and its new manifests and manifest list; nothing is put yet."""
+    """The metadata with the next snapshot, and its new manifests and manifest list, which are not put yet."""
     parent = before.current()
     number = before.last_sequence_number + 1
     manifests = await next_manifests(
@@ -248,12 +256,13 @@ async def with_snapshot(
         dropped=change.dropped,
         snapshot_id=snapshot_id,
         sequence_number=number,
-        # Of columns that are new to the table, files that are there have nulls: their counts say so from now on.
+        # The table has new columns, which are null in all existing files. Their counts have to say so: engines may skip
+        # a file with an uncounted column (`column_counts`).
         is_counted_again=parent is not None and parent.schema_id != before.current_schema_id,
         reader=reader,
     )
     list_key = next_key(MANIFEST_LIST_SUFFIX)
-    keys = [next_key(MANIFEST_SUFFIX) for _ in manifests.new]
+    keys = [next_key(MANIFEST_SUFFIX) for _ in manifests.new_manifests]
     metadata = add_snapshot(
         before,
         snapshot_id=snapshot_id,
@@ -261,7 +270,7 @@ async def with_snapshot(
         summary=summarize(
             parent,
             added=FileTotals.of(change.added),
-            dropped=FileTotals.of(manifests.dropped),
+            dropped=FileTotals.of(manifests.dropped_files),
             offsets=change.offsets or {},
         ),
         now_ms=now_ms,
@@ -275,13 +284,13 @@ async def with_snapshot(
 def _encode(
     manifests: NextManifests, *, metadata: TableMetadata, keys: list[str], list_key: str, root: str
 ) -> list[MadeObject]:
-    """The new manifests and, at the end, the manifest list. CPU work for a thread."""
+    """The new manifests and, as the last object, the manifest list. CPU work for a thread."""
     snapshot = metadata.snapshots[-1]
     objects: list[MadeObject] = []
-    rows: list[ManifestFile] = list(manifests.kept)
+    rows: list[ManifestFile] = list(manifests.unchanged_manifests)
     columns = columns_of(metadata)
-    for key, found in zip(keys, manifests.new, strict=True):
-        entries = filled(found, columns)
+    for key, new_entries in zip(keys, manifests.new_manifests, strict=True):
+        entries = filled(new_entries, columns)
         data = encode_manifest(
             entries, key=key, root=root, schema_id=metadata.current_schema_id, schema_json=bytes(metadata.schemas[-1])
         )
@@ -310,10 +319,10 @@ def _encode(
 async def _expire(
     metadata: TableMetadata, reader: TableReader, before_ms: int | None
 ) -> tuple[TableMetadata, tuple[str, ...]]:
-    """The metadata without the snapshots that are too many, or too old, and the keys that they release.
+    """The metadata without the snapshots that are too many or too old, and the keys that they release.
 
-    Where an entry could not name them all, fewer expire, one at least: as many come as go then. What that one alone
-    has too many of, after years with a name say, are data files: `expire_snapshots` releases the rest.
+    Fewer snapshots expire where one entry could not name all their keys, but at least one. So a commit removes at least
+    as many snapshots as it adds.
     """
     leaving = expiring(metadata, before_ms)
     if not leaving:
@@ -323,13 +332,15 @@ async def _expire(
     for snapshot, keys in zip(leaving, await released_by(metadata.snapshots, leaving, reader), strict=True):
         if expired and len(released) + len(keys) > TABLE_RELEASED_PER_COMMIT_MAX:
             break
+        # One snapshot may have more keys than an entry may name, for example after years with a tag. The keys beyond
+        # the limit are data files, which `expire_snapshots` releases later.
         released += keys[:TABLE_RELEASED_PER_COMMIT_MAX]
         expired.append(snapshot)
     return without(metadata, expired), tuple(released)
 
 
 async def put_objects(objects: list[MadeObject], reader: TableReader) -> None:
-    """Put the objects, and keep what they decode to."""
+    """Put the objects, and cache their decoded forms."""
     await gather_bounded([partial(reader.store.put, made.key, (made.data,)) for made in objects])
     for made in objects:
         reader.cache.keep(made.key, len(made.data), made.decoded)

@@ -1,6 +1,6 @@
-"""Counts of columns that a file does not have, since they came to the table after it: every row of it is null there.
+"""Adds counts of columns that the table got after a file was written: the column is null in every row of the file.
 
-Rule: only of files whose own columns were all counted; of an older one nobody knows which of the table's it has.
+Only files whose own columns were all counted get them. An older file does not say which columns of the table it has.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ _FLOATING = frozenset({PrimitiveKind.FLOAT, PrimitiveKind.DOUBLE})
 
 
 def filled(entries: Sequence[ManifestEntry], columns: TypedColumns | None) -> tuple[ManifestEntry, ...]:
-    """The entries with counts of all `columns`, those of their table."""
+    """The entries with counts of all the table's `columns`."""
     if columns is None:
         return tuple(entries)
     return tuple(_filled(entry, columns) for entry in entries)
@@ -25,6 +25,7 @@ def filled(entries: Sequence[ManifestEntry], columns: TypedColumns | None) -> tu
 def _filled(entry: ManifestEntry, columns: TypedColumns) -> ManifestEntry:
     file = entry.file
     known = {each.field_id: each for each in file.counts}
+    # Files from before all columns were counted have no count of `headers`.
     if FieldId.HEADERS not in known:
         return entry
     more = [
@@ -38,7 +39,7 @@ def _filled(entry: ManifestEntry, columns: TypedColumns) -> ManifestEntry:
 
 
 def _top_level(columns: TypedColumns) -> list[int]:
-    """Ids of columns that are none of a schema's."""
+    """The ids of typed columns that belong to no schema of records."""
     return [ERROR_FIELD_ID, SCHEMA_ID_FIELD_ID] if columns.has_schema_id else [ERROR_FIELD_ID]
 
 
@@ -52,7 +53,7 @@ def _counts(
 
 
 def _of_type(field_id: int, kind: ColumnType, row_count: int, known: dict[int, ColumnCount]) -> Iterator[ColumnCount]:
-    """The column, null in `row_count` rows where it is not known, and what is inside it."""
+    """The counts of a column and its nested columns; `row_count` nulls where the file does not have it."""
     nans = 0 if isinstance(kind, ScalarType) and kind.kind in _FLOATING else NOT_COUNTED
     yield known.get(field_id) or ColumnCount(field_id, row_count, row_count, nans)
     match kind:
@@ -70,5 +71,5 @@ def _of_type(field_id: int, kind: ColumnType, row_count: int, known: dict[int, C
 
 
 def _elements(element_id: int, known: dict[int, ColumnCount]) -> int:
-    """How many elements the file has in a list or a map; none in one that it does not have."""
+    """The count of elements of a list or a map; 0 where the file does not have it."""
     return known[element_id].values if element_id in known else 0

@@ -1,7 +1,6 @@
-"""A data file as its table knows it.
+"""A data file as its table's manifest lists it. No heavy imports.
 
-Rule: imports nothing heavy. Bounds are exact: the lowest and the highest value of the rows in the file, so that engines
-may answer `min` and `max` from them.
+Bounds are exact: the lowest and the highest value of the file's rows. Engines may answer `min` and `max` from them.
 """
 
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ class RowBounds:
     timestamp_us_max: int
 
     def with_also(self, other: "RowBounds") -> "RowBounds":
-        """The bounds of these rows and others."""
+        """The bounds of the rows of both."""
         return RowBounds(
             partition_min=min(self.partition_min, other.partition_min),
             partition_max=max(self.partition_max, other.partition_max),
@@ -34,11 +33,11 @@ class RowBounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFile:
-    """One Parquet file of a table.
+    """A Parquet file of a table.
 
-    `bounds`: None where the file holds no rows, as when everything in it was aborted.
-    `counts`: of its columns; of files from before all of them were counted, those of some.
-    `split_offsets`: the first byte of each row group, ascending: where engines may divide the file.
+    `bounds`: None where the file has no rows, for example because all its records were aborted.
+    `counts`: those of its columns; a file from before all columns were counted has some of them.
+    `split_offsets`: the first byte of each row group, ascending: the positions where engines may divide the file.
     """
 
     key: str
@@ -51,7 +50,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveFile:
-    """A data file of a snapshot. `sequence_number`: that of the commit that added it, 1 for the table's first."""
+    """A data file of a snapshot. `sequence_number`: of the commit that added it; 1 for the table's first commit."""
 
     file: DataFile
     sequence_number: int

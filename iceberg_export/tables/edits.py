@@ -1,10 +1,10 @@
-"""What people change of a table through a catalog: its properties, and names for snapshots that are to stay.
+"""Edits of a table through a catalog: its properties, and tags and branches, whose snapshots do not expire. Pure.
 
-Rule: pure. An edit holds as a whole or not at all, of the metadata that its requirements describe. Which properties are
-people's to change is the catalog's to say.
+An edit is applied as a whole or not at all, to metadata that meets its requirements. The catalog decides which
+properties a client may change.
 
-A tag, or a branch, names a snapshot that is there; nothing is written to a branch, so it keeps that one and no other.
-`main` is Penstock's.
+A tag or a branch names an existing snapshot. Nothing is written to a branch, so a branch retains that snapshot alone.
+Only Penstock changes `main`.
 
 Source: Iceberg's REST specification, `CommitTableRequest`; `UpdateRequirement`, `TableMetadata.Builder` and
 `SnapshotRef` of Iceberg's Java library; Iceberg's table specification, "Snapshot References".
@@ -30,11 +30,12 @@ from protocol.limits import (
 
 
 class RequirementFailed(Exception):
-    """The table is not as the edit was made for: it has to be made anew. The message says what differs."""
+    """The table has changed since the client made the edit: it has to make the edit again. The message names the
+    difference."""
 
 
 class EditInvalid(Exception):
-    """The edit cannot be made of this table. The message says why, and what can."""
+    """The edit is not possible for this table. The message says why, and what is possible."""
 
 
 class _Requirement(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", tag_field="type"):
@@ -42,48 +43,48 @@ class _Requirement(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", ta
 
 
 class AssertCreate(_Requirement, frozen=True, kw_only=True, tag="assert-create"):
-    """There is no such table: never so of a topic's."""
+    """The table does not exist, which is never true of a topic's."""
 
 
 class AssertTableUuid(_Requirement, frozen=True, kw_only=True, tag="assert-table-uuid"):
-    """The topic was not created anew meanwhile."""
+    """The table is still the same: its topic was not deleted and created again."""
 
     uuid: str
 
 
 class AssertRefSnapshotId(_Requirement, frozen=True, kw_only=True, tag="assert-ref-snapshot-id"):
-    """A name is of that snapshot, or, with None or without one, not given yet."""
+    """A tag or branch names that snapshot; with None or without an id, it does not exist."""
 
     ref: str
     snapshot_id: int | None = None
 
 
 class AssertLastAssignedFieldId(_Requirement, frozen=True, kw_only=True, tag="assert-last-assigned-field-id"):
-    """No column came meanwhile."""
+    """No column was added."""
 
     last_assigned_field_id: int
 
 
 class AssertCurrentSchemaId(_Requirement, frozen=True, kw_only=True, tag="assert-current-schema-id"):
-    """The schema is still the same."""
+    """The schema has not changed."""
 
     current_schema_id: int
 
 
 class AssertLastAssignedPartitionId(_Requirement, frozen=True, kw_only=True, tag="assert-last-assigned-partition-id"):
-    """No partition field came meanwhile."""
+    """No partition field was added."""
 
     last_assigned_partition_id: int
 
 
 class AssertDefaultSpecId(_Requirement, frozen=True, kw_only=True, tag="assert-default-spec-id"):
-    """The partition spec is still the same."""
+    """The partition spec has not changed."""
 
     default_spec_id: int
 
 
 class AssertDefaultSortOrderId(_Requirement, frozen=True, kw_only=True, tag="assert-default-sort-order-id"):
-    """The sort order is still the same."""
+    """The sort order has not changed."""
 
     default_sort_order_id: int
 
@@ -109,19 +110,19 @@ RefName: TypeAlias = Annotated[str, Meta(min_length=1, max_length=TABLE_REF_NAME
 
 
 class SetProperties(_Update, frozen=True, kw_only=True, tag="set-properties"):
-    """Those that there are get another value."""
+    """Sets properties; existing ones get the new value."""
 
     updates: dict[PropertyName, str]
 
 
 class RemoveProperties(_Update, frozen=True, kw_only=True, tag="remove-properties"):
-    """Those that are not there are none the less removed."""
+    """Removes properties; missing ones are no error."""
 
     removals: list[str]
 
 
 class SetSnapshotRef(_Update, frozen=True, kw_only=True, tag="set-snapshot-ref"):
-    """A name for a snapshot, new or of another one so far."""
+    """Creates a tag or branch, or changes the snapshot that it names."""
 
     ref_name: RefName
     type: Literal["tag", "branch"]
@@ -132,7 +133,7 @@ class SetSnapshotRef(_Update, frozen=True, kw_only=True, tag="set-snapshot-ref")
 
 
 class RemoveSnapshotRef(_Update, frozen=True, kw_only=True, tag="remove-snapshot-ref"):
-    """Its snapshot may expire."""
+    """Removes a tag or branch, so that its snapshot may expire."""
 
     ref_name: str
 
@@ -141,7 +142,7 @@ Update: TypeAlias = SetProperties | RemoveProperties | SetSnapshotRef | RemoveSn
 
 
 class TableEdit(msgspec.Struct, frozen=True, kw_only=True):
-    """What a catalog's client sends."""
+    """The commit of a catalog's client: requirements, and the updates to apply where they hold."""
 
     requirements: tuple[Requirement, ...] = ()
     updates: tuple[Update, ...] = ()
@@ -151,19 +152,19 @@ _decoder = JsonDecoder(TableEdit)
 
 
 def decode_edit(body: bytes) -> TableEdit:
-    """Out of the JSON of a commit that holds no other updates. Raises `EditInvalid`."""
+    """The edit of a commit's JSON, which has no other kinds of updates. Raises `EditInvalid`."""
     try:
         return _decoder.decode(body)
     except Undecodable as error:
-        raise EditInvalid(f"this is no commit of a table: {error}") from error
+        raise EditInvalid(f"the body is not a valid commit of a table: {error}") from error
 
 
 def edited(before: TableMetadata, edit: TableEdit, *, now_ms: int) -> TableMetadata:
-    """The metadata with the edit. Raises `RequirementFailed`, `EditInvalid`."""
+    """The metadata with the edit applied. Raises `RequirementFailed`, `EditInvalid`."""
     for requirement in edit.requirements:
         failure = _failure(requirement, before)
         if failure:
-            raise RequirementFailed(f"the table is another one than this commit was made for: {failure}")
+            raise RequirementFailed(f"the table is not the one that this commit was made for: {failure}")
     properties, refs = dict(before.properties), dict(before.refs)
     for update in edit.updates:
         match update:
@@ -182,10 +183,10 @@ def edited(before: TableMetadata, edit: TableEdit, *, now_ms: int) -> TableMetad
 
 
 def _failure(requirement: Requirement, metadata: TableMetadata) -> str:
-    """What differs; nothing where it holds."""
+    """The difference between the requirement and the table; "" where it is met."""
     match requirement:
         case AssertCreate():
-            return "it is there already"
+            return "it exists"
         case AssertTableUuid(uuid=uuid):
             return _difference("its UUID", metadata.table_uuid, uuid)
         case AssertRefSnapshotId(ref=name, snapshot_id=snapshot_id):
@@ -203,21 +204,22 @@ def _failure(requirement: Requirement, metadata: TableMetadata) -> str:
             return _difference("its sort order", metadata.default_sort_order_id, order_id)
 
 
-def _difference(what: str, found: object, wanted: object) -> str:
-    return "" if found == wanted else f"{what} is {found}, and not {wanted}"
+def _difference(what: str, actual: object, expected: object) -> str:
+    return "" if actual == expected else f"{what} is {actual}, not {expected}"
 
 
 def _ref(update: SetSnapshotRef, before: TableMetadata) -> SnapshotRef:
     _check_is_not_main(update.ref_name)
     if update.snapshot_id not in {snapshot.snapshot_id for snapshot in before.snapshots}:
         raise EditInvalid(
-            f"the table has no snapshot {update.snapshot_id} (any more): its metadata table `snapshots` shows those "
-            "that can be named"
+            f"the table has no snapshot {update.snapshot_id}, or no longer: its metadata table `snapshots` lists the "
+            "snapshots that can be named"
         )
+    # A retention of snapshots would promise a history that a tag or branch does not have here.
     if update.min_snapshots_to_keep is not None or update.max_snapshot_age_ms is not None:
-        kept = "a tag has no other" if update.type == TAG else "nothing is written to branches here"
+        reason = "a tag has no history" if update.type == TAG else "Penstock writes nothing to branches"
         raise EditInvalid(
-            f"{update.ref_name!r} keeps the snapshot that it names, and {kept}: leave its SNAPSHOT RETENTION out"
+            f"{update.ref_name!r} retains only the snapshot that it names ({reason}): omit its SNAPSHOT RETENTION"
         )
     max_age_ms: int | UnsetType = UNSET if update.max_ref_age_ms is None else update.max_ref_age_ms
     return SnapshotRef(snapshot_id=update.snapshot_id, type=update.type, max_ref_age_ms=max_age_ms)
@@ -225,20 +227,20 @@ def _ref(update: SetSnapshotRef, before: TableMetadata) -> SnapshotRef:
 
 def _check_is_not_main(name: str) -> None:
     if name == MAIN:
-        raise EditInvalid(f"{MAIN} is the topic: it is moved by records alone")
+        raise EditInvalid(f"{MAIN} is the topic itself, and only new records change it: use another name")
 
 
 def _check_sizes(properties: Mapping[str, str], refs: Mapping[str, SnapshotRef]) -> None:
-    """Every commit writes all of it again, and every reader reads it.
+    """Limit the size of properties and names: every commit writes all of them again, and every reader reads them.
 
-    Penstock's own count for nothing: those of a table with many typed columns are longer than all that people may set.
+    Penstock's own properties do not count: those of a table with many typed columns exceed the limits for clients.
     """
-    own = {name: value for name, value in properties.items() if not name.startswith(OWN_PREFIX)}
+    client_properties = {name: value for name, value in properties.items() if not name.startswith(OWN_PREFIX)}
     if len(refs) - (MAIN in refs) > TABLE_REFS_MAX:
-        raise EditInvalid(f"a table has {TABLE_REFS_MAX} tags and branches at most: drop one")
-    byte_count = sum(len(name.encode()) + len(value.encode()) for name, value in own.items())
-    if len(own) > TABLE_PROPERTIES_MAX or byte_count > TABLE_PROPERTIES_BYTES_MAX:
+        raise EditInvalid(f"a table has at most {TABLE_REFS_MAX} tags and branches: drop one first")
+    byte_count = sum(len(name.encode()) + len(value.encode()) for name, value in client_properties.items())
+    if len(client_properties) > TABLE_PROPERTIES_MAX or byte_count > TABLE_PROPERTIES_BYTES_MAX:
         raise EditInvalid(
-            f"a table has {TABLE_PROPERTIES_MAX} properties of {TABLE_PROPERTIES_BYTES_MAX} bytes in all at most, and "
-            f"would have {len(own)} of {byte_count}"
+            f"a table has at most {TABLE_PROPERTIES_MAX} properties with {TABLE_PROPERTIES_BYTES_MAX} bytes in all; "
+            f"this edit would make {len(client_properties)} with {byte_count} bytes"
         )

@@ -1,18 +1,18 @@
-"""Which manifests of a snapshot are merged, so that their list stays short.
+"""Selects the manifests of a snapshot to merge, so that the manifest list stays short.
 
-Rule: like a log-structured merge tree. A manifest's level is the magnitude of how many files it holds; when a level is
-full, its manifests become one of a higher level, and a full manifest is merged no more. So each file is written about
-once a level, and the list has a few rows a level and one for each full manifest.
+The manifests form levels, as in a log-structured merge tree. A manifest's level is the magnitude of its count of files.
+The manifests of a full level become one manifest of a higher level; a full manifest is not merged again. So each file's
+entry is written about once in each level, and the list has a few rows for each level and one for each full manifest.
 """
 
 from collections.abc import Sequence
 
 
 def merge_groups(file_counts: Sequence[int], *, manifests_max: int, files_max: int) -> tuple[tuple[int, ...], ...]:
-    """Which manifests belong together, as indexes into `file_counts`: how many files each holds. A group of one stays
-    as it is. Groups, and indexes within one, are ascending.
+    """The groups of manifests to merge, as indexes into `file_counts`. A group of one manifest is not merged.
 
-    `manifests_max`: so many of one level are merged. `files_max`: one of so many files is full.
+    `file_counts`: the count of files in each manifest. `manifests_max`: the count at which the manifests of a level are
+    merged. `files_max`: the count of files at which a manifest is full. Groups and their indexes are ascending.
     """
     groups: list[tuple[int, ...]] = []
     levels: dict[int, list[tuple[int, ...]]] = {}
@@ -32,13 +32,14 @@ def merge_groups(file_counts: Sequence[int], *, manifests_max: int, files_max: i
         if count >= files_max:
             groups.append(merged)
         else:
-            # Manifests that hold nothing have the level of one file, and so many of them are no more than that.
+            # The result counts as one level higher at least: manifests without files add nothing to its count, which
+            # alone would leave it at their level.
             levels.setdefault(max(_level(count, manifests_max), level + 1), []).append(merged)
     return tuple(sorted(groups))
 
 
 def _level(count: int, manifests_max: int) -> int:
-    """How often `count` can be divided by `manifests_max`."""
+    """How often `count` can be divided by `manifests_max` before it is below it."""
     level = 0
     while count >= manifests_max:
         count //= manifests_max

@@ -1,7 +1,7 @@
-"""Manifests, which name a table's data files, and manifest lists, which name a snapshot's manifests: Avro, both ways.
+"""Encodes and decodes manifests, which list a table's data files, and manifest lists, which list the manifests.
 
-Rule: the same values give the same bytes; of a file that somebody else wrote nothing is guessed. An entry's statistics
-are those of `data_file.DataFile`, as Iceberg's single-value binary: little-endian.
+Both are Avro files. The same values give the same bytes. A file of another writer is an error, never interpreted. An
+entry's statistics are those of `data_file.DataFile`, in Iceberg's single-value serialization, little-endian.
 
 Specification: Iceberg's table specification, version 2, "Manifests", "Manifest Lists", "Appendix D: Single-value
 serialization"; Apache Avro's specification, "Object Container Files".
@@ -40,7 +40,7 @@ _MANIFEST_HEADER = {
 
 
 class Status(IntEnum):
-    """What a manifest's snapshot did with a file."""
+    """The action of a manifest's snapshot on a file. Specification: "Manifest Entry Fields", `status`."""
 
     EXISTING = 0
     ADDED = 1
@@ -49,8 +49,11 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestEntry:
-    """A file in a manifest. `snapshot_id`: the snapshot that added it, or that deleted it; `sequence_number`: of the
-    commit that added it."""
+    """A file in a manifest.
+
+    `snapshot_id`: the snapshot that added the file, or that deleted it. `sequence_number`: that of the commit that
+    added the file.
+    """
 
     status: Status
     snapshot_id: int
@@ -59,13 +62,13 @@ class ManifestEntry:
 
     @property
     def is_live(self) -> bool:
-        """True where the file is still part of the table."""
+        """True where the file is part of the table."""
         return self.status is not Status.DELETED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManifestFile:
-    """A manifest in a manifest list: a row that says what reading it would tell."""
+    """A row of a manifest list: a manifest's key, size and counts, so that a reader may skip the manifest itself."""
 
     key: str
     object_bytes: int
@@ -81,7 +84,7 @@ class ManifestFile:
 
     @property
     def live_files(self) -> int:
-        """How many of its files are still part of the table."""
+        """The count of its files that are part of the table."""
         return self.added_files + self.existing_files
 
 
@@ -122,40 +125,45 @@ def encode_manifest(
     schema_id: int = SCHEMA_ID,
     schema_json: bytes = SCHEMA_JSON,
 ) -> bytes:
-    """A manifest of the entries. Those that are ADDED take the sequence number of the snapshot that lists it.
+    """A manifest of the entries. ADDED entries inherit the sequence number of the snapshot that lists the manifest.
 
-    `schema_id`, `schema_json`: of the table at that snapshot.
+    `key`: where it will be put. `root`: the bucket's URI, for absolute paths. `schema_id`, `schema_json`: the table's
+    schema at that snapshot.
     """
     header = {**_MANIFEST_HEADER, "schema": schema_json.decode(), "schema-id": str(schema_id)}
     return encode_rows(ENTRY_SCHEMA, [_entry_row(entry, root) for entry in entries], key, header)
 
 
 def decode_manifest(data: bytes, manifest: ManifestFile, *, root: str) -> tuple[ManifestEntry, ...]:
-    """The entries of a manifest, that `manifest` lists. Raises `TableUnreadable`."""
+    """The entries of the manifest in a list's row `manifest`. Raises `TableUnreadable` where the two do not match."""
     _, rows = _decode(data, manifest.key)
     try:
         entries = tuple(_entry(row, manifest, root) for row in rows)
     except DAMAGE as error:
         raise TableUnreadable(f"the manifest {manifest.key!r} is not one that Penstock writes: {error!r}") from error
+    # Missing entries would silently leave records out of the table (safety rule S20).
     if len(entries) != manifest.live_files + manifest.deleted_files:
         raise TableUnreadable(
-            f"the manifest {manifest.key!r} holds {len(entries)} files, and the manifest list says "
+            f"the manifest {manifest.key!r} lists {len(entries)} files, but the manifest list says "
             f"{manifest.live_files + manifest.deleted_files}"
         )
+    # A copy of another manifest: its checksum covers its key, but a manifest from before checksums has only this.
     if any(entry.snapshot_id != manifest.added_snapshot_id for entry in entries if entry.status is not Status.EXISTING):
-        raise TableUnreadable(f"the manifest {manifest.key!r} is of another snapshot than the manifest list says")
-    counted, listed = _rows_by_liveness(entries), (manifest.added_rows + manifest.existing_rows, manifest.deleted_rows)
-    if counted != listed:
-        # S20: a manifest of before has no checksum, so a damaged number reads as another number.
         raise TableUnreadable(
-            f"the manifest {manifest.key!r} holds files of {counted} live and deleted rows, and the manifest list says "
+            f"the manifest {manifest.key!r} is of another snapshot than the one that the manifest list says"
+        )
+    counted, listed = _rows_by_liveness(entries), (manifest.added_rows + manifest.existing_rows, manifest.deleted_rows)
+    # A manifest from before checksums may have a damaged number, which reads as another number (safety rule S20).
+    if counted != listed:
+        raise TableUnreadable(
+            f"the manifest {manifest.key!r} lists files of {counted} live and deleted rows, but the manifest list says "
             f"{listed}: one of the two is damaged"
         )
     return entries
 
 
 def _rows_by_liveness(entries: Sequence[ManifestEntry]) -> tuple[int, int]:
-    """How many rows the files have that are part of the table, and those that left it."""
+    """The count of rows in live files, and in deleted ones."""
     live = sum(entry.file.record_count for entry in entries if entry.is_live)
     return live, sum(entry.file.record_count for entry in entries) - live
 
@@ -169,7 +177,7 @@ def encode_manifest_list(
     parent_snapshot_id: int | None,
     sequence_number: int,
 ) -> bytes:
-    """A snapshot's manifest list."""
+    """The manifest list of a snapshot. `key`: where it will be put. `root`: the bucket's URI, for absolute paths."""
     header = {
         "snapshot-id": str(snapshot_id),
         "parent-snapshot-id": "null" if parent_snapshot_id is None else str(parent_snapshot_id),
@@ -182,15 +190,15 @@ def encode_manifest_list(
 def decode_manifest_list(
     data: bytes, *, key: str, root: str, snapshot_id: int | None = None
 ) -> tuple[ManifestFile, ...]:
-    """The manifests that a manifest list names, which is that of the snapshot, where one is given.
+    """The manifests of a manifest list. `snapshot_id`: the snapshot that it should be of; None: any.
 
     Raises `TableUnreadable`.
     """
     header, rows = _decode(data, key)
+    # A list without a checksum may be a copy of another snapshot's.
     if snapshot_id is not None and header.get("snapshot-id") != str(snapshot_id):
         raise TableUnreadable(
-            f"the manifest list {key!r} says that it is of the snapshot {header.get('snapshot-id')!r}, and it should "
-            f"be of {snapshot_id}"
+            f"the manifest list {key!r} is of the snapshot {header.get('snapshot-id')!r}, expected {snapshot_id}"
         )
     try:
         return tuple(_manifest(row, root) for row in rows)
@@ -199,7 +207,7 @@ def decode_manifest_list(
 
 
 def key_of_uri(uri: str, root: str) -> str:
-    """The key in the bucket `root` of an object's URI. Raises `TableUnreadable` where it is elsewhere."""
+    """The key of an object in the bucket `root`, by its URI. Raises `TableUnreadable` where it is elsewhere."""
     if not uri.startswith(f"{root}/"):
         raise TableUnreadable(
             f"the table names {uri!r}, which is not below {root!r}: give the bucket's URL as it was when the table was "
@@ -217,7 +225,7 @@ def _decode(data: bytes, key: str) -> tuple[Mapping[str, str], list[Any]]:
 
 def _entry_row(entry: ManifestEntry, root: str) -> dict[str, Any]:
     file = entry.file
-    # Of what this snapshot adds, the number is that of the snapshot ("Sequence Number Inheritance").
+    # An added file inherits the number of its snapshot ("Sequence Number Inheritance").
     number = None if entry.status is Status.ADDED else entry.sequence_number
     lower, upper = _bounds_rows(file.bounds)
     return {
@@ -250,17 +258,17 @@ def _counts_rows(counts: ColumnCounts) -> dict[str, list[dict[str, int]]]:
 
 
 def _counts(file: Mapping[str, Any]) -> ColumnCounts:
-    """The counts of an entry. Raises `ValueError` where they are not possible."""
+    """The counts of an entry. Raises `ValueError` where they are impossible."""
     nulls, nans = _pairs(file["null_value_counts"]), _pairs(file.get("nan_value_counts"))
     return ColumnCounts.of(
         ColumnCount(field_id, count, nulls[field_id], nans.get(field_id, NOT_COUNTED))
         for field_id, count in _pairs(file["value_counts"]).items()
-        if field_id in nulls  # older manifests count the values of a column whose nulls nobody counted
+        if field_id in nulls  # manifests from before all columns were counted have some values without nulls
     )
 
 
-def _pairs(found: Iterable[Mapping[str, int]] | None) -> dict[int, int]:
-    return {pair["key"]: pair["value"] for pair in found or ()}
+def _pairs(pairs: Iterable[Mapping[str, int]] | None) -> dict[int, int]:
+    return {pair["key"]: pair["value"] for pair in pairs or ()}
 
 
 def _bounds_rows(bounds: RowBounds | None) -> tuple[list[dict[str, Any]] | None, list[dict[str, Any]] | None]:

@@ -1,7 +1,7 @@
-"""A table's metadata: the JSON that names its schema, its properties and its snapshots.
+"""A table's metadata: the JSON with its schemas, properties and snapshots.
 
-Rule: these structs are exactly what is written here. A field that they do not know is refused, not dropped: nobody else
-writes this metadata, so it was written by a newer Penstock, or is not ours.
+The structs have exactly the fields that Penstock writes. An unknown field is an error and not ignored: Penstock is the
+only writer, so a newer version or another program wrote it, and a commit would lose it.
 
 Specification: Iceberg's table specification, version 2, "Table Metadata Fields".
 """
@@ -29,28 +29,31 @@ SCHEMA_ID = 0
 SPEC_ID = 0
 SORT_ORDER_ID = 1
 LAST_PARTITION_FIELD_ID = 999
-"""Ids of partition fields begin at 1000; there are none."""
+"""The last assigned id of a partition field. Ids begin at 1000, and no table has partition fields."""
 MAIN = "main"
 
 
 class TableUnreadable(StoreError):
-    """An object of a table's metadata does not hold what Penstock writes: it is damaged, was changed by somebody else,
-    or was written by a newer Penstock. Nothing may be committed on top of it; people must look."""
+    """An object of a table's metadata is not as Penstock writes it.
+
+    It is damaged, another program changed it, or a newer Penstock wrote it. No commit may follow it: an operator has to
+    act.
+    """
 
 
 class SnapshotRef(
     msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A name for a snapshot: `main`, that of the current one, and those that people gave (`edits`)."""
+    """A reference to a snapshot: `main`, which names the current one, or a tag or branch of a client (`edits`)."""
 
     snapshot_id: int
     type: str
     max_ref_age_ms: int | UnsetType = UNSET
-    """How old its snapshot may get before the name goes."""
+    """The age of its snapshot at which the reference is removed."""
 
 
 class SnapshotLogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", forbid_unknown_fields=True):
-    """Which snapshot became the current one when."""
+    """The time at which a snapshot became the current one."""
 
     timestamp_ms: int
     snapshot_id: int
@@ -59,7 +62,7 @@ class SnapshotLogEntry(msgspec.Struct, frozen=True, kw_only=True, rename="kebab"
 class Snapshot(
     msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, forbid_unknown_fields=True
 ):
-    """The table as one commit left it. `manifest_list` is an absolute URI; `parent_snapshot_id` may have expired."""
+    """The table after one commit. `manifest_list`: an absolute URI; `parent_snapshot_id`: may have expired."""
 
     snapshot_id: int
     parent_snapshot_id: int | UnsetType = UNSET
@@ -73,7 +76,7 @@ class Snapshot(
 class TableMetadata(
     msgspec.Struct, frozen=True, kw_only=True, rename="kebab", omit_defaults=True, forbid_unknown_fields=True
 ):
-    """A table as it is. `snapshots` are in the order of their commits; the last is the current one."""
+    """The metadata of a table. `snapshots`: in the order of their commits; the last one is current."""
 
     format_version: int
     table_uuid: str
@@ -128,7 +131,7 @@ RAW_FIELDS = (
 )
 """The columns that every table has."""
 SCHEMA_JSON = msgspec.json.encode({"type": "struct", "schema-id": SCHEMA_ID, "fields": RAW_FIELDS})
-"""The schema of every table without typed columns, that of `arrow_files.arrow_schema`."""
+"""The schema of every table without typed columns: the same as `arrow_files.arrow_schema`."""
 
 _SORT_ORDER_JSON = msgspec.json.encode(
     {
@@ -146,29 +149,30 @@ PROPERTIES: Mapping[str, str] = {
     "read.split.adaptive-size.enabled": "false",
     "write.format.default": "parquet",
 }
-"""What every table says: engines delete nothing, and cut files where Spark's default would make a task of every row
-group."""
+"""The properties of every table. Engines must not delete files, because the ledger releases them. Spark's adaptive
+split size would make a task of every row group."""
 OWN_PREFIX = "penstock."
-"""Of the names of properties that nobody else sets."""
+"""The prefix of properties that only Penstock sets."""
 TOPIC_PROPERTY = "penstock.topic"
 TOPIC_ID_PROPERTY = "penstock.topic-id"
 CHECKSUM_PROPERTY = "penstock.crc32c"
-"""In JSON alone, never in `TableMetadata`: `<name>:<checksum>`, the object's name in its folder without its suffix, and
-CRC-32C of all the bytes, eight hexadecimal digits that count as zeros. Metadata of before has none."""
+"""The property with the checksum, in the JSON alone, never in `TableMetadata`: `<name>:<checksum>`. The name is that of
+the object in its folder, without its suffix. The checksum is the CRC-32C of all bytes, as eight hexadecimal digits that
+count as zeros. Metadata from before checksums does not have it."""
 _NO_CHECKSUM = b"0" * 8
-# Quotes inside a string of JSON have a backslash in front, so nothing else looks like it.
+# A quote inside a JSON string follows a backslash, so no string value matches.
 _CHECKSUM = re.compile(rb'[{,]"' + re.escape(CHECKSUM_PROPERTY).encode() + rb'":"([^"]*)"')
 
 _decoder = JsonDecoder(TableMetadata)
 
 
 def table_location(root: str, name: str, topic_id: TopicId) -> str:
-    """The URI of a topic's table below the bucket's `root`, without a slash at its end."""
+    """The URI of a topic's table below the bucket's `root`, without a trailing slash."""
     return f"{root}/{topic_folder(name, topic_id)[:-1]}"
 
 
 def empty_metadata(*, name: str, topic_id: TopicId, location: str, created_ms: int) -> TableMetadata:
-    """The metadata of a topic's table before its first commit, the same each time."""
+    """The metadata of a topic's table before its first commit; equal arguments give equal metadata."""
     return TableMetadata(
         format_version=FORMAT_VERSION,
         table_uuid=str(UUID(bytes=topic_id)),
@@ -192,37 +196,37 @@ def empty_metadata(*, name: str, topic_id: TopicId, location: str, created_ms: i
 
 
 def encode(metadata: TableMetadata, key: str | None = None) -> bytes:
-    """The metadata as JSON, with a checksum where it is what an object `key` will hold."""
+    """The metadata as JSON. `key`: where it will be put, for the checksum; None: without a checksum."""
     if key is None:
         return msgspec.json.encode(metadata)
-    said = f"{_name(key)}:{_NO_CHECKSUM.decode()}"
-    data = msgspec.json.encode(replace(metadata, properties={**metadata.properties, CHECKSUM_PROPERTY: said}))
-    found = _CHECKSUM.search(data)
-    assert found is not None, "it was put there"
-    return _with_digits(data, found.end(1), b"%08x" % crc32c(data))
+    checksum = f"{_name(key)}:{_NO_CHECKSUM.decode()}"
+    data = msgspec.json.encode(replace(metadata, properties={**metadata.properties, CHECKSUM_PROPERTY: checksum}))
+    match = _CHECKSUM.search(data)
+    assert match is not None, "the property was set above"
+    return _with_digits(data, match.end(1), b"%08x" % crc32c(data))
 
 
 def decode(data: bytes, key: str | None = None) -> TableMetadata:
-    """The metadata out of its JSON: that of an object `key`, or of a copy of any. Raises `TableUnreadable`."""
+    """The metadata of its JSON. `key`: the object that it was read from; None: a copy. Raises `TableUnreadable`."""
     _check(data, key)
     return _decoded(data)
 
 
 def decode_copy(data: bytes, before: bytes | None) -> TableMetadata:
-    """The metadata out of a copy of which object is not known. `before`: the copy of the version before, None where
-    that is gone, empty where there was none.
+    """The metadata of a copy of an unknown object. Raises `TableUnreadable`.
 
-    A checksum that the version before has, too, may be one that a program of before took over: it says nothing then.
-    Raises `TableUnreadable`.
+    `before`: the copy of the previous version; None where it is gone, empty where there was none.
     """
+    # A program from before checksums copies the property into the next version like any other. A checksum that both
+    # versions have may be such a copy, so it is not compared.
     if before is not None and not _has_checksum_of(data, before):
         _check(data, None)
     return _decoded(data)
 
 
 def _has_checksum_of(data: bytes, other: bytes) -> bool:
-    found, others = _CHECKSUM.search(data), _CHECKSUM.search(other)
-    return found is not None and others is not None and found[1] == others[1]
+    mine, others = _CHECKSUM.search(data), _CHECKSUM.search(other)
+    return mine is not None and others is not None and mine[1] == others[1]
 
 
 def _decoded(data: bytes) -> TableMetadata:
@@ -230,8 +234,8 @@ def _decoded(data: bytes) -> TableMetadata:
         metadata = _decoder.decode(data)
     except Undecodable as error:
         raise TableUnreadable(
-            f"this is not table metadata that this version of Penstock writes ({error}): restore the object, or run "
-            f"the version that wrote it"
+            f"this version of Penstock cannot read the table metadata ({error}): restore the object, or run the "
+            f"version that wrote it"
         ) from error
     if CHECKSUM_PROPERTY in metadata.properties:
         properties = {name: value for name, value in metadata.properties.items() if name != CHECKSUM_PROPERTY}
@@ -240,35 +244,38 @@ def _decoded(data: bytes) -> TableMetadata:
     current_id = UNSET if current is None else current.snapshot_id
     if metadata.format_version != FORMAT_VERSION or metadata.current_snapshot_id != current_id:
         raise TableUnreadable(
-            f"table metadata of format version {metadata.format_version} with the current snapshot "
+            f"the table metadata has format version {metadata.format_version} and the current snapshot "
             f"{metadata.current_snapshot_id}; expected version {FORMAT_VERSION} and {current_id}, the last snapshot: "
             f"another program changed it, restore the object"
         )
     contradiction = _contradiction(metadata)
     if contradiction:
-        raise TableUnreadable(f"the table metadata contradicts itself: {contradiction}; it is damaged, restore it")
+        raise TableUnreadable(
+            f"the table metadata contradicts itself: {contradiction}; it is damaged, restore the object"
+        )
     return metadata
 
 
 def _check(data: bytes, key: str | None) -> None:
     """Compare the checksum, where there is one. Raises `TableUnreadable`.
 
-    A program of before, which lives beside this one while agents are upgraded, takes properties over as they are: so
-    what it writes names the object before it, and its checksum says nothing.
+    While agents are upgraded, one from before checksums may commit. It copies the property as it is, so its metadata
+    names the previous object. Such a checksum is not compared.
     """
-    found = _CHECKSUM.search(data)
-    if found is None:
+    match = _CHECKSUM.search(data)
+    if match is None:
         return
-    name, _, digits = found[1].rpartition(b":")
-    checksum = b"%08x" % crc32c(_with_digits(data, found.end(1), _NO_CHECKSUM)) if digits else b""
+    name, _, digits = match[1].rpartition(b":")
+    checksum = b"%08x" % crc32c(_with_digits(data, match.end(1), _NO_CHECKSUM)) if digits else b""
     if key is None or name == _name(key).encode():
         if digits != checksum:
             raise TableUnreadable(
-                f"the checksum of this table metadata is {checksum.decode()}, it says {digits!r}: it is damaged, "
-                f"restore the object"
+                f"the checksum of the table metadata is {checksum.decode()}, its property says {digits!r}: it is "
+                f"damaged, restore the object"
             )
+    # A valid checksum with another name: an undamaged object was copied over this one.
     elif digits == checksum:
-        raise TableUnreadable(f"this is the table metadata of {name!r}: restore the object")
+        raise TableUnreadable(f"this object is a copy of the table metadata {name!r}: restore the object")
 
 
 def _name(key: str) -> str:
@@ -276,12 +283,12 @@ def _name(key: str) -> str:
 
 
 def _with_digits(data: bytes, end: int, digits: bytes) -> bytes:
-    """The data with these digits up to `end`."""
+    """The data with `digits` in the bytes before `end`."""
     return data[: end - len(digits)] + digits + data[end:]
 
 
 def schema_json_of(metadata: TableMetadata, schema_id: int) -> bytes:
-    """The schema of an id, which is there (`decode` checks that)."""
+    """The JSON of the schema with that id, which exists (`decode` checks it)."""
     return next(bytes(text) for text in metadata.schemas if _numbered_decoder.decode(text).schema_id == schema_id)
 
 
@@ -308,12 +315,15 @@ _RAW_FIELDS_READ = list(_schema_decoder.decode(SCHEMA_JSON).fields)
 _SPECS = [decode_json(_SPEC_JSON)]
 _SORT_ORDERS = [decode_json(_SORT_ORDER_JSON)]
 _COUNTS = ("total-", "added-", "deleted-", "removed-")
-"""What names of numbers in a summary begin with. Specification: "Optional Snapshot Summary Fields"."""
+"""The prefixes of numbers in a summary. Specification: "Optional Snapshot Summary Fields"."""
 
 
 def _contradiction(metadata: TableMetadata) -> str:
-    """What does not fit together; "" where all does. Safety rule S20: metadata of before has no checksum, and a damaged
-    digit reads as another number, which a commit would carry on, or stumble over."""
+    """The first contradiction in the metadata; "" where there is none (safety rule S20).
+
+    Metadata from before checksums may have a damaged digit, which reads as another number. The next commit would fail
+    on it, or copy it.
+    """
     try:
         schema_ids = {_numbered_decoder.decode(schema).schema_id for schema in metadata.schemas}
         schemas = [_schema_decoder.decode(schema) for schema in metadata.schemas]
@@ -326,17 +336,19 @@ def _contradiction(metadata: TableMetadata) -> str:
     if any(list(schema.fields[: len(_RAW_FIELDS_READ)]) != _RAW_FIELDS_READ for schema in schemas):
         return "a schema lacks a column that every table has"
     if specs != _SPECS or orders != _SORT_ORDERS:
-        return "a partition spec or sort order is none that Penstock writes"
+        return "a partition spec or sort order is not as Penstock writes it"
     ids = [snapshot.snapshot_id for snapshot in metadata.snapshots]
     if len(set(ids)) < len(ids):
-        return "two snapshots have one id"
+        return "two snapshots have the same id"
     numbers = [0, *(snapshot.sequence_number for snapshot in metadata.snapshots)]
-    if any(one >= other for one, other in pairwise(numbers)) or numbers[-1] > metadata.last_sequence_number:
-        return f"sequence numbers {numbers[1:]} do not rise up to {metadata.last_sequence_number}"
+    if any(number >= following for number, following in pairwise(numbers)) or (
+        numbers[-1] > metadata.last_sequence_number
+    ):
+        return f"the sequence numbers {numbers[1:]} are not ascending up to {metadata.last_sequence_number}"
     if unknown := {ref.snapshot_id for ref in metadata.refs.values()} - set(ids):
-        return f"names of snapshots that are not there: {sorted(unknown)}"
-    if unknown := {metadata.current_schema_id, *(one.schema_id for one in metadata.snapshots)} - schema_ids:
-        return f"schemas that are not there: {sorted(unknown)}"
+        return f"references to snapshots that do not exist: {sorted(unknown)}"
+    if unknown := {metadata.current_schema_id, *(each.schema_id for each in metadata.snapshots)} - schema_ids:
+        return f"schemas that do not exist: {sorted(unknown)}"
     for snapshot in metadata.snapshots:
         for name, value in snapshot.summary.items():
             if name.startswith(_COUNTS) and not (value.isascii() and value.isdigit()):

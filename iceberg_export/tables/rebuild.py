@@ -1,7 +1,7 @@
-"""A topic's table begun anew from its data files: one snapshot, nothing of what was before.
+"""Rebuilds a topic's table from its data files: new metadata with one snapshot, and no history.
 
-Rule: as `commit`, but that nothing of the metadata before is read, so it does not matter what became of that. Sequence
-numbers begin at 1 again, and the schema is that of the newest file: as of a table that a recovery begins anew.
+It works as `commit` does, but reads no existing metadata, so that may be damaged or missing. Sequence numbers begin at
+1 again, and the schema is that of the newest file. A recovery makes tables in the same way.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,10 +31,10 @@ async def rebuild(
     cache: TableCache,
     run_in_thread: RunInThread,
 ) -> TableCommit:
-    """Put metadata of a table that holds these files, and return the entry that makes it hold.
+    """Put the metadata of a table with these files, and return the commit that the entry has to carry.
 
-    `files`: all of them are the table's already. `columns`: those of the newest file. `released`: keys that the table
-    needs no more then, that of its metadata among them. Raises `StoreError`.
+    `files`: data files to which the table refers in the ledger already. `columns`: the typed columns of the newest
+    file. `released`: keys that the table does not need any more, among them that of its metadata. Raises `StoreError`.
     """
     reader = TableReader(root=table.root, store=store, cache=cache, run_in_thread=run_in_thread)
     metadata, metadata_key = empty_of(table), next_key(METADATA_SUFFIX)

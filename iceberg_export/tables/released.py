@@ -1,9 +1,9 @@
-"""What a table needs no more when snapshots expire.
+"""Selects the objects that a table releases when snapshots expire.
 
-Rule: snapshots are a line, so what one left out of the one before it never comes back, and what two have all between
-them had. So a snapshot that expires releases its manifest list; and the manifests that it has, and the data files that
-it holds, but neither the next one of those that there are, nor the last one before it that stays. So everything is
-released once, in whatever order they expire.
+Snapshots form a line: a file that a snapshot drops never comes back, and a file of two snapshots is in all between
+them. A snapshot that expires releases its manifest list. It also releases those of its manifests and data files that
+neither its next snapshot has, nor the last retained one before it. So each object is released exactly once, whatever
+the order in which snapshots expire.
 """
 
 from collections.abc import Collection, Sequence
@@ -16,34 +16,34 @@ from iceberg_export.tables.snapshots import DROPPED_FILES
 from iceberg_export.tables.table_reader import TableReader, gather_bounded
 
 _Pair = tuple[Snapshot, Snapshot]
-"""A snapshot, and the next one of those that there are."""
+"""A snapshot, and the next one in the metadata."""
 
 
 async def released_by(
     snapshots: Sequence[Snapshot], expiring: Collection[Snapshot], reader: TableReader
 ) -> list[tuple[str, ...]]:
-    """Keys that each of `expiring`, oldest first, releases when it expires after those before it.
+    """The keys that each of `expiring` releases when they expire in this order, oldest first.
 
-    `snapshots`: all that there are, in the order of their commits; the last of them stays. Raises `StoreError`.
+    `snapshots`: all of the metadata, in the order of their commits. The last one never expires. Raises `StoreError`.
     """
-    gone = {snapshot.snapshot_id for snapshot in expiring}
-    pairs = [pair for pair in pairwise(snapshots) if pair[0].snapshot_id in gone]
-    staying = [_last_before(snapshot, snapshots, gone) for snapshot, _ in pairs]
-    needed = {one.snapshot_id: one for one in (*chain.from_iterable(pairs), *staying) if one is not None}
+    expiring_ids = {snapshot.snapshot_id for snapshot in expiring}
+    pairs = [pair for pair in pairwise(snapshots) if pair[0].snapshot_id in expiring_ids]
+    retained = [_last_before(snapshot, snapshots, expiring_ids) for snapshot, _ in pairs]
+    needed = {each.snapshot_id: each for each in (*chain.from_iterable(pairs), *retained) if each is not None}
     lists = dict(
-        zip(needed, await gather_bounded([partial(reader.manifests, one) for one in needed.values()]), strict=True)
+        zip(needed, await gather_bounded([partial(reader.manifests, each) for each in needed.values()]), strict=True)
     )
     released: list[tuple[str, ...]] = []
-    for (snapshot, following), stays, dropped in zip(
-        pairs, staying, await _dropped_between(pairs, reader), strict=True
+    for (snapshot, following), older, dropped in zip(
+        pairs, retained, await _dropped_between(pairs, reader), strict=True
     ):
-        others = [*lists[following.snapshot_id], *(() if stays is None else lists[stays.snapshot_id])]
-        # What the one that stays holds came with it, or before.
-        number = 0 if stays is None else stays.sequence_number
+        others = [*lists[following.snapshot_id], *(() if older is None else lists[older.snapshot_id])]
+        # The older snapshot still has every file that was added up to its own commit.
+        number = 0 if older is None else older.sequence_number
         released.append(
             (
-                # Data files last: what does not fit into an entry is found again among them
-                # (`commit.expire_snapshots`).
+                # Data files are last: where an entry cannot name all keys, `commit.expire_snapshots` finds the
+                # remaining data files again. Metadata objects it would not find.
                 key_of_uri(snapshot.manifest_list, reader.root),
                 *(manifest.key for manifest in _without(lists[snapshot.snapshot_id], others)),
                 *(entry.file.key for entry in dropped if entry.sequence_number > number),
@@ -53,9 +53,9 @@ async def released_by(
 
 
 async def dropped_files(metadata: TableMetadata, reader: TableReader) -> frozenset[str]:
-    """Keys of the data files that retained snapshots hold, and the current one does not.
+    """The keys of data files that older snapshots have and the current one does not.
 
-    The ledger has the table refer to them; they cannot be dropped once more. Raises `StoreError`.
+    The table still refers to them in the ledger; they cannot be dropped again. Raises `StoreError`.
     """
     pairs = [
         (before, snapshot)
@@ -65,11 +65,11 @@ async def dropped_files(metadata: TableMetadata, reader: TableReader) -> frozens
     return frozenset(entry.file.key for entry in chain.from_iterable(await _dropped_between(pairs, reader)))
 
 
-async def held_now(metadata: TableMetadata, keys: frozenset[str], reader: TableReader) -> frozenset[str]:
-    """Those of the keys that the current snapshot holds. Raises `StoreError`."""
+async def current_files(metadata: TableMetadata, keys: frozenset[str], reader: TableReader) -> frozenset[str]:
+    """The keys whose data files the current snapshot has. Raises `StoreError`."""
     current, missing = metadata.current(), set(keys)
     manifests = () if current is None else await reader.manifests(current)
-    # Files leave in about the order in which they came, so that few manifests are read.
+    # The oldest manifests come first: files are dropped in about the order in which they were added, so few are read.
     for manifest in sorted(manifests, key=lambda manifest: manifest.min_sequence_number):
         if not missing:
             break
@@ -78,8 +78,9 @@ async def held_now(metadata: TableMetadata, keys: frozenset[str], reader: TableR
     return keys - missing
 
 
-def _last_before(snapshot: Snapshot, snapshots: Sequence[Snapshot], gone: Collection[int]) -> Snapshot | None:
-    older = [one for one in snapshots[: snapshots.index(snapshot)] if one.snapshot_id not in gone]
+def _last_before(snapshot: Snapshot, snapshots: Sequence[Snapshot], expiring_ids: Collection[int]) -> Snapshot | None:
+    """The last snapshot before `snapshot` that does not expire."""
+    older = [each for each in snapshots[: snapshots.index(snapshot)] if each.snapshot_id not in expiring_ids]
     return older[-1] if older else None
 
 
@@ -93,7 +94,7 @@ def _without(manifests: Sequence[ManifestFile], others: Sequence[ManifestFile]) 
 
 
 async def _dropped_between(pairs: Sequence[_Pair], reader: TableReader) -> list[list[ManifestEntry]]:
-    """Of each pair the data files that the first one holds and the second does not."""
+    """For each pair, the data files that the first snapshot has and the second does not."""
     from_manifests = await _changes_in_manifests(
         [following for before, following in pairs if _is_parent(before, following)], reader
     )
@@ -106,7 +107,7 @@ async def _dropped_between(pairs: Sequence[_Pair], reader: TableReader) -> list[
 
 
 async def _changes_in_manifests(snapshots: Sequence[Snapshot], reader: TableReader) -> dict[int, list[ManifestEntry]]:
-    """What snapshots say that they dropped of their parents, by their ids."""
+    """The files that each snapshot lists as deleted, by its id: those that it dropped from its parent."""
     lists = await gather_bounded([partial(reader.manifests, snapshot) for snapshot in snapshots])
     dropping_manifests = [
         manifest
@@ -124,18 +125,18 @@ async def _changes_in_manifests(snapshots: Sequence[Snapshot], reader: TableRead
 
 
 async def _compared(before: Snapshot, following: Snapshot, reader: TableReader) -> list[ManifestEntry]:
-    """The same where the snapshots in between, which would say so, are gone."""
+    """The files that `before` has and `following` does not, where the snapshots between them have expired."""
     lists = [await reader.manifests(before), await reader.manifests(following)]
-    held, kept = [
+    entries_before, entries_following = [
         [
             entry
             for entries in await gather_bounded(
-                [partial(reader.entries, manifest) for manifest in _without(one, other) if manifest.live_files]
+                [partial(reader.entries, manifest) for manifest in _without(these, others) if manifest.live_files]
             )
             for entry in entries
             if entry.is_live
         ]
-        for one, other in (lists, lists[::-1])
+        for these, others in (lists, lists[::-1])
     ]
-    keys = {entry.file.key for entry in kept}
-    return [entry for entry in held if entry.file.key not in keys]
+    keys = {entry.file.key for entry in entries_following}
+    return [entry for entry in entries_before if entry.file.key not in keys]

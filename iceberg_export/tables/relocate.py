@@ -1,8 +1,8 @@
-"""A table whose bucket was moved or renamed: the same table, with the URIs of the bucket as it is named now.
+"""Rewrites the metadata of a table whose bucket was moved or renamed: the same table, with the bucket's new URIs.
 
-Rule: Iceberg's metadata names every object by an absolute URI, so a table that was copied elsewhere still names the old
-place. What names URIs is written again under new keys (metadata, manifest lists, manifests) and one entry replaces it
-all; snapshots, their ids, sequence numbers, names and properties stay. Data files hold no URI and stay as they are.
+Iceberg's metadata names every object by an absolute URI, so a table that was copied still names the old bucket.
+Metadata, manifest lists and manifests are written again under new keys, and one entry replaces all of them. Snapshots
+keep their ids, sequence numbers, tags and properties. Data files have no URIs and do not change.
 
 Specification: Iceberg's table specification, version 2, "Table Metadata Fields", "Manifests", "Manifest Lists".
 """
@@ -33,7 +33,7 @@ from storage.refs import MANIFEST_LIST_SUFFIX, MANIFEST_SUFFIX, METADATA_SUFFIX
 async def root_before(
     table: TableBefore, *, store: ObjectStore, cache: TableCache, run_in_thread: RunInThread
 ) -> str | None:
-    """The URI of the bucket for which the table's metadata was written; None where that is the bucket's URI now.
+    """The URI of the bucket that the table's metadata was written for; None where that is still the bucket's URI.
 
     Raises `StoreError`, `TableUnreadable` where it is the metadata of another table.
     """
@@ -61,20 +61,21 @@ async def relocate(
     cache: TableCache,
     run_in_thread: RunInThread,
 ) -> TableCommit:
-    """Put the table's metadata with the URIs of `table.root`, and return what its entry has to say.
+    """Put the table's metadata with the URIs of `table.root`, and return the commit that the entry has to carry.
 
-    Raises `StoreError`, `TableUnreadable` also where one entry cannot name all that is replaced.
+    `old_root`: the URI of the bucket in the current metadata. Raises `StoreError`, and `TableUnreadable` also where the
+    table has more objects than one entry may name.
     """
     reader = TableReader(root=old_root, store=store, cache=cache, run_in_thread=run_in_thread)
     metadata = await reader.metadata(table.metadata_key)
     lists = await gather_bounded([partial(reader.manifests, snapshot) for snapshot in metadata.snapshots])
     manifests = {manifest.key: manifest for manifest in chain.from_iterable(lists)}
     list_keys = [key_of_uri(snapshot.manifest_list, old_root) for snapshot in metadata.snapshots]
+    # A table with URIs of both buckets would be unreadable, so there is no second entry.
     if len(manifests) + len(list_keys) + 1 > TABLE_RELEASED_PER_COMMIT_MAX:
         raise TableUnreadable(
-            f"the table of {table.name} has {len(manifests) + len(list_keys)} objects of metadata, more than can be "
-            f"moved to {table.root} at once: remove tags and branches, or have it begun anew: penstock lake rebuild "
-            f"{table.name}"
+            f"the table of {table.name} has {len(manifests) + len(list_keys)} objects of metadata, more than one entry "
+            f"can move to {table.root}: remove tags and branches, or rebuild it: penstock lake rebuild {table.name}"
         )
     made = await gather_bounded(
         [partial(_moved, manifest, metadata, reader, table.root, next_key) for manifest in manifests.values()]
@@ -118,10 +119,11 @@ async def relocate(
 async def _moved(
     manifest: ManifestFile, metadata: TableMetadata, reader: TableReader, root: str, next_key: Callable[[str], str]
 ) -> MadeObject:
-    """A manifest whose files are named below another root."""
+    """The manifest with the URIs of its files below another root."""
     entries, key = await reader.entries(manifest), next_key(MANIFEST_SUFFIX)
     schema_ids = {snapshot.snapshot_id: snapshot.schema_id for snapshot in metadata.snapshots}
-    # Of a manifest whose snapshot expired the schema is not known any more; every later one has all its columns.
+    # The schema of an expired snapshot may be gone. The current schema has all its columns, as columns are never
+    # removed.
     schema_id = schema_ids.get(manifest.added_snapshot_id, metadata.current_schema_id)
     data = await reader.run_in_thread(
         partial(

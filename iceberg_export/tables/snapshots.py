@@ -1,8 +1,7 @@
-"""The next metadata of a table: the snapshot that a commit adds, and the snapshots that go.
+"""Derives a table's next metadata: the snapshot that a commit adds, and the snapshots that expire. Pure.
 
-Rule: pure. Snapshots are a line: each was made of the one before it, which is its parent, and the last is the current
-one. Where some of the line have expired, and older ones stay since they are named, there is a gap, which a parent tells
-that is not there.
+Snapshots form a line: each one's parent is the one before it, and the last one is current. Where a snapshot expires
+while older ones stay because of a tag or branch, the line has a gap: the parent of the next one is missing.
 
 Specification: Iceberg's table specification, version 2, "Snapshots", "Optional Snapshot Summary Fields"; Iceberg's
 `SnapshotSummary` and `DataOperations` (names and meaning).
@@ -24,18 +23,18 @@ from protocol.limits import TABLE_OFFSETS_BYTES_MAX, TABLE_SNAPSHOTS_EXPIRED_AT_
 BRANCH, TAG = "branch", "tag"
 APPEND = "append"
 REPLACE = "replace"
-"""What a commit that drops files is called: Spark's streaming reads pass over it, and stop at `overwrite`."""
+"""The operation of a commit that drops files. Spark's streaming reads skip `replace`, and fail at `overwrite`."""
 DROPPED_FILES = "deleted-data-files"
-"""How many files a commit dropped; only of one that did."""
+"""The summary's count of dropped files; present only where a commit dropped some."""
 OFFSETS = "penstock.offsets"
-"""`{"<partition>": [offset_first, offset_end]}` of the partitions that the commit brought, as JSON."""
+"""JSON with the offsets that the commit brought: `{"<partition>": [offset_first, offset_end]}`."""
 OFFSETS_OMITTED = "penstock.offsets.omitted"
-"""How many partitions that would have named, where it would be longer than `TABLE_OFFSETS_BYTES_MAX`."""
+"""The count of partitions in that JSON, where it is omitted because it exceeds `TABLE_OFFSETS_BYTES_MAX`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTotals:
-    """Files, their rows and their bytes."""
+    """The counts of files, of their rows, and of their bytes."""
 
     files: int
     rows: int
@@ -43,7 +42,7 @@ class FileTotals:
 
     @classmethod
     def of(cls, files: Sequence[DataFile]) -> "FileTotals":
-        """What the files come to."""
+        """The totals of the files."""
         return cls(
             files=len(files),
             rows=sum(file.record_count for file in files),
@@ -52,7 +51,7 @@ class FileTotals:
 
 
 def snapshot_id_of(metadata_key: str) -> int:
-    """The id of the snapshot that comes with the metadata under a key: 63 bits, never 0. Keys never come twice."""
+    """The id of the snapshot that the metadata under that key adds: 63 bits, never 0. Keys are unique, so are ids."""
     return int.from_bytes(hashlib.sha256(metadata_key.encode()).digest()[:8], "big") >> 1 or 1
 
 
@@ -63,7 +62,10 @@ def summarize(
     dropped: FileTotals,
     offsets: Mapping[int, tuple[int, int]],
 ) -> dict[str, str]:
-    """A snapshot's summary: what it did, what there is, and the offsets that came with it."""
+    """A snapshot's summary: the changes, the table's totals, and the offsets that the commit brought.
+
+    Specification: "Optional Snapshot Summary Fields".
+    """
     summary = {"operation": REPLACE if dropped.files else APPEND}
     before = {} if parent is None else parent.summary
     for change, totals in (("added", added), ("deleted", dropped)):
@@ -97,9 +99,9 @@ def add_snapshot(
 ) -> TableMetadata:
     """The metadata with one more snapshot, which becomes the current one."""
     parent = before.current()
-    # Time in a table does not run back, though the clock of whoever commits next may be behind.
+    # Times of snapshots must not go back, but the clock of the committing agent may be behind the one before.
     timestamp_ms = max(now_ms, before.last_updated_ms)
-    assert all(snapshot.snapshot_id != snapshot_id for snapshot in before.snapshots), "a key comes once"
+    assert all(snapshot.snapshot_id != snapshot_id for snapshot in before.snapshots), "keys are unique"
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
         parent_snapshot_id=UNSET if parent is None else parent.snapshot_id,
@@ -121,44 +123,48 @@ def add_snapshot(
 
 
 def expiring(metadata: TableMetadata, before_ms: int | None = None) -> tuple[Snapshot, ...]:
-    """The snapshots that are too many, none until it is worth it, or that were followed by another one before
-    `before_ms`, so that they were not current since; oldest first. Those that are named stay."""
+    """The snapshots that expire, oldest first.
+
+    Snapshots beyond `TABLE_SNAPSHOTS_MAX` expire, and those that another one followed before `before_ms`, so that they
+    were not current since. The current snapshot, and those with a tag or branch, never expire.
+    """
     named = {ref.snapshot_id for ref in metadata.refs.values()}
     free = [snapshot for snapshot in metadata.snapshots[:-1] if snapshot.snapshot_id not in named]
     count = 0
+    # Many at once: each expiry reads the manifest lists of its neighbours.
     if len(free) + 1 >= TABLE_SNAPSHOTS_MAX + TABLE_SNAPSHOTS_EXPIRED_AT_ONCE:
         count = len(free) + 1 - TABLE_SNAPSHOTS_MAX
     if before_ms is not None:
         superseded = {
             snapshot.snapshot_id
-            for snapshot, follower in pairwise(metadata.snapshots)
-            if follower.timestamp_ms < before_ms
+            for snapshot, following in pairwise(metadata.snapshots)
+            if following.timestamp_ms < before_ms
         }
         count = max(count, sum(snapshot.snapshot_id in superseded for snapshot in free))
     return tuple(free[:count])
 
 
 def without(metadata: TableMetadata, expired: Collection[Snapshot]) -> TableMetadata:
-    """The metadata without these snapshots.
-
-    The log of what was current when begins behind the last of them: with a gap it would give readers that go back in
-    time a snapshot that was not current then (`TableMetadata.Builder.updateSnapshotLog` of Iceberg's Java library).
-    """
-    gone = {snapshot.snapshot_id for snapshot in expired}
-    first = max((place for place, entry in enumerate(metadata.snapshot_log, 1) if entry.snapshot_id in gone), default=0)
+    """The metadata without these snapshots."""
+    expired_ids = {snapshot.snapshot_id for snapshot in expired}
+    # The snapshot log begins after the last expired one. With a gap, a reader that travels in time would get a snapshot
+    # that was not current then (`TableMetadata.Builder.updateSnapshotLog` of Iceberg's Java library).
+    first = max(
+        (number for number, entry in enumerate(metadata.snapshot_log, 1) if entry.snapshot_id in expired_ids), default=0
+    )
     return replace(
         metadata,
-        snapshots=tuple(snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in gone),
+        snapshots=tuple(snapshot for snapshot in metadata.snapshots if snapshot.snapshot_id not in expired_ids),
         snapshot_log=metadata.snapshot_log[first:],
     )
 
 
 def without_old_names(metadata: TableMetadata, now_ms: int) -> TableMetadata:
-    """The metadata without the names whose snapshots are older than they may get."""
-    taken_ms = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
+    """The metadata without the tags and branches whose snapshots are older than their `max_ref_age_ms`."""
+    times_ms = {snapshot.snapshot_id: snapshot.timestamp_ms for snapshot in metadata.snapshots}
     refs = {
         name: ref
         for name, ref in metadata.refs.items()
-        if ref.max_ref_age_ms is UNSET or now_ms - taken_ms[ref.snapshot_id] <= ref.max_ref_age_ms
+        if ref.max_ref_age_ms is UNSET or now_ms - times_ms[ref.snapshot_id] <= ref.max_ref_age_ms
     }
     return metadata if len(refs) == len(metadata.refs) else replace(metadata, refs=refs)

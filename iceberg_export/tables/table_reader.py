@@ -1,7 +1,7 @@
-"""Reads a table's metadata out of the bucket, through a cache of what never changes.
+"""Reads a table's metadata from the bucket, through a cache.
 
-Rule: an object is decoded once, in a thread where it is large, and kept by its key: keys are never written twice. What
-the cache holds may belong to a commit that the ledger refused; nobody asks for that key again.
+An object is decoded once, in a thread, and cached by its key. A key is never written twice, so cached objects never
+become stale. The cache may have objects of a commit that the ledger rejected; no later read asks for their keys.
 """
 
 import asyncio
@@ -29,41 +29,44 @@ R = TypeVar("R")
 
 
 class TableCache:
-    """Decoded objects of table metadata by key, the least recently used of which go first."""
+    """Decoded objects of table metadata by key. The least recently used ones are evicted first.
+
+    `bytes_max`: the limit of their encoded sizes.
+    """
 
     def __init__(self, bytes_max: int = TABLE_CACHE_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._kept: OrderedDict[str, tuple[int, object]] = OrderedDict()
+        self._objects: OrderedDict[str, tuple[int, object]] = OrderedDict()
 
     def get(self, key: str) -> object | None:
-        """What the object under a key decoded to; None where it is not here."""
-        found = self._kept.get(key)
-        if found is None:
+        """The decoded object under a key; None where it is not cached."""
+        cached = self._objects.get(key)
+        if cached is None:
             return None
-        self._kept.move_to_end(key)
-        return found[1]
+        self._objects.move_to_end(key)
+        return cached[1]
 
     def keep(self, key: str, object_bytes: int, decoded: object) -> None:
-        """Remember what an object of `object_bytes` decodes to."""
+        """Cache the decoded form of an object with `object_bytes` bytes."""
         self.forget(key)
-        self._kept[key] = (object_bytes, decoded)
+        self._objects[key] = (object_bytes, decoded)
         self._bytes += object_bytes
         while self._bytes > self._bytes_max:
-            self.forget(next(iter(self._kept)))
+            self.forget(next(iter(self._objects)))
 
     def forget(self, key: str) -> None:
-        """Let go of an object, where it is here."""
-        if (gone := self._kept.pop(key, None)) is not None:
-            self._bytes -= gone[0]
+        """Remove an object from the cache, if it is there."""
+        if (removed := self._objects.pop(key, None)) is not None:
+            self._bytes -= removed[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableReader:
     """Reads the metadata of tables below `root`, the URI of the bucket.
 
-    All methods raise `StoreError`: `ObjectMissing` where the metadata was replaced meanwhile, `TableUnreadable` where
-    it is damaged.
+    All methods raise `StoreError`: `ObjectMissing` where a commit replaced the metadata and it was deleted,
+    `TableUnreadable` where it is damaged.
     """
 
     root: str
@@ -84,7 +87,7 @@ class TableReader:
         return await self._read(key, partial(_checked_list, snapshot=snapshot, key=key, root=self.root))
 
     async def entries(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
-        """The files in a manifest, those that its snapshot deleted among them."""
+        """The entries of a manifest, including the files that its snapshot deleted."""
         return await self._read(manifest.key, partial(decode_manifest, manifest=manifest, root=self.root))
 
     async def live_files(self, metadata: TableMetadata) -> tuple[LiveFile, ...]:
@@ -101,9 +104,9 @@ class TableReader:
         )
 
     async def _read(self, key: str, decode_object: Callable[[bytes], T]) -> T:
-        kept = self.cache.get(key)
-        if kept is not None:
-            return cast("T", kept)
+        cached = self.cache.get(key)
+        if cached is not None:
+            return cast("T", cached)
         data = await self.store.get(key)
         decoded = await self.run_in_thread(decode_object, data)
         self.cache.keep(key, len(data), decoded)
@@ -111,8 +114,10 @@ class TableReader:
 
 
 def _checked_list(data: bytes, *, snapshot: Snapshot, key: str, root: str) -> tuple[ManifestFile, ...]:
-    """The manifests of a list. Raises `TableUnreadable`, also where they do not add up to what the snapshot says: a
-    list of before has no checksum, so a damaged number of rows would leave files out (safety rule S20)."""
+    """The manifests of a list. Raises `TableUnreadable`, also where their totals differ from the snapshot's.
+
+    A list from before checksums may have a damaged count, by which a reader would skip files (safety rule S20).
+    """
     manifests = decode_manifest_list(data, key=key, root=root, snapshot_id=snapshot.snapshot_id)
     counted = {
         "total-data-files": sum(manifest.live_files for manifest in manifests),
@@ -122,21 +127,24 @@ def _checked_list(data: bytes, *, snapshot: Snapshot, key: str, root: str) -> tu
         summary_count = snapshot.summary.get(name)
         if summary_count is not None and summary_count != str(count):
             raise TableUnreadable(
-                f"the manifest list {key!r} comes to {count} of {name}, and its snapshot says {summary_count}"
+                f"the manifest list {key!r} has {name} {count}, but its snapshot's summary says {summary_count}"
             )
     return manifests
 
 
 async def gather_bounded(calls: Sequence[Callable[[], Awaitable[R]]]) -> list[R]:
-    """What the calls return, in their order; `TABLE_REQUESTS_IN_FLIGHT_MAX` are under way at a time. Raises the first
-    `StoreError` of one of them, when those that had begun have ended."""
+    """The results of the calls, in the order of `calls`, at most `TABLE_REQUESTS_IN_FLIGHT_MAX` of them at a time.
+
+    After the first `StoreError` no call is begun; it is raised once those in flight have ended.
+    """
     results: dict[int, R] = {}
+    # Store errors are collected instead of raised in the tasks: before Python 3.13 a TaskGroup whose task fails while
+    # the group is cancelled loses the cancellation.
     failures: list[StoreError] = []
-    """No error of the group: before Python 3.13 one that fails as its task is cancelled forgets the cancellation."""
-    waiting = iter(list(enumerate(calls)))
+    pending = iter(list(enumerate(calls)))
 
     async def work() -> None:
-        for index, call in waiting:
+        for index, call in pending:
             if failures:
                 return
             try:

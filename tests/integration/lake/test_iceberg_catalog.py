@@ -160,7 +160,7 @@ def assert_named_and_described(topic: LakeTopic, catalog: RestCatalog) -> None:
     table = catalog.load_table(("lake", topic.name))
     assert (table.properties["owner"], table.metadata.refs["first"].snapshot_id) == ("billing", first)
     assert len(table.scan(snapshot_id=first).to_arrow()) == 300
-    with pytest.raises(CommitFailedException, match="the table is another one than this commit was made for"):
+    with pytest.raises(CommitFailedException, match="the table is not the one that this commit was made for"):
         stale.manage_snapshots().create_tag(first, "first").commit()
     table.manage_snapshots().remove_tag("first").commit()
     assert "first" not in catalog.load_table(("lake", topic.name)).metadata.refs

@@ -150,7 +150,7 @@ def test_spark_sets_properties_and_names_snapshots_of_a_topic(spark: "SparkSessi
     names = spark.sql(f"SELECT name, type, max_reference_age_in_ms FROM {table}.refs ORDER BY name").collect()
     assert [tuple(row) for row in names] == [("audit", "TAG", 365 * 24 * 3_600_000), ("main", "BRANCH", None)]
     for refused, words in (
-        ("CREATE BRANCH b WITH SNAPSHOT RETENTION 2 SNAPSHOTS", "keeps the snapshot that it names"),
+        ("CREATE BRANCH b WITH SNAPSHOT RETENTION 2 SNAPSHOTS", "retains only the snapshot that it names"),
         ("SET TBLPROPERTIES ('write.format.default' = 'orc')", "penstock topics alter"),
     ):
         assert words in outcome(spark, f"ALTER TABLE {table} {refused}")

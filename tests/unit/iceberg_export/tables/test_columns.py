@@ -71,7 +71,7 @@ async def test_a_file_for_other_columns_is_no_part_of_the_table() -> None:
     one = columns("a")
     await committed(table, 0, None, one)
     for before in (None, columns("b"), NO_COLUMNS):
-        with pytest.raises(ColumnsMovedOn, match="the table has typed columns of version 2"):
+        with pytest.raises(ColumnsMovedOn, match="the typed columns of the table: version 2"):
             await committed(table, 1, before, columns("c", before=one))
 
 

@@ -174,7 +174,7 @@ async def test_metadata_of_another_bucket_is_refused_with_what_to_do() -> None:
     table = MadeTable()
     await table.commit(data_file(1))
     table.root = "s3://elsewhere"
-    with pytest.raises(TableUnreadable, match="given another --store for this bucket"):
+    with pytest.raises(TableUnreadable, match="have another --store for this bucket"):
         await table.commit(data_file(2))
 
 

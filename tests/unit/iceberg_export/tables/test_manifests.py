@@ -157,7 +157,7 @@ def test_damaged_bytes_are_refused() -> None:
 
 def test_a_manifest_that_is_not_the_one_listed_is_refused() -> None:
     data = encode_manifest([entry(1)], key="m", root=ROOT)
-    with pytest.raises(TableUnreadable, match="holds 1 files, and the manifest list says 2"):
+    with pytest.raises(TableUnreadable, match="lists 1 files, but the manifest list says 2"):
         decode_manifest(data, listed(data, [entry(1), entry(2)]), root=ROOT)
 
 

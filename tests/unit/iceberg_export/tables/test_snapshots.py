@@ -64,7 +64,7 @@ def test_offsets_of_too_many_partitions_are_counted_instead_of_told() -> None:
 
 
 def test_a_snapshot_comes_once() -> None:
-    with pytest.raises(AssertionError, match="a key comes once"):
+    with pytest.raises(AssertionError, match="keys are unique"):
         add_snapshot(with_snapshots(2), snapshot_id=1, manifest_list="s3://b/l", summary={}, now_ms=0)
 
 
