@@ -1,5 +1,5 @@
-"""Spark jobs over whole tables: `penstock lake verify` runs them here, `spark-submit` on a cluster.
+"""Spark jobs over whole tables: `penstock lake verify` runs them on this machine, `spark-submit` on a cluster.
 
-Rule: like the data source they read the bucket, and what they import goes into the same archive
-(`iceberg_export.spark.package`). This package and `iceberg_export.spark` alone know Spark.
+They read the bucket, as the data source does, and their imports go into the same zip archive
+(`iceberg_export.spark.package`). Only this package and `iceberg_export.spark` know Spark.
 """

@@ -1,7 +1,7 @@
-"""What jobs ask of an agent's HTTP port.
+"""A client of an agent's HTTP port, for jobs.
 
-Rule: an answer is JSON; what is no answer, and a refusal, is an error that says whose. A token is shown where there is
-one, and told to nobody.
+Responses are JSON. A missing or a rejecting response raises an error that names the agent. A token is sent with each
+request, and is in no message.
 """
 
 from contextlib import closing
@@ -14,15 +14,15 @@ from protocol.decoding import decode_json_object
 from protocol.limits import JOB_AGENT_SECONDS_MAX
 
 BAD_REQUEST = 400
-"""From here on answers are refusals."""
+"""The lowest HTTP status of a rejected request."""
 
 
 class AgentUnavailable(Exception):
-    """The agent is away, or is none; the message says which one."""
+    """No agent answers at the address, which the message names."""
 
 
 class AgentRejected(Exception):
-    """The agent says why, in `message`; `status` is HTTP's."""
+    """The agent rejected the request; the message is its reason, `status` the HTTP status."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -30,7 +30,7 @@ class AgentRejected(Exception):
 
 
 def read_token(path: str) -> str:
-    """The first token of a file as agents' --http-token-file has it, "" without a path. Raises `OptionError`."""
+    """The first token of an agents' --http-token-file; "" without a path. Raises `OptionError`."""
     if not path:
         return ""
     try:
@@ -39,23 +39,23 @@ def read_token(path: str) -> str:
         raise OptionError(f"--http-token-file {path} cannot be read: {error.strerror}") from error
     tokens = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not tokens or not tokens[0].isascii():
-        raise OptionError(f"--http-token-file {path} holds no token: give the file that the agents have")
+        raise OptionError(f"--http-token-file {path} has no token: give the file that the agents have")
     return tokens[0]
 
 
 class AgentAddress:
-    """An agent's HTTP listener, HOST:PORT. `token`: one of its --http-token-file, "" where it has none."""
+    """An agent's HTTP listener, HOST:PORT. `token`: one of its --http-token-file; "" where it has none."""
 
     def __init__(self, address: str, token: str = "") -> None:
         self._address = address
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def get(self, path: str) -> bytes:
-        """The body. Raises `AgentUnavailable`, `AgentRejected`."""
+        """The body of the response. Raises `AgentUnavailable`, `AgentRejected`."""
         return self._ask("GET", path, None)
 
     def post(self, path: str, body: bytes) -> bytes:
-        """As `get`; the body is JSON."""
+        """The body of the response. `body`: JSON. Raises `AgentUnavailable`, `AgentRejected`."""
         return self._ask("POST", path, body)
 
     def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
@@ -63,19 +63,19 @@ class AgentAddress:
             with closing(HTTPConnection(self._address, timeout=JOB_AGENT_SECONDS_MAX)) as connection:
                 kind = {"Content-Type": "application/json"} if body else {}
                 connection.request(method, path, body, {**self._headers, **kind})
-                answer = connection.getresponse()
-                found = answer.read()
-        except (OSError, HTTPException, UnicodeError) as error:  # the last one is of a name that is no host's
+                response = connection.getresponse()
+                content = response.read()
+        except (OSError, HTTPException, UnicodeError) as error:  # UnicodeError: the address is no valid host name
             raise AgentUnavailable(f"no agent answers at http://{self._address}: {error}") from error
-        if answer.status >= BAD_REQUEST:
-            raise AgentRejected(answer.status, _words(found))
-        return found
+        if response.status >= BAD_REQUEST:
+            raise AgentRejected(response.status, _error_text(content))
+        return content
 
 
-def _words(body: bytes) -> str:
-    """Of an error, in JSON."""
+def _error_text(body: bytes) -> str:
+    """The message and the remedy of an error response, which is JSON; else the beginning of the body."""
     try:
-        found: dict[str, Any] = decode_json_object(body)
-        return "; ".join(filter(None, (found["error"]["message"], found["error"]["remedy"])))
+        content: dict[str, Any] = decode_json_object(body)
+        return "; ".join(filter(None, (content["error"]["message"], content["error"]["remedy"])))
     except (ValueError, KeyError, TypeError):
         return f"{body[:300]!r}"

@@ -1,6 +1,6 @@
-"""Whether the files of a table fit each other, and the log: every archived offset is in one of them, and in one only.
+"""Checks that every archived offset of a log is in exactly one file of its table. Pure.
 
-Rule: pure, over what files turned out to hold and rows of the index.
+The input are the offsets that each file turned out to have, and the rows of the log's index.
 """
 
 from collections import defaultdict
@@ -13,22 +13,25 @@ from iceberg_export.jobs.findings import TableFinding
 
 
 class LogBounds(NamedTuple):
-    """Where a partition's log begins, and up to where it is archived."""
+    """The first offset of a partition's log, and the end of its archived offsets."""
 
     log_start: int
     archived_end: int
 
 
 def overlaps(hulls: Mapping[str, Sequence[OffsetSpan]]) -> Iterator[TableFinding]:
-    """Offsets of which two files have rows. `hulls`: of each file, by its key. A file's offsets of a partition are
-    neighbours in the log, so no other file has one between them."""
+    """A finding for each range of offsets of which two files have rows.
+
+    `hulls`: by the key of each file, its lowest and highest offset in each partition. A file's offsets of a partition
+    are contiguous in the log, so no other file may have an offset between them.
+    """
     by_partition: defaultdict[int, list[tuple[int, int, str]]] = defaultdict(list)
     for key, of_file in hulls.items():
         for span in of_file:
             by_partition[span.partition].append((span.first, span.end, key))
-    for partition, found in sorted(by_partition.items()):
+    for partition, spans in sorted(by_partition.items()):
         reached, before = -1, ""
-        for first, end, key in sorted(found):
+        for first, end, key in sorted(spans):
             if first < reached:
                 what = f"offsets {first} to {min(end, reached) - 1} are in another file, too: {before}"
                 yield TableFinding(file=key, partition=partition, offset=first, what=what)
@@ -37,7 +40,7 @@ def overlaps(hulls: Mapping[str, Sequence[OffsetSpan]]) -> Iterator[TableFinding
 
 
 def gaps(index: Mapping[str, Sequence[IndexRow]], log: Mapping[int, LogBounds]) -> Iterator[TableFinding]:
-    """Archived offsets of the log that are in none of the index's chunks, or in two."""
+    """A finding for each range of archived offsets that is in no chunk of the log's index, or in two."""
     by_partition: defaultdict[int, list[tuple[int, int, str]]] = defaultdict(list)
     for key, rows in index.items():
         for row in rows:
@@ -59,7 +62,7 @@ def gaps(index: Mapping[str, Sequence[IndexRow]], log: Mapping[int, LogBounds]) 
 
 
 def not_in_table(index: Mapping[str, Sequence[IndexRow]], keys: Collection[str]) -> Iterator[TableFinding]:
-    """Files of the log's index whose rows no file of the table has; `index`: by the keys of files."""
+    """A finding for each file of the log's index that has rows and is not in the table. `index`: by file key."""
     for key in sorted(index.keys() - set(keys)):
         rows = [row for row in index[key] if row.row_count]
         if rows:
@@ -68,7 +71,7 @@ def not_in_table(index: Mapping[str, Sequence[IndexRow]], keys: Collection[str])
 
 
 def beyond(hulls: Mapping[str, Sequence[OffsetSpan]], log: Mapping[int, LogBounds]) -> Iterator[TableFinding]:
-    """Rows behind the end of what is archived."""
+    """A finding for each file with rows at or after the end of the archived offsets."""
     for key, span in chain.from_iterable([(key, span) for span in of_file] for key, of_file in sorted(hulls.items())):
         archived_end = log[span.partition].archived_end if span.partition in log else 0
         if span.end > archived_end:

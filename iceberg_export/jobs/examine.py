@@ -1,8 +1,8 @@
-"""Whether a data file's rows are those that manifest, footer and the log's index say.
+"""Compares a data file's rows with its manifest, its footer, and the log's index.
 
-Rule: what is wrong is a finding, and no exception: a verification goes on to its end. Nothing of what writes files, or
-serves records of them, is used to read them, but pyarrow; but for values that a file leaves out, of which it is checked
-that consumers can be given them. Runs on executors, a file at a time.
+An error in the file is a finding and no exception, so a verification continues to its end. The files are read with
+pyarrow, independently of the code that writes them and serves records from them. One exception are left-out values: the
+check is that consumers can get them. Runs on executors, a file at a time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from iceberg_export.tables.data_file import DataFile, RowBounds
 
 Numbers: TypeAlias = NDArray[np.int64]
 PLACES = (PARTITION, OFFSET, TIMESTAMP)
-"""The columns whose values are compared; of all others it is checked that they can be decoded."""
+"""The columns whose values are compared. All other columns are decoded only."""
 
 
 class OffsetSpan(NamedTuple):
@@ -37,8 +37,11 @@ class OffsetSpan(NamedTuple):
 
 
 class IndexRow(NamedTuple):
-    """An archived chunk as the log's index has it: rows `[row_first, row_first + row_count)` of a row group are all
-    records with these offsets. What of the offsets is aborted, or a marker, is no row."""
+    """An archived chunk in the log's index.
+
+    The rows `[row_first, row_first + row_count)` of the row group are all records with these offsets. Aborted records
+    and markers have offsets, but no rows.
+    """
 
     partition: int
     offset_first: int
@@ -50,44 +53,44 @@ class IndexRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileTask:
-    """What is said of a file that is to be read, by its manifest and by the index."""
+    """A file to read, with its manifest's entry and its rows in the index."""
 
     file: DataFile
     index: tuple[IndexRow, ...] | None
-    """None where no index was asked; empty where the log has let go of the file."""
+    """None where no index is available; empty where the log no longer refers to the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFacts:
-    """What is said of all files of a table."""
+    """The facts about a table that the check of each file needs."""
 
     log_starts: tuple[int, ...]
-    """Of each partition: where its log begins."""
+    """The first offset of each partition's log."""
     counted: tuple[OffsetSpan, ...] = ()
-    """Whose rows are to be counted."""
+    """The spans whose rows to count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileReport:
-    """What a file turned out to hold, and what is wrong with it."""
+    """The contents of a file, and its errors."""
 
     key: str
     byte_count: int = 0
     row_count: int = 0
     dropped_count: int = 0
-    """Of its rows those that the log has dropped: a file leaves the table as a whole."""
+    """The count of its rows that the log has dropped. They stay until the file leaves the table as a whole."""
     hulls: tuple[OffsetSpan, ...] = ()
-    """Of each partition, from its lowest offset to its highest."""
+    """The span from the lowest offset to the highest, for each partition."""
     counts: dict[int, int] = field(default_factory=dict[int, int])
-    """How many rows each of `TableFacts.counted` has here, by its number; without zeros."""
+    """The file's count of rows in spans of `TableFacts.counted`, by the span's index; zeros are omitted."""
     findings: tuple[TableFinding, ...] = ()
     is_missing: bool = False
     problem: str = ""
-    """Why it could not be read just now, which says nothing of the file."""
+    """The reason why the store did not return the file, which is no error of the file."""
 
 
 class _Rows(NamedTuple):
-    """Where all rows of a file belong, in the order in which they stand, and the first row of each row group."""
+    """The places of all rows of a file, in the file's order, and the first row of each row group."""
 
     partition: Numbers
     offset: Numbers
@@ -95,11 +98,11 @@ class _Rows(NamedTuple):
     group_first: Sequence[int]
     footer_spans: tuple[OffsetSpan, ...] | None
     statistics: tuple[str, ...]
-    """What row groups say of themselves that is not so."""
+    """A text for each wrong statistic of a row group."""
 
 
 class _Sorted(NamedTuple):
-    """The same rows by (partition, offset). `is_as_written`: they stand like that in the file."""
+    """The same rows by (partition, offset). `is_as_written`: the file has them in this order."""
 
     partition: Numbers
     offset: Numbers
@@ -107,7 +110,10 @@ class _Sorted(NamedTuple):
 
 
 def examine(data: bytes, task: FileTask, facts: TableFacts) -> FileReport:
-    """Decode every value, and compare every row with what is said of it."""
+    """Decode every value of a file, and compare every row with manifest, footer and index.
+
+    `data`: the whole file.
+    """
     key = task.file.key
     findings: list[TableFinding] = []
     if len(data) != task.file.object_bytes:
@@ -115,7 +121,8 @@ def examine(data: bytes, task: FileTask, facts: TableFacts) -> FileReport:
         findings.append(TableFinding(file=key, what=what, do=DAMAGED_SECTION))
     try:
         with damage_contained("it"):
-            # Before pyarrow sees the bytes (safety rule S20).
+            # Checksums are compared before pyarrow sees the bytes. A file without them gets a check of its footer at
+            # least: a damaged one can end the process (safety rule S20).
             if not check_whole(data, key):
                 check_footer(memoryview(data)[-footer_bytes(data) : -FOOTER_TAIL_BYTES], len(data))
             rows = _read(data)
@@ -140,14 +147,14 @@ def examine(data: bytes, task: FileTask, facts: TableFacts) -> FileReport:
 
 
 def _faults(rows: _Rows, ordered: _Sorted, task: FileTask) -> Iterator[TableFinding]:
-    found = partial(TableFinding, file=task.file.key)
+    finding = partial(TableFinding, file=task.file.key)
     if len(rows.offset) != task.file.record_count:
-        yield found(what=f"it has {len(rows.offset):,} rows, its manifest says {task.file.record_count:,}")
+        yield finding(what=f"it has {len(rows.offset):,} rows, its manifest says {task.file.record_count:,}")
     if _bounds(rows) != task.file.bounds:
-        yield found(
-            what=f"its manifest's bounds are not those of its rows: {task.file.bounds}, and not {_bounds(rows)}"
+        yield finding(
+            what=f"its manifest's bounds are not those of its rows: {task.file.bounds} instead of {_bounds(rows)}"
         )
-    yield from (found(what=what) for what in rows.statistics)
+    yield from (finding(what=what) for what in rows.statistics)
     yield from _misplaced(rows, task.file.key)
     yield from _outside_footer(ordered, rows.footer_spans, task.file.key)
     if task.index:
@@ -158,7 +165,10 @@ def _faults(rows: _Rows, ordered: _Sorted, task: FileTask) -> Iterator[TableFind
 
 
 def _read(data: bytes) -> _Rows:
-    """Raises what pyarrow raises, `KeyError` where a column is missing, `FileUnreadable` where a place is null."""
+    """The places of a file's rows; decodes all other columns, too.
+
+    Raises what pyarrow raises, `KeyError` where a column is missing, `FileUnreadable` where a place has a null.
+    """
     file = pq.ParquetFile(pa.BufferReader(data))
     columns: dict[str, list[Numbers]] = {name: [] for name in PLACES}
     group_first, statistics = [0], list[str]()
@@ -166,43 +176,43 @@ def _read(data: bytes) -> _Rows:
         table = file.read_row_group(group)
         table.validate(full=True)
         if KEPT_VALUE in table.column_names:
-            _give_back(data, table)
-        for name, found in columns.items():
+            _decode_left_out(data, table)
+        for name, chunks in columns.items():
             column = table[name]
             if column.null_count:
                 raise FileUnreadable(f"it cannot be read: row group {group} has rows without {name}")
-            found.append(column.cast(pa.int64()).to_numpy())
+            chunks.append(column.cast(pa.int64()).to_numpy())
         group_first.append(group_first[-1] + table.num_rows)
         statistics += _wrong_statistics(file.metadata.row_group(group), group, columns)
     partition, offset, timestamp_us = (
-        np.concatenate(found) if found else np.empty(0, dtype=np.int64) for found in columns.values()
+        np.concatenate(chunks) if chunks else np.empty(0, dtype=np.int64) for chunks in columns.values()
     )
     return _Rows(partition, offset, timestamp_us, group_first, _footer_spans(file), tuple(statistics))
 
 
-def _give_back(data: bytes, table: pa.Table) -> None:
-    """Make the values that a row group leaves out. Raises `ValueError` where one cannot be made."""
+def _decode_left_out(data: bytes, table: pa.Table) -> None:
+    """Decode the values that a row group leaves out. Raises `ValueError` where that fails for one."""
     from iceberg_export.parquet.arrow_files import read_footer, with_values
 
     try:
         footer = read_footer(data)
         if footer.value_decoder is None:
-            raise ValueError("it leaves values out, and does not say how they are made")
+            raise ValueError("it leaves values out, but its footer does not say how to decode them")
         with_values(footer, table.combine_chunks(), COLUMNS)
     except FileUnreadable as error:
         raise ValueError(str(error)) from error
 
 
 def _footer_spans(file: pq.ParquetFile) -> tuple[OffsetSpan, ...] | None:
-    """Which offsets the file says that it answers for; None where it does not."""
+    """The offsets that the file answers for by its footer; None where the footer has none."""
     facts = (file.metadata.metadata or {}).get(FILE_METADATA_KEY.encode())
     return None if facts is None else tuple(OffsetSpan(*span) for span in read_footer_text(facts).partitions)
 
 
-def _wrong_statistics(said: pq.RowGroupMetaData, group: int, columns: dict[str, list[Numbers]]) -> Iterator[str]:
-    """By these engines pass over row groups."""
-    for number in range(said.num_columns):
-        column = said.column(number)
+def _wrong_statistics(row_group: pq.RowGroupMetaData, group: int, columns: dict[str, list[Numbers]]) -> Iterator[str]:
+    """A text for each wrong statistic of places, by which engines skip row groups."""
+    for number in range(row_group.num_columns):
+        column = row_group.column(number)
         name, statistics = column.path_in_schema, column.statistics
         if name not in (PARTITION, OFFSET) or statistics is None or not statistics.has_min_max:
             continue
@@ -210,7 +220,7 @@ def _wrong_statistics(said: pq.RowGroupMetaData, group: int, columns: dict[str, 
         bounds = (int(values.min()), int(values.max())) if len(values) else None
         if bounds != (statistics.min, statistics.max):
             yield (
-                f"row group {group} says that its {name}s are from {statistics.min} to {statistics.max}, and they are "
+                f"row group {group} says that its {name}s are from {statistics.min} to {statistics.max}, but they are "
                 f"{'none' if bounds is None else 'from {} to {}'.format(*bounds)}"
             )
 
@@ -224,14 +234,14 @@ def _ordered(rows: _Rows) -> _Sorted:
 
 
 def _within(ordered: _Sorted, spans: Sequence[OffsetSpan]) -> tuple[Numbers, Numbers]:
-    """Of each span, the rows `[first, end)` of `ordered` that are in it."""
-    asked = np.array(spans, dtype=np.int64).reshape(-1, 3)
-    first, end = np.empty(len(asked), dtype=np.int64), np.empty(len(asked), dtype=np.int64)
-    for partition in np.unique(asked[:, 0]).tolist():
+    """The rows `[first, end)` of `ordered` that are in each span."""
+    limits = np.array(spans, dtype=np.int64).reshape(-1, 3)
+    first, end = np.empty(len(limits), dtype=np.int64), np.empty(len(limits), dtype=np.int64)
+    for partition in np.unique(limits[:, 0]).tolist():
         begin, stop = np.searchsorted(ordered.partition, [partition, partition + 1])
-        here = asked[:, 0] == partition
-        first[here] = begin + np.searchsorted(ordered.offset[begin:stop], asked[here, 1])
-        end[here] = begin + np.searchsorted(ordered.offset[begin:stop], asked[here, 2])
+        here = limits[:, 0] == partition
+        first[here] = begin + np.searchsorted(ordered.offset[begin:stop], limits[here, 1])
+        end[here] = begin + np.searchsorted(ordered.offset[begin:stop], limits[here, 2])
     return first, end
 
 
@@ -244,7 +254,7 @@ def _in_none(ordered: _Sorted, spans: Sequence[OffsetSpan]) -> Numbers:
     return np.flatnonzero(np.cumsum(steps[:-1]) == 0)
 
 
-# What is wrong.
+# Findings.
 
 
 def _bounds(rows: _Rows) -> RowBounds | None:
@@ -261,7 +271,7 @@ def _bounds(rows: _Rows) -> RowBounds | None:
 
 
 def _misplaced(rows: _Rows, key: str) -> Iterator[TableFinding]:
-    """Rows that do not follow the one before them; each place once in the order of (partition, offset)."""
+    """A finding for each row that repeats a place, or is out of the order of (partition, offset)."""
     same = np.diff(rows.partition) == 0
     twice = same & (np.diff(rows.offset) == 0)
     back = (np.diff(rows.partition) < 0) | (same & (np.diff(rows.offset) < 0))
@@ -271,10 +281,10 @@ def _misplaced(rows: _Rows, key: str) -> Iterator[TableFinding]:
 
 
 def _outside_footer(ordered: _Sorted, spans: tuple[OffsetSpan, ...] | None, key: str) -> Iterator[TableFinding]:
-    """Rows for which the file does not answer, by its own words."""
+    """A finding for each row that is outside the offsets in the file's footer."""
     if spans is None:
         yield TableFinding(
-            file=key, what="it does not say which offsets it answers for: it was not written by Penstock"
+            file=key, what="its footer does not say which offsets it answers for: Penstock did not write it"
         )
         return
     for row in _in_none(ordered, spans).tolist():
@@ -284,14 +294,14 @@ def _outside_footer(ordered: _Sorted, spans: tuple[OffsetSpan, ...] | None, key:
 def _not_as_indexed(rows: _Rows, ordered: _Sorted, index: Sequence[IndexRow], key: str) -> Iterator[TableFinding]:
     firsts, ends = _within(ordered, [OffsetSpan(*row[:3]) for row in index])
     for row, first, end in zip(index, firsts.tolist(), ends.tolist(), strict=True):
-        found = partial(TableFinding, file=key, partition=row.partition, offset=row.offset_first)
+        finding = partial(TableFinding, file=key, partition=row.partition, offset=row.offset_first)
         facts = f"offsets {row.offset_first} to {row.offset_end - 1}"
         if end - first != row.row_count:
             what = f"{facts} are {row.row_count:,} records by the log's index, and {end - first:,} rows"
-            yield found(what=what)
+            yield finding(what=what)
         elif row.row_count and ordered.is_as_written and not _is_at(rows, row, first, end):
             what = f"{facts} are in row group {row.row_group} from row {row.row_first:,} on by the log's index, and not"
-            yield found(what=f"{what} there")
+            yield finding(what=f"{what} there")
 
 
 def _is_at(rows: _Rows, row: IndexRow, first: int, end: int) -> bool:
@@ -302,14 +312,14 @@ def _is_at(rows: _Rows, row: IndexRow, first: int, end: int) -> bool:
 
 
 def _uncovered(ordered: _Sorted, index: Sequence[IndexRow] | None) -> Numbers:
-    """The rows that are in no chunk of the index; none where nobody was asked."""
+    """The rows that are in no chunk of the index; no rows where no index is available."""
     if index is None:
         return np.empty(0, dtype=np.int64)
     return _in_none(ordered, [OffsetSpan(*row[:3]) for row in index])
 
 
 def _is_dropped(ordered: _Sorted, rows: Numbers, log_starts: Sequence[int]) -> NDArray[np.bool_]:
-    """Whether the log of its partition begins behind each of the rows."""
+    """For each of the rows, whether its offset is below its partition's log start."""
     partition, offset = ordered.partition[rows], ordered.offset[rows]
     starts = np.array([*log_starts, 0], dtype=np.int64)
     is_known = (partition >= 0) & (partition < len(log_starts))

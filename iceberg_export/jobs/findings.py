@@ -1,7 +1,4 @@
-"""What a verification finds, and how it is told.
-
-Rule: a finding says where, what is wrong there, and which section of the documents has the remedy.
-"""
+"""A finding of a verification: its place, the error, and the section of the documents with the remedy."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -19,7 +16,11 @@ NOT_THERE = "it is not in the bucket"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableFinding:
-    """`file`: an object's key, empty where it is none's fault alone. `offset`: the first one that it is about."""
+    """An error in a table.
+
+    `file`: an object's key, empty where no single object is wrong. `offset`: the first one concerned. `do`: where the
+    remedy is described.
+    """
 
     what: str
     file: str = ""
@@ -28,11 +29,11 @@ class TableFinding:
     do: str = ROWS_SECTION
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The finding for JSON."""
         return asdict(self)
 
     def line(self) -> str:
-        """For people."""
+        """The finding as a line of text."""
         places = [
             self.file,
             "" if self.partition is None else f"partition {self.partition}",
@@ -42,7 +43,7 @@ class TableFinding:
 
 
 def some(findings: Iterable[TableFinding]) -> Iterator[TableFinding]:
-    """The first of them, and how many more there are: a file can be wrong in every row."""
+    """The first `VERIFY_FINDINGS_MAX` findings, and one with the count of the others: every row may be wrong."""
     more, last = 0, None
     for count, finding in enumerate(findings):
         if count < VERIFY_FINDINGS_MAX:

@@ -1,7 +1,7 @@
-"""What a table's metadata names, and whether that is whole and agrees with itself.
+"""Lists the data files of a table's metadata, and checks that the metadata is complete and consistent.
 
-Rule: every object of the current snapshot is read anew. What is wrong is a finding; an object that is not there may
-have been replaced meanwhile, so it is told apart.
+Every object of the current snapshot is read again, without a cache. Errors are findings. Missing objects are listed
+separately, because a newer commit may have replaced them meanwhile.
 """
 
 import struct
@@ -31,7 +31,11 @@ METADATA_FOLDER = "/metadata/"
 
 @dataclass(slots=True, kw_only=True)
 class TableListing:
-    """`files`: those of the current snapshot. `named`: the keys of all that it needs, as far as they are known."""
+    """The listing of a table.
+
+    `files`: those of the current snapshot. `named`: the keys of all objects that it needs, as far as they could be
+    read. `missing`: the keys of its metadata objects that are not in the bucket.
+    """
 
     files: list[DataFile] = field(default_factory=list[DataFile])
     snapshots: tuple[Snapshot, ...] = ()
@@ -40,13 +44,13 @@ class TableListing:
     findings: list[TableFinding] = field(default_factory=list[TableFinding])
 
     def lacks(self, key: str) -> None:
-        """An object of the table's metadata is not in the bucket."""
+        """Add an object of the table's metadata that is not in the bucket."""
         self.missing.add(key)
         self.findings.append(TableFinding(file=key, what=NOT_THERE, do=METADATA_SECTION))
 
 
 def list_table(bucket: Bucket, metadata_key: str) -> TableListing:
-    """Of a table's metadata; empty for `NO_KEY`. Raises `StoreError` where the bucket does not answer."""
+    """The listing of the table with that metadata; empty for `NO_KEY`. Raises `StoreError`."""
     listing = TableListing()
     if metadata_key == NO_KEY:
         return listing
@@ -54,7 +58,7 @@ def list_table(bucket: Bucket, metadata_key: str) -> TableListing:
     try:
         listing.named.add(key)
         metadata = decode(bucket.get(key), key)
-        # The agents may know the bucket by another URL than the one that was given here.
+        # The agents may have another URL of the bucket than this job.
         root = metadata.location.removesuffix("/" + key.partition(METADATA_FOLDER)[0])
         listing.snapshots = metadata.snapshots
         current = metadata.current()
@@ -76,10 +80,10 @@ def list_table(bucket: Bucket, metadata_key: str) -> TableListing:
 
 def _read_manifests(bucket: Bucket, listing: TableListing, manifests: tuple[ManifestFile, ...], root: str) -> None:
     listing.named.update(manifest.key for manifest in manifests)
-    waiting = iter(manifests)
-    while some := list(islice(waiting, SPARK_FOOTERS_IN_FLIGHT_MAX)):
-        under_way = [(manifest, bucket.begin(manifest.key)) for manifest in some]
-        for manifest, future in under_way:
+    pending = iter(manifests)
+    while group := list(islice(pending, SPARK_FOOTERS_IN_FLIGHT_MAX)):
+        in_flight = [(manifest, bucket.begin(manifest.key)) for manifest in group]
+        for manifest, future in in_flight:
             try:
                 data = future.result()
             except ObjectMissing:
@@ -97,27 +101,27 @@ def _read_manifests(bucket: Bucket, listing: TableListing, manifests: tuple[Mani
 
 
 def _read_manifest(listing: TableListing, manifest: ManifestFile, data: bytes, root: str) -> None:
-    def found(what: str) -> None:
+    def add_finding(what: str) -> None:
         listing.findings.append(TableFinding(file=manifest.key, what=what, do=METADATA_SECTION))
 
     if len(data) != manifest.object_bytes:
-        found(f"it has {len(data):,} bytes, the manifest list says {manifest.object_bytes:,}")
+        add_finding(f"it has {len(data):,} bytes, the manifest list says {manifest.object_bytes:,}")
     try:
         entries = decode_manifest(data, manifest, root=root)
     except (TableUnreadable, struct.error) as error:
-        found(str(error))
+        add_finding(str(error))
         return
-    said = {
+    listed_totals = {
         Status.ADDED: (manifest.added_files, manifest.added_rows),
         Status.EXISTING: (manifest.existing_files, manifest.existing_rows),
         Status.DELETED: (manifest.deleted_files, manifest.deleted_rows),
     }
-    for status, numbers in said.items():
-        held = _totals(entries, status)
-        if held != numbers:
-            found(
-                f"it has {held[0]:,} files with {held[1]:,} rows that are {status.name}, the manifest list says "
-                f"{numbers[0]:,} with {numbers[1]:,}"
+    for status, listed in listed_totals.items():
+        totals = _totals(entries, status)
+        if totals != listed:
+            add_finding(
+                f"it has {totals[0]:,} files with {totals[1]:,} rows that are {status.name}, the manifest list says "
+                f"{listed[0]:,} with {listed[1]:,}"
             )
     listing.files += [entry.file for entry in entries if entry.is_live]
 
@@ -128,13 +132,13 @@ def _totals(entries: tuple[ManifestEntry, ...], status: Status) -> tuple[int, in
 
 
 def _compare_totals(listing: TableListing, current: Snapshot, key: str) -> None:
-    held = FileTotals.of(listing.files)
+    totals = FileTotals.of(listing.files)
     for name, count in (
-        ("total-data-files", held.files),
-        ("total-records", held.rows),
-        ("total-files-size", held.bytes),
+        ("total-data-files", totals.files),
+        ("total-records", totals.rows),
+        ("total-files-size", totals.bytes),
     ):
-        said = current.summary.get(name)
-        if said != str(count):
-            what = f"its manifests come to {name} {count}, and the snapshot's summary says {said}"
+        summary_count = current.summary.get(name)
+        if summary_count != str(count):
+            what = f"its manifests have {name} {count}, but the snapshot's summary says {summary_count}"
             listing.findings.append(TableFinding(file=key, what=what))

@@ -1,6 +1,6 @@
-"""The log's index of a topic's archive: which offsets are how many rows of which file.
+"""The log's index of a topic's archive: the file, and the count of rows, of each range of offsets.
 
-Rule: of one moment, with the table's metadata at the same one, as an agent tells it behind a barrier, page by page.
+An agent returns it after a barrier, page by page. Index and table metadata are of the same ledger position.
 """
 
 from collections import defaultdict
@@ -17,37 +17,44 @@ from protocol.limits import HTTP_ROWS_MAX, VERIFY_ATTEMPTS_MAX
 
 
 class CannotVerify(Exception):
-    """Nothing is known then: the message says why, and what to do."""
+    """The verification is not possible, so it has no result: the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogIndex:
-    """`rows`: by the keys of files; None where no agent was asked."""
+    """The index of a topic at one ledger position.
+
+    `log`: by partition. `rows`: by file key; None where there is no agent to ask.
+    """
 
     metadata_key: str
     log: Mapping[int, LogBounds]
     rows: Mapping[str, Sequence[IndexRow]] | None
 
     def rows_of(self, key: str) -> tuple[IndexRow, ...] | None:
-        """Of a file; none where the log has let go of it, None where nobody was asked."""
+        """The rows of a file; () where the log no longer refers to it, None where there is no agent to ask."""
         return None if self.rows is None else tuple(self.rows.get(key, ()))
 
     def log_starts(self) -> tuple[int, ...]:
-        """Of each partition."""
+        """The first offset of each partition's log."""
         return tuple(self.log[number].log_start for number in range(len(self.log)))
 
 
 def check_agent(agent: AgentAddress, cluster_id: str) -> None:
-    """Raises `CannotVerify` where it is another cluster's than the bucket; `AgentUnavailable`, `AgentRejected`."""
-    found = _json(agent.get("/api/status")).get("cluster_id")
-    if found != cluster_id:
+    """Check that the agent is of the bucket's cluster.
+
+    Raises `CannotVerify` where it is not, `AgentUnavailable`, `AgentRejected`.
+    """
+    agent_cluster_id = _json(agent.get("/api/status")).get("cluster_id")
+    if agent_cluster_id != cluster_id:
         raise CannotVerify(
-            f"the bucket is cluster {cluster_id}'s, and the agent is {found}'s: give what belongs together"
+            f"the bucket belongs to cluster {cluster_id}, but the agent to {agent_cluster_id}: give a bucket and an "
+            f"agent of the same cluster"
         )
 
 
 def ask_index(topic: str, agent: AgentAddress) -> LogIndex:
-    """Raises `CannotVerify`, `AgentUnavailable`, `AgentRejected`."""
+    """The index of a topic. Raises `CannotVerify`, `AgentUnavailable`, `AgentRejected`."""
     path = f"/api/lake/{quote(topic, safe='')}/index"
     for _ in range(VERIFY_ATTEMPTS_MAX):
         rows: defaultdict[str, list[IndexRow]] = defaultdict(list)
@@ -61,19 +68,23 @@ def ask_index(topic: str, agent: AgentAddress) -> LogIndex:
                 after += len(page["rows"])
                 is_last = page["is_last"] or not page["rows"]
             except (KeyError, TypeError, ValueError) as error:
-                raise CannotVerify(f"the agent's answer to {path} is none of this version's: {error!r}") from error
+                raise CannotVerify(
+                    f"the agent's answer to {path} is not that of this version; use the agent's version: {error!r}"
+                ) from error
+            # The index changed between two pages, which then do not fit together: begin again.
             if len(moments) > 1 or is_last:
                 break
         if len(moments) == 1:
             log = {number: LogBounds(*bounds) for number, bounds in enumerate(page["partitions"])}
             return LogIndex(metadata_key=page["metadata"], log=log, rows=rows)
-    raise CannotVerify(f"the index of {topic} changes faster than it is told: verify when less is archived")
+    raise CannotVerify(
+        f"the index of {topic} changed in each of {VERIFY_ATTEMPTS_MAX} attempts to read it: verify when less is "
+        f"archived"
+    )
 
 
 def _json(body: bytes) -> dict[str, Any]:
     try:
         return decode_json_object(body)
     except Undecodable as error:
-        raise CannotVerify(
-            f"the agent's answer is no JSON object: is it an agent's HTTP address? {body[:100]!r}"
-        ) from error
+        raise CannotVerify(f"the answer is no JSON object: is this an agent's HTTP address? {body[:100]!r}") from error

@@ -1,6 +1,6 @@
-"""The result of a verification, for people and for programs.
+"""The result of a verification, as text and as JSON. Pure.
 
-Rule: pure. What was not checked is told beside what was found: silence means that it was checked.
+It lists what was not checked beside the findings: everything else was checked.
 """
 
 import json
@@ -16,7 +16,7 @@ FOUND, FAILED, FINE = 1, 2, 0
 
 @dataclass(slots=True, kw_only=True)
 class TableReport:
-    """What was found of a topic's table. `dropped`: of its rows those that the log has dropped already."""
+    """The result of a topic's table. `dropped`: the count of its rows that the log has dropped already."""
 
     topic: str
     files: int = 0
@@ -27,28 +27,29 @@ class TableReport:
     findings: list[TableFinding] = field(default_factory=list[TableFinding])
     not_checked: list[str] = field(default_factory=list[str])
     problem: str = ""
-    """Why it could not be verified, or not to its end."""
+    """The reason why it could not be verified, or not completely."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """The report for JSON."""
         names = ("topic", "files", "rows", "dropped", "bytes", "partitions", "not_checked", "problem")
         values = {name: getattr(self, name) for name in names}
         return {**values, "findings": [finding.to_dict() for finding in self.findings]}
 
 
 def exit_status(reports: Sequence[TableReport]) -> int:
-    """1 where something is wrong, 2 where nothing is as far as could be seen, and not all could be."""
+    """The exit status: 1 with findings, 2 without findings where a table was not verified completely, else 0."""
     if any(report.findings for report in reports):
         return FOUND
     return FAILED if any(report.problem for report in reports) else FINE
 
 
 def as_json(reports: Sequence[TableReport]) -> str:
+    """The reports as a JSON document."""
     return json.dumps([report.to_dict() for report in reports], indent=2)
 
 
 def as_text(reports: Sequence[TableReport]) -> str:
-    """For people: a line for each table, and one for each finding."""
+    """The reports as text: a line for each table, and one for each finding."""
     lines = [f"{'TOPIC':<32} {'FILES':>8} {'ROWS':>14} {'DROPPED':>10} {'BYTES':>16} {'PARTITIONS':>10}  FINDINGS"]
     for report in reports:
         count = f"{len(report.findings):,}" if report.findings else "not verified" if report.problem else "none"

@@ -1,14 +1,14 @@
-"""Rewrites a topic's archived files: small ones into large ones, or those without typed columns into some with them.
+"""Rewrites a topic's archived files: merges small ones, or adds typed columns to files that have none.
 
     spark-submit --py-files penstock-spark.zip rewrite.py backfill s3://bucket/prefix orders --agent 127.0.0.1:9644
 
 where rewrite.py is: from iceberg_export.jobs.rewrite import main; raise SystemExit(main())
 
-Rule: an agent plans, executors read and write in the bucket as agents do for their own merges, and the agent looks at
-each file that was written, and makes it true. So nothing is lost where a job dies, or comes second: what it wrote and
-nobody took is deleted by the cleaner. What of a plan was overtaken is planned again.
+An agent plans. Executors read and write in the bucket, as agents do for their own merges. The agent checks each written
+file, and commits it. So nothing is lost where a job dies or loses a race: the garbage collector deletes files that were
+not committed. A rejected rewrite is planned again.
 
-Exit status: 0 where all is done, 1 where something is left as it was, 2 where it could not be done to its end.
+Exit status: 0 where all files are rewritten, 1 where some are left unchanged, 2 where the job did not end.
 """
 
 import argparse
@@ -52,24 +52,25 @@ FILE_SCHEME = "file://"
 
 
 class RewriteSchemasDeleted(Exception):
-    """Records were written with schemas that were deleted for good since: typed values would be lost."""
+    """Schemas of the file's records were deleted permanently, so a rewrite would lose its typed values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskResult:
-    """What became of a task on an executor: what it wrote, or why it did not. `is_final`: it would not the next time
-    either."""
+    """The result of a task on an executor: the written file, or the reason why there is none."""
 
     keys: tuple[str, ...]
+    """The files that the task read."""
     byte_count: int
     rewritten: Rewritten | None = None
     problem: str = ""
     is_final: bool = False
+    """True where another attempt would fail, too."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Summary:
-    """Of a whole run."""
+    """The totals of a run."""
 
     files_before: int = 0
     files_after: int = 0
@@ -77,74 +78,80 @@ class Summary:
     problems: int = 0
 
     def count(self, done: TaskResult) -> None:
-        """A file that came true."""
+        """Add a file that the agent committed."""
         self.files_before += len(done.keys)
         self.files_after += 1
         self.byte_count += done.byte_count
 
-    def prepared(self) -> str:
+    def line(self) -> str:
+        """The totals as a line of text."""
         if not self.files_before and not self.problems:
             return "there was nothing to do"
         return (
             f"{self.files_before:,} files ({self.byte_count:,} bytes) became {self.files_after:,}; "
-            f"{self.problems:,} merges were left as they were"
+            f"{self.problems:,} rewrites failed, and their files are unchanged"
         )
 
 
 def rewrite(start_spark: StartSpark, store_url: str, agent: AgentAddress, topic: str, purpose: Purpose) -> Summary:
-    """Until there is nothing to rewrite. Raises `AgentUnavailable`, `AgentRejected`."""
+    """Rewrite files until the agent plans none. Raises `AgentUnavailable`, `AgentRejected`."""
     path = f"/api/lake/{quote(topic, safe='')}/rewrites"
-    left: set[tuple[str, ...]] = set()
+    failed_keys: set[tuple[str, ...]] = set()
     summary = Summary()
-    in_vain, behind = 0, ""
-    while in_vain < REWRITE_PLAN_ATTEMPTS_MAX:
+    failed_plans, behind = 0, ""
+    while failed_plans < REWRITE_PLAN_ATTEMPTS_MAX:
         try:
             plan = decode_plan(agent.get(f"{path}?purpose={purpose}&behind={quote(behind, safe='')}"))
         except AgentRejected as error:
             if error.status != CONFLICT:
                 raise
-            in_vain += 1
+            failed_plans += 1
             continue
-        tasks = [task for task in plan.tasks if task.merge.keys not in left]
+        tasks = [task for task in plan.tasks if task.merge.keys not in failed_keys]
         if not tasks:
             last = plan.tasks[-1].merge.keys[-1] if plan.tasks else behind
             if last == behind:
                 return summary
-            behind = last  # all of these are left as they are, and a plan is bounded: there may be more
+            # All rewrites of this plan failed for good. A plan is bounded, so there may be more files after these.
+            behind = last
             continue
-        in_vain += 1
-        for wave in _written(start_spark(), store_url, plan, tasks):
-            is_in_vain = True
+        # Counted as failed until a wave makes progress: then the count starts again.
+        failed_plans += 1
+        for wave in _waves(start_spark(), store_url, plan, tasks):
+            has_progress = False
             for done in wave:
-                if _make_true(agent, path, done):
-                    is_in_vain = False
+                if _commit(agent, path, done):
+                    has_progress = True
                     summary.count(done)
                 elif done.is_final:
-                    is_in_vain = False
-                    left.add(done.keys)
+                    has_progress = True
+                    failed_keys.add(done.keys)
                     summary.problems += 1
             _say(f"{topic}: {summary.files_before:,} files rewritten, {summary.byte_count:,} bytes")
-            if is_in_vain:
-                break  # the table moved on from this plan: what else would be written by it were in vain, too
-            in_vain = 0
+            if not has_progress:
+                break  # the table has changed since this plan: the agent would reject its other files, too
+            failed_plans = 0
     summary.problems += 1
-    _say(f"{topic}: planned {in_vain} times in vain, for others change it: run it again later")
+    _say(f"{topic}: {failed_plans} plans in a row failed, because the table changes meanwhile: run the job again later")
     return summary
 
 
-def _written(
+def _waves(
     context: "SparkContext", store_url: str, plan: RewritePlan, tasks: Sequence[RewriteTask]
 ) -> Iterator[Sequence[TaskResult]]:
-    """As many at a time as there are cores; a plan's typed columns are those of its moment."""
+    """The results of the tasks, as many at a time as there are cores.
+
+    A wave is committed before the next one begins, because the plan's typed columns become outdated.
+    """
     columns = context.broadcast(plan.columns)
     wave = max(1, context.defaultParallelism)
     for first in range(0, len(tasks), wave):
-        some = tasks[first : first + wave]
-        yield context.parallelize(some, len(some)).map(partial(_rewrite_one, store_url, columns)).collect()
+        group = tasks[first : first + wave]
+        yield context.parallelize(group, len(group)).map(partial(_rewrite_one, store_url, columns)).collect()
 
 
-def _make_true(agent: AgentAddress, path: str, done: TaskResult) -> bool:
-    """Whether the agent took it. Raises `AgentUnavailable`, and `AgentRejected` where it is wrong altogether."""
+def _commit(agent: AgentAddress, path: str, done: TaskResult) -> bool:
+    """True where the agent committed the file. Raises `AgentUnavailable`, and `AgentRejected` for an invalid file."""
     if done.rewritten is None:
         _say(f"{', '.join(done.keys)}: {done.problem}")
         return False
@@ -164,7 +171,7 @@ def _make_true(agent: AgentAddress, path: str, done: TaskResult) -> bool:
 def _rewrite_one(store_url: str, columns: "Broadcast[ColumnsPlan | None]", task: RewriteTask) -> TaskResult:
     from iceberg_export.compaction.merge import merge
 
-    prepared = partial(TaskResult, keys=task.merge.keys, byte_count=task.merge.file_bytes)
+    result = partial(TaskResult, keys=task.merge.keys, byte_count=task.merge.file_bytes)
     bucket = open_bucket(store_url, {})
     plan: ColumnsPlan | None = columns.value
     try:
@@ -180,25 +187,29 @@ def _rewrite_one(store_url: str, columns: "Broadcast[ColumnsPlan | None]", task:
             )
         )
     except RewriteSchemasDeleted as error:
-        return prepared(problem=f"stays as it is: {error}", is_final=True)
+        return result(problem=f"not rewritten: {error}", is_final=True)
     except ObjectMissing as error:
-        return prepared(problem=f"went meanwhile: {error}")
-    except ObjectExists:  # Spark tried the task before, and what that wrote may come true, or be true by now
-        return prepared(problem="it was written already, by a try that Spark gave up; it is planned again")
+        return result(problem=f"deleted since the plan: {error}")
+    # An earlier attempt of the same Spark task put the file. It may have been committed, or be committed yet.
+    except ObjectExists:
+        return result(problem="an earlier attempt of the task wrote the file already; it is planned again")
     except StoreError as error:
-        return prepared(problem=str(error), is_final=True)
-    return prepared(rewritten=Rewritten(command=merged.command, before=None if plan is None else plan.before))
+        return result(problem=str(error), is_final=True)
+    return result(rewritten=Rewritten(command=merged.command, before=None if plan is None else plan.before))
 
 
 def _writable(store_url: str, store: ObjectStore) -> ObjectStore:
-    """The bucket to read data files from, and to put one into; a directory may be a running broker's."""
+    """The bucket, writable. A directory may be that of a running broker."""
     if not store_url.startswith(FILE_SCHEME):
         return store
     return LocalStore(Path(store_url.removeprefix(FILE_SCHEME)), is_writer=False, is_guest=True)
 
 
 async def columns_of(plan: ColumnsPlan, parts: "Callable[[], Iterable[BatchRows | RecordRows]]") -> "FileColumns":
-    """The typed columns of a file, as the agent would give it."""
+    """The typed columns of a file: the same as those of the agent's own merges.
+
+    Raises `RewriteSchemasDeleted`.
+    """
     return await asyncio.to_thread(_columns, plan, parts)
 
 
@@ -209,20 +220,21 @@ def _columns(plan: ColumnsPlan, parts: "Callable[[], Iterable[BatchRows | Record
     from iceberg_export.typed.union import decode
 
     sides, with_indexes = Sides(plan.sides), frozenset(plan.with_indexes)
-    seen = writers_of(parts(), sides, with_indexes)
-    schema_ids = {writer.schema_id for writer in seen.key | seen.value}
-    gone = sorted(each for each in schema_ids if each < plan.schema_id_next and each not in plan.schemas)
-    if gone:
-        raise RewriteSchemasDeleted(f"schemas {gone[:10]} were deleted, and its values would be lost")
+    writers = writers_of(parts(), sides, with_indexes)
+    schema_ids = {writer.schema_id for writer in writers.key | writers.value}
+    deleted = sorted(each for each in schema_ids if each < plan.schema_id_next and each not in plan.schemas)
+    # The existing columns of the file may have values that can no longer be decoded from its records.
+    if deleted:
+        raise RewriteSchemasDeleted(f"the schemas {deleted[:10]} were deleted, so typed values would be lost")
     ready: dict[int, Ready] = {}
     for schema_id in schema_ids:
         schema = plan.schemas.get(schema_id, "it is not registered")
         try:
             ready[schema_id] = schema if isinstance(schema, str) else make_ready(schema)
-        except Exception as error:  # whatever its library raises: its records get it as their error
+        except Exception as error:  # its library may raise anything; the records get the text in the column `error`
             ready[schema_id] = f"{type(error).__name__}: {error}"
     before = None if plan.before is None else decode(plan.before)
-    return plan_columns(before, seen, sides, readers(ready), with_indexes, leaves_out=plan.leaves_out)
+    return plan_columns(before, writers, sides, readers(ready), with_indexes, leaves_out=plan.leaves_out)
 
 
 # The job.
@@ -237,10 +249,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The job; returns its exit status."""
     parser = argparse.ArgumentParser(prog="rewrite", description="Rewrite a topic's archived files.")
     parser.add_argument("purpose", choices=[each.value for each in Purpose])
-    parser.add_argument("store", metavar="URL", help="of the bucket, as the agents' --store")
+    parser.add_argument("store", metavar="URL", help="the bucket's URL, as in the agents' --store")
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("--agent", required=True, metavar="HOST:PORT", help="an agent's HTTP address")
-    parser.add_argument("--http-token-file", default="", metavar="FILE", help="as the agents have it")
+    parser.add_argument(
+        "--http-token-file", default="", metavar="FILE", help="bearer tokens, the same file as the agents have"
+    )
     options = parser.parse_args(arguments)
 
     try:
@@ -250,11 +264,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (AgentUnavailable, AgentRejected, OptionError, StoreError) as error:
         _say(f"not done: {error}")
         return FAILED
-    except Exception:  # of Spark, or a bug: Python's own status for it would mean that some files were left
+    except Exception:  # an error of Spark, or a bug; Python's exit status 1 would mean that some files are unchanged
         traceback.print_exc()
-        _say("not done to its end: see above; what came true stays, and the job goes on behind it when it is run again")
+        _say("the job failed, see above; committed files stay, and the next run continues after them")
         return FAILED
-    sys.stdout.write(summary.prepared() + "\n")
+    sys.stdout.write(summary.line() + "\n")
     return 1 if summary.problems else 0
 
 

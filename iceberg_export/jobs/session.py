@@ -1,6 +1,6 @@
-"""The Spark of a job: that of `spark-submit`, or one in this process with all cores of the machine.
+"""The Spark context of a job: that of `spark-submit`, or a local one with all cores of the machine.
 
-Rule: what the caller's environment or `spark-submit` set goes before what is set here.
+Settings of the environment and of `spark-submit` override the defaults here.
 """
 
 import os
@@ -18,19 +18,22 @@ if TYPE_CHECKING:
 
 
 StartSpark: TypeAlias = "Callable[[], SparkContext]"
-"""Starts Spark when it is called first, and gives the same one each time."""
+"""Starts Spark at its first call, and returns the same context each time."""
 
 
 @contextmanager
 def spark_when_needed(name: str) -> Iterator[StartSpark]:
-    """Spark takes seconds to start: what cannot be done is told before. The call raises as `spark_context` does."""
+    """A function that starts Spark at its first call; the context ends with the block.
+
+    Spark takes seconds to start, so a caller can report errors before. The function raises as `spark_context` does.
+    """
     with ExitStack() as stack:
         yield cache(lambda: stack.enter_context(spark_context(name)))
 
 
 @contextmanager
 def spark_context(name: str) -> Iterator["SparkContext"]:
-    """Ended with the block. Raises `OptionError` where Spark or Java is missing, or Java does not start."""
+    """A Spark context, which ends with the block. Raises `OptionError` where Spark or Java is missing or fails."""
     try:
         from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
@@ -38,7 +41,7 @@ def spark_context(name: str) -> Iterator["SparkContext"]:
         raise OptionError("Spark is not installed here: pip install 'pyspark==4.1.*'") from error
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         raise OptionError("Spark needs Java 17 or 21: install it, and set JAVA_HOME")
-    # The workers are this Python, and not the first that a shell finds.
+    # Workers must run this Python, which has the imports. By default Spark runs the first `python3` on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = SparkConf().setAppName(name)
     settings.setIfMissing("spark.master", "local[*]")
@@ -48,7 +51,7 @@ def spark_context(name: str) -> Iterator["SparkContext"]:
         context = SparkContext.getOrCreate(settings)
     except (PySparkException, OSError) as error:
         raise OptionError(
-            f"Spark does not start: Java 17 or 21 is needed, which JAVA_HOME or the PATH names; above is why. {error}"
+            f"Spark does not start, see above: it needs Java 17 or 21 in JAVA_HOME or on the PATH. {error}"
         ) from error
     context.setLogLevel("ERROR")
     try:

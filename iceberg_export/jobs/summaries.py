@@ -1,7 +1,8 @@
-"""What a table's snapshots say that their commits brought: how far rows can be counted where no agent tells the index.
+"""Reads the counts of records from the summaries of a table's snapshots, for a verification without an agent. Pure.
 
-Rule: pure. A snapshot tells the offsets of its archive pass and how many records they came to, so only all of them
-together can be counted, and only while none was dropped by the log, or by the same commit. What is not counted is told.
+A summary has the offsets of its archive pass and their count of records. Only all offsets of a pass together can be
+compared, and only while neither the log nor the same commit has dropped any of them. The report lists what cannot be
+counted.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,17 +19,19 @@ _offsets_decoder = JsonDecoder(dict[str, tuple[int, int]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Brought:
-    """By one snapshot."""
+class SnapshotRecords:
+    """The offsets that a snapshot's commit added, and their count of records."""
 
     snapshot_id: int
     spans: tuple[OffsetSpan, ...]
     row_count: int
 
 
-def brought(snapshots: Sequence[Snapshot], log: Mapping[int, LogBounds]) -> tuple[list[Brought], list[str]]:
-    """What can be counted, and in words what cannot."""
-    found: list[Brought] = []
+def snapshot_records(
+    snapshots: Sequence[Snapshot], log: Mapping[int, LogBounds]
+) -> tuple[list[SnapshotRecords], list[str]]:
+    """The records that can be counted, and a text for each part of the log that cannot."""
+    countable: list[SnapshotRecords] = []
     dropping = omitted = 0
     counted: dict[int, list[tuple[int, int]]] = {}
     for snapshot in snapshots:
@@ -40,7 +43,7 @@ def brought(snapshots: Sequence[Snapshot], log: Mapping[int, LogBounds]) -> tupl
             spans = tuple(
                 OffsetSpan(int(partition), first, end) for partition, (first, end) in spans_by_partition.items()
             )
-        except ValueError:  # damaged, and then as good as not there
+        except ValueError:  # a damaged summary counts as one without offsets
             omitted += 1
             continue
         if DROPPED_FILES in snapshot.summary or any(
@@ -49,45 +52,48 @@ def brought(snapshots: Sequence[Snapshot], log: Mapping[int, LogBounds]) -> tupl
             dropping += 1
             continue
         rows = int(snapshot.summary.get("added-records", "0"))
-        found.append(Brought(snapshot_id=snapshot.snapshot_id, spans=spans, row_count=rows))
+        countable.append(SnapshotRecords(snapshot_id=snapshot.snapshot_id, spans=spans, row_count=rows))
         for span in spans:
             counted.setdefault(span.partition, []).append((span.first, span.end))
-    return found, [*_not_counted(log, counted), *_not_countable(dropping, omitted)]
+    return countable, [*_not_counted(log, counted), *_not_countable(dropping, omitted)]
 
 
 def _not_counted(log: Mapping[int, LogBounds], counted: Mapping[int, Sequence[tuple[int, int]]]) -> Iterator[str]:
-    """Archived offsets of which no snapshot that is kept tells the number."""
+    """A text where no retained snapshot has the count of some archived offsets."""
     count, partitions = 0, 0
     for partition, bounds in log.items():
-        left = max(0, bounds.archived_end - bounds.log_start) - sum(
+        uncounted = max(0, bounds.archived_end - bounds.log_start) - sum(
             end - first for first, end in counted.get(partition, ())
         )
-        count += max(0, left)
-        partitions += left > 0
+        count += max(0, uncounted)
+        partitions += uncounted > 0
     if count:
         yield (
-            f"whether every record of {count:,} archived offsets of {partitions:,} partitions is there: no snapshot "
-            "that is kept tells their number; the log's index does: name an agent"
+            f"whether all records of {count:,} archived offsets in {partitions:,} partitions exist: no retained "
+            "snapshot has their count, but the log's index has it: give --agent"
         )
 
 
 def _not_countable(dropping: int, omitted: int) -> Iterator[str]:
     if dropping:
-        yield f"the number of records of {dropping:,} snapshots, of which some were dropped, or files with them"
+        yield f"the counts of {dropping:,} snapshots: some of their records, or files with them, were dropped since"
     if omitted:
-        yield f"the number of records of {omitted:,} snapshots of too many partitions to be named"
+        yield f"the counts of {omitted:,} snapshots: they have too many partitions to list their offsets"
 
 
-def wrong_counts(snapshots: Sequence[Brought], counts: Sequence[int]) -> Iterator[TableFinding]:
-    """`counts`: of rows in each span of all snapshots, in their order."""
-    held = iter(counts)
+def wrong_counts(snapshots: Sequence[SnapshotRecords], counts: Sequence[int]) -> Iterator[TableFinding]:
+    """A finding for each snapshot whose records are another count of rows.
+
+    `counts`: the count of rows in each span of all snapshots, in their order.
+    """
+    span_counts = iter(counts)
     for snapshot in snapshots:
-        rows = sum(next(held) for _ in snapshot.spans)
+        rows = sum(next(span_counts) for _ in snapshot.spans)
         if rows != snapshot.row_count:
-            one = snapshot.spans[0] if len(snapshot.spans) == 1 else None
+            span = snapshot.spans[0] if len(snapshot.spans) == 1 else None
             yield TableFinding(
-                partition=None if one is None else one.partition,
-                offset=None if one is None else one.first,
+                partition=None if span is None else span.partition,
+                offset=None if span is None else span.first,
                 what=f"snapshot {snapshot.snapshot_id} brought {snapshot.row_count:,} records of offsets that are "
                 f"{rows:,} rows now",
             )

@@ -4,12 +4,12 @@
 
 where verify.py is: from iceberg_export.jobs.verify import main; raise SystemExit(main())
 
-Rule: one table at a time, of one moment: its metadata and the log's index as one agent knows them at once. Executors
-read its files straight from the bucket, every value of each; the driver puts together what they found. Where objects
-are gone that a newer moment does not name, the table is looked at again. Without an agent rows are compared with what
-the tail manifest and the table's snapshots say; what that leaves open is told.
+Tables are verified one after the other. Metadata and log index of a table are of the same ledger position, which one
+agent returns. Executors read the files from the bucket, every value of each; the driver combines their results. Where
+objects are missing that newer metadata does not name, the table is verified again. Without an agent, rows are compared
+with the tail manifest and the table's snapshots, and the report lists what these cannot show.
 
-Exit status: 0 where nothing is wrong, 1 where something is, 2 where it could not be verified.
+Exit status: 0 without findings, 1 with findings, 2 where a table could not be verified.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from iceberg_export.jobs.listing import TableListing, list_table
 from iceberg_export.jobs.log_index import CannotVerify, LogIndex, ask_index, check_agent
 from iceberg_export.jobs.report import FAILED, TableReport, as_json, as_text, exit_status
 from iceberg_export.jobs.session import StartSpark, spark_when_needed
-from iceberg_export.jobs.summaries import brought, wrong_counts
+from iceberg_export.jobs.summaries import snapshot_records, wrong_counts
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.lake import SparkLake
 from iceberg_export.spark.options import OptionError
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from pyspark import Broadcast
 
 TASKS_A_CORE = 4
-"""As many for each core are handed out at once, between two lines of progress."""
+"""The tasks of each core between two lines of progress."""
 PAUSE_SECONDS = 1.0
 NOT_FOUND = 404
 
 
 class Verification:
-    """Of the tables of one bucket."""
+    """A verification of the tables of one bucket."""
 
     def __init__(self, start_spark: StartSpark, store_url: str, *, agent: AgentAddress | None) -> None:
         self._start_spark = start_spark
@@ -56,48 +56,51 @@ class Verification:
         self._lake = SparkLake(open_bucket(store_url, {}))
 
     def topics(self, names: Sequence[str]) -> list[str]:
-        """Those that are named, or all. Raises `CannotVerify`, `StoreError`, `OptionError`; `AgentUnavailable` and
-        `AgentRejected` of the agent."""
+        """The topics in `names`, or all. Raises `CannotVerify`, `StoreError`, `OptionError`, `AgentUnavailable` and
+        `AgentRejected`."""
         manifest = self._lake.manifest()
-        found = sorted(topic.name for topic in manifest.topics)
-        if unknown := sorted(set(names) - set(found)):
+        all_names = sorted(topic.name for topic in manifest.topics)
+        if unknown := sorted(set(names) - set(all_names)):
             raise CannotVerify(
-                f"there is no topic {', '.join(unknown)} in {self._store_url}: see penstock topics list; what was "
-                "created within the last seconds is not known there yet"
+                f"there is no topic {', '.join(unknown)} in {self._store_url}: see penstock topics list; a topic that "
+                "was created within the last seconds is not in the tail manifest yet"
             )
         if self._agent is not None:
             check_agent(self._agent, manifest.cluster_id)
-        return list(dict.fromkeys(names)) if names else found
+        return list(dict.fromkeys(names)) if names else all_names
 
     def table(self, name: str) -> TableReport:
-        """Verify one. What stops it stands in the report."""
+        """The report of a table, also where an error prevents its verification."""
         try:
             return self._confirmed(name)
         except (CannotVerify, AgentUnavailable, AgentRejected, OptionError, StoreError) as error:
             return TableReport(topic=name, problem=str(error))
 
     def _confirmed(self, name: str) -> TableReport:
-        """Of a moment at which nothing is gone, or what is gone is still needed."""
-        report, gone = TableReport(topic=name), set[str]()
+        """The report of a table at a ledger position whose missing objects are still needed at a later one.
+
+        An object that only the older position needs was replaced and deleted while the verification ran.
+        """
+        report, missing = TableReport(topic=name), set[str]()
         for _ in range(VERIFY_ATTEMPTS_MAX):
             index = self._index(name)
             if index is None:
                 return TableReport(topic=name, not_checked=["the topic was deleted meanwhile"])
             listing = list_table(self._lake.bucket, index.metadata_key)
-            if gone and gone <= listing.named:
+            if missing and missing <= listing.named:
                 return report
-            report, gone = self._look(name, index, listing)
-            if not gone:
+            report, missing = self._check(name, index, listing)
+            if not missing:
                 return report
-            _say(f"{name}: objects are gone; is the table another one by now?")
+            _say(f"{name}: objects are missing; checking whether newer ones have replaced them")
             self._lake.bucket.pause(PAUSE_SECONDS)
         raise CannotVerify(
-            f"{VERIFY_ATTEMPTS_MAX} times objects were gone before they were read, as newer ones stood in for them: "
-            "verify when less is merged, with more executors, or after a longer gc-min-age-s"
+            f"in each of {VERIFY_ATTEMPTS_MAX} attempts, objects were replaced and deleted before they were read: "
+            "verify when less is merged, with more executors, or with a longer gc-min-age-s"
         )
 
     def _index(self, name: str) -> LogIndex | None:
-        """With the table's metadata at the same moment; None where there is no such topic any more."""
+        """The topic's index, with the table's metadata at the same position; None where the topic is deleted."""
         if self._agent is not None:
             try:
                 return ask_index(name, self._agent)
@@ -108,16 +111,19 @@ class Verification:
         topic = self._lake.manifest().topic(name)
         if topic is None:
             return None
-        log = {number: LogBounds(held.log_start, held.archived_end) for number, held in enumerate(topic.partitions)}
+        log = {
+            number: LogBounds(partition.log_start, partition.archived_end)
+            for number, partition in enumerate(topic.partitions)
+        }
         metadata_key = NO_KEY if topic.metadata_key == NO_ROWS else topic.metadata_key
         return LogIndex(metadata_key=metadata_key, log=log, rows=None)
 
-    def _look(self, name: str, index: LogIndex, listing: TableListing) -> tuple[TableReport, set[str]]:
-        """What is found, and the keys of objects that are not there, which may have been replaced meanwhile."""
+    def _check(self, name: str, index: LogIndex, listing: TableListing) -> tuple[TableReport, set[str]]:
+        """The report, and the keys of missing objects, which may have been replaced meanwhile."""
         report = TableReport(topic=name, findings=list(some(listing.findings)))
-        commits, not_counted = brought(listing.snapshots, index.log) if index.rows is None else ([], [])
+        commits, not_counted = snapshot_records(listing.snapshots, index.log) if index.rows is None else ([], [])
         facts = TableFacts(
-            log_starts=index.log_starts(), counted=tuple(chain.from_iterable(one.spans for one in commits))
+            log_starts=index.log_starts(), counted=tuple(chain.from_iterable(commit.spans for commit in commits))
         )
         tasks = [FileTask(file=file, index=index.rows_of(file.key)) for file in listing.files]
         done = list(self._read(name, tasks, facts))
@@ -129,7 +135,7 @@ class Verification:
             report.findings += file.findings
             report.problem = report.problem or file.problem
         report.partitions = len({span.partition for file in done for span in file.hulls})
-        gone = listing.missing | {file.key for file in done if file.is_missing}
+        missing = listing.missing | {file.key for file in done if file.is_missing}
         hulls = {file.key: file.hulls for file in done}
         report.findings += some(overlaps(hulls))
         if index.rows is not None:
@@ -140,15 +146,15 @@ class Verification:
                 report.findings += some(not_in_table(index.rows, hulls.keys()))
         else:
             report.findings += some(beyond(hulls, index.log))
-            if listing.findings or gone or report.problem:
-                report.not_checked.append("how many records there are: not all that the table names could be read")
+            if listing.findings or missing or report.problem:
+                report.not_checked.append("the count of records: some objects of the table could not be read")
             else:
                 report.findings += some(wrong_counts(commits, _summed(done, facts)))
         report.not_checked += not_counted
-        return report, gone
+        return report, missing
 
     def _read(self, topic: str, tasks: Sequence[FileTask], facts: TableFacts) -> Iterator[FileReport]:
-        """The report of each file, as executors come to them."""
+        """The report of each file, in the order in which the executors finish."""
         groups = list(grouped(tasks))
         context = self._start_spark()
         work = partial(_examine_all, self._store_url, context.broadcast(facts))
@@ -163,7 +169,7 @@ class Verification:
 
 
 def _summed(done: Sequence[FileReport], facts: TableFacts) -> list[int]:
-    """How many rows each of `TableFacts.counted` has in all files."""
+    """The count of rows in each span of `TableFacts.counted`, over all files."""
     counts: Counter[int] = Counter()
     for file in done:
         counts.update(file.counts)
@@ -171,7 +177,7 @@ def _summed(done: Sequence[FileReport], facts: TableFacts) -> list[int]:
 
 
 def grouped(tasks: Sequence[FileTask]) -> Iterator[list[FileTask]]:
-    """As tasks of Spark: neighbours, as many as come to some bytes."""
+    """The tasks in groups, one for each Spark task: neighbours of at most `VERIFY_TASK_BYTES_TARGET` together."""
     group: list[FileTask] = []
     group_bytes = 0
     for task in tasks:
@@ -208,7 +214,7 @@ def _examine_all(store_url: str, facts: "Broadcast[TableFacts]", tasks: Sequence
 
 
 def _say(line: str) -> None:
-    """Progress, and why there is no result."""
+    """Write a line of progress, or of an error, to the standard error."""
     sys.stderr.write(line + "\n")
     sys.stderr.flush()
 
@@ -216,8 +222,8 @@ def _say(line: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The job; returns its exit status."""
     parser = argparse.ArgumentParser(prog="verify", description="Verify tables against the log.")
-    parser.add_argument("store", metavar="URL", help="of the bucket, as the agents' --store")
-    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="all, where none is named")
+    parser.add_argument("store", metavar="URL", help="the bucket's URL, as in the agents' --store")
+    parser.add_argument("topics", nargs="*", metavar="TOPIC", help="topics to verify; default: all")
     parser.add_argument("--agent", default="", metavar="HOST:PORT", help="an agent's HTTP address, for the log's index")
     parser.add_argument("--json", action="store_true", help="one JSON document, for programs")
     options = parser.parse_args(arguments)
@@ -229,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (CannotVerify, AgentUnavailable, AgentRejected, OptionError, StoreError) as error:
         _say(f"not verified: {error}")
         return FAILED
-    except Exception:  # of Spark, or a bug: Python's own status for it would mean that something was found
+    except Exception:  # an error of Spark, or a bug; Python's exit status 1 would mean findings
         traceback.print_exc()
         _say("not verified: see above")
         return FAILED

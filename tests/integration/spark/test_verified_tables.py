@@ -160,14 +160,14 @@ def test_a_table_that_was_replaced_meanwhile_is_looked_at_again(spark: SparkSess
     assert (told(report), report.problem, report.rows) == ("", "", 24)
     report = verification(spark, broker, Behind(broker.http, 100)).table("orders")
     assert (told(report), exit_status([report])) == ("", 2)
-    assert report.problem.startswith("5 times objects were gone before they were read")
+    assert report.problem.startswith("in each of 5 attempts, objects were replaced and deleted")
 
 
 def test_what_does_not_belong_together_is_not_compared(
     spark: SparkSession, broker: Penstock, penstock: PenstockFactory
 ) -> None:
     other = penstock(options=OPTIONS)
-    with pytest.raises(CannotVerify, match="give what belongs together"):
+    with pytest.raises(CannotVerify, match="of the same cluster"):
         verification(spark, broker, AgentAddress(other.http)).topics([])
     assert verification(spark, broker, AgentAddress(other.http)).table("orders").not_checked == [
         "the topic was deleted meanwhile"

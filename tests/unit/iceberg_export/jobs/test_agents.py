@@ -25,5 +25,5 @@ def test_a_file_without_a_token_is_told(tmp_path: Path, text: str | None) -> Non
     file = tmp_path / "tokens"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(OptionError, match=r"holds no token|cannot be read"):
+    with pytest.raises(OptionError, match=r"has no token|cannot be read"):
         read_token(str(file))

@@ -163,7 +163,7 @@ def test_a_file_without_rows() -> None:
 def test_a_footer_that_says_nothing() -> None:
     data = parquet(GROUPS, spans=None)
     (found,) = examine(data, FileTask(file=data_file(data, GROUPS), index=INDEX), TOLD).findings
-    assert found.what == "it does not say which offsets it answers for: it was not written by Penstock"
+    assert found.what == "its footer does not say which offsets it answers for: Penstock did not write it"
 
 
 def test_a_file_of_another_size() -> None:

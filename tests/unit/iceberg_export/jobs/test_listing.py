@@ -88,7 +88,7 @@ def test_a_manifest_of_another_size(made: Made) -> None:
     made.change(made.key(MANIFEST_SUFFIX), _with_field("record_count", 1_000_000))
     sizes, rows, *_ = made.listing().findings
     assert "bytes, the manifest list says" in sizes.what
-    assert "holds files of (1000000, 0) live and deleted rows, and the manifest list says (10, 0)" in rows.what
+    assert "lists files of (1000000, 0) live and deleted rows, but the manifest list says (10, 0)" in rows.what
 
 
 def test_a_file_that_stands_in_two_manifests(made: Made) -> None:
@@ -107,7 +107,7 @@ def test_totals_that_are_not_those_of_the_files(made: Made) -> None:
 
     made.change(made.table.metadata_key, change)
     (found,) = made.listing().findings
-    assert found.what == "its manifests come to total-records 30, and the snapshot's summary says 29"
+    assert found.what == "its manifests have total-records 30, but the snapshot's summary says 29"
 
 
 def _with_field(name: str, value: object) -> Callable[[bytes], bytes]:
