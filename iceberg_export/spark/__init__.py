@@ -1,6 +1,5 @@
-"""Spark's data source `penstock`: topics in batches and streams, straight from the bucket.
+"""Spark's data source `penstock`: reads topics from the bucket, in batches and streams.
 
-Rule: no broker is asked and nothing is written. `source` alone imports pyspark; what plans and reads stands beside it
-and can be tested without. Everything that is imported here goes into the archive that `package` builds, so it stays
-small. Guide: docs/spark.md.
+Reading sends no request to a broker. Only `source` imports pyspark, so planning and reading can be tested without it.
+Every import here goes into the zip archive that `package` builds, so it stays small. Guide: docs/spark.md.
 """

@@ -1,7 +1,7 @@
-"""The bucket, for code that waits for its answers: one client a process, whose requests run in a thread of their own.
+"""A blocking client of the bucket, one for each process. Its requests run in a thread of their own.
 
-Rule: reading only. A client lives as long as its process; Spark uses a worker's process for many tasks, so they share
-its connections. A bucket in a directory may be read beside the broker that writes it, which holds the locks.
+It only reads. A client lives as long as its process. Spark uses a worker's process for many tasks, so they share its
+connections. A bucket in a directory may be read beside a running broker, which has the locks.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Bucket:
-    """Waits for an `ObjectStore`'s answers. Its methods raise `StoreError`s and may be called by any thread."""
+    """A blocking client of an `ObjectStore`. Its methods raise `StoreError`s, and any thread may call them."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -36,39 +36,41 @@ class Bucket:
         self._thread.start()
 
     def get(self, key: str) -> bytes:
+        """The whole object."""
         return self.begin(key).result()
 
     def begin(self, key: str) -> "Future[bytes]":
-        """The same, not waited for."""
+        """The future of `get`, which does not block."""
         return self._run(self._store.get(key))
 
     def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
+        """Exactly `byte_count` bytes of the object, from `byte_first`."""
         return self.begin_range(key, byte_first, byte_count).result()
 
     def begin_range(self, key: str, byte_first: int, byte_count: int) -> "Future[bytes]":
-        """The same, not waited for."""
+        """The future of `get_range`, which does not block."""
         return self._run(self._store.get_range(key, byte_first, byte_count))
 
     def monotonic_s(self) -> float:
-        """By the clock of `pause`."""
+        """The time in seconds by the clock of `pause`."""
         return self._loop.time()
 
     def pause(self, seconds: float) -> None:
-        """Let so much time pass."""
+        """Block for that time; not at all where it is 0 or less."""
         if seconds > 0:
             self._run(_pause(seconds)).result()
 
     def run(self, work: Coroutine[object, object, T]) -> T:
-        """What `work`, which asks `store`, comes to."""
+        """The result of `work`, which may use `store`."""
         return self._run(work).result()
 
     @property
     def store(self) -> ObjectStore:
-        """For `run`."""
+        """The store, for coroutines passed to `run`."""
         return self._store
 
     def close(self) -> None:
-        """Nothing can be asked then."""
+        """Close the store and end the thread. No method may be called afterwards."""
         self._run(self._store.close()).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
@@ -83,11 +85,11 @@ _opening = Lock()
 
 
 def open_bucket(url: str, variables: Mapping[str, str]) -> Bucket:
-    """This process's client of the bucket. `variables`: AWS variables that go before the environment's.
+    """This process's client of the bucket at `url`. `variables`: AWS variables, which override the environment's.
 
-    Raises `OptionError` or `StoreMisconfigured` for what cannot be a bucket.
+    Raises `OptionError` or `StoreMisconfigured` where it cannot be a bucket.
     """
-    # A forked process has its parent's dictionary, and none of its threads.
+    # A forked process inherits the dictionary without the clients' threads, so the process id is part of the name.
     name = (os.getpid(), url, tuple(sorted(variables.items())))
     with _opening:
         if name not in _open:
@@ -96,6 +98,7 @@ def open_bucket(url: str, variables: Mapping[str, str]) -> Bucket:
 
 
 def open_store(url: str, environment: Mapping[str, str]) -> ObjectStore:
+    """The store of the bucket at `url`: `s3://BUCKET/PREFIX` or `file:///PATH`. Raises as `open_bucket` does."""
     scheme, _, rest = url.partition("://")
     store: ObjectStore
     match scheme.lower():
@@ -105,20 +108,20 @@ def open_store(url: str, environment: Mapping[str, str]) -> ObjectStore:
             files = LocalStore(Path(rest), is_writer=False)
             store = RoutedStore(INTAKE_PREFIX, PackedIntake(Path(rest) / PACKS_FOLDER), files)
         case "file":
-            raise OptionError(f"{url}: there is no such directory; a broker's bucket is DATA-DIR/store")
+            raise OptionError(f"{url}: the directory does not exist; a broker's bucket is DATA-DIR/store")
         case _:
-            raise OptionError(f"{url!r} is no bucket: write s3://BUCKET/PREFIX or file:///PATH")
+            raise OptionError(f"{url!r} is no URL of a bucket: give s3://BUCKET/PREFIX or file:///PATH")
     ports = RetryPorts(monotonic_s=_monotonic_s, sleep=_pause, chance=_chance)
     return RetryingStore(store, policy=RetryPolicy(), ports=ports)
 
 
 class PackedIntake(LocalStore):
-    """The packed objects of a bucket in a directory, which a running broker may have open. Reads only."""
+    """The packed intake objects of a bucket in a directory, read-only. A running broker may have the packs open."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, is_writer=False)
         self._packs = PackReader(str(folder))
-        self._reading = Lock()
+        self._reading = Lock()  # a `PackReader` is for one thread at a time
 
     async def get(self, key: str) -> bytes:
         return await asyncio.to_thread(self._one_by_one, lambda: self._packs.get(key))
@@ -136,17 +139,17 @@ def _monotonic_s() -> float:
 
 
 async def _pause(seconds: float) -> None:
-    """The loop's own timer: nobody simulates what runs within Spark."""
-    passed = asyncio.get_running_loop().create_future()
-    asyncio.get_running_loop().call_later(seconds, partial(_settle, passed))
-    await passed
+    """Sleep by the loop's own timer. The simulated clock of the agent's tests is not needed inside Spark."""
+    elapsed = asyncio.get_running_loop().create_future()
+    asyncio.get_running_loop().call_later(seconds, partial(_settle, elapsed))
+    await elapsed
 
 
-def _settle(passed: "asyncio.Future[None]") -> None:
-    if not passed.done():
-        passed.set_result(None)
+def _settle(elapsed: "asyncio.Future[None]") -> None:
+    if not elapsed.done():
+        elapsed.set_result(None)
 
 
 def _chance() -> float:
-    """What keeps readers that failed together apart: where each of their clocks stands within a millisecond."""
+    """A jitter in `[0, 1)` between readers that failed together: the fraction of a millisecond of the clock."""
     return _monotonic_s() * 1000 % 1

@@ -1,6 +1,6 @@
-"""Which columns a read has, and a batch of a file's columns as one with those of the Kafka source.
+"""The columns of a read, and the conversion of a data file's columns to those of Spark's Kafka source. Pure.
 
-Rule: pure. Nothing here knows Spark, or where rows come from.
+Nothing here knows Spark, or the source of the rows.
 """
 # pyright: reportAttributeAccessIssue=false
 
@@ -15,7 +15,7 @@ from iceberg_export.rows import schema
 from protocol.limits import SPARK_GATHERED_BYTES
 
 Arrow: TypeAlias = Any
-"""An object of pyarrow's."""
+"""A pyarrow object."""
 TIME_US_FIRST: Final = -(1 << 63)
 TIME_US_LAST: Final = (1 << 63) - 1
 """The bounds of the column `timestamp`, in microseconds since 1970."""
@@ -31,23 +31,23 @@ _PARQUET_COLUMNS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which columns, by the Kafka source's names, and which rows."""
+class Selection:
+    """The columns to read, by the names of the Kafka source, and the rows."""
 
     columns: tuple[str, ...]
     since_us: int = TIME_US_FIRST
-    """Rows at least as late, in microseconds since 1970: all by default."""
+    """The earliest timestamp of the rows, in microseconds since 1970; all rows by default."""
 
     @property
     def file_columns(self) -> tuple[str, ...]:
-        """Those of a data file."""
+        """The columns of a data file that are needed."""
         return tuple(_PARQUET_COLUMNS[name] for name in self.columns if name in _PARQUET_COLUMNS)
 
 
 def to_spark(batch: Arrow, topics: Sequence[tuple[str, int]], columns: Sequence[str]) -> Arrow:
-    """A batch of a file's columns with the names, and the nulls, of the Kafka source.
+    """A batch of a file's columns, with the names and the nulls of the Kafka source.
 
-    `topics`: of which topic the rows are, by runs of so many rows.
+    `topics`: the topic of each run of rows, with the count of its rows.
     """
     arrays: list[Arrow] = []
     for name in columns:
@@ -63,20 +63,20 @@ def to_spark(batch: Arrow, topics: Sequence[tuple[str, int]], columns: Sequence[
 
 
 def joined(batches: Iterable[Arrow]) -> Iterator[Arrow]:
-    """The same rows in fewer batches: small ones become one of about `SPARK_GATHERED_BYTES`.
+    """The same rows in fewer batches: small ones are joined to about `SPARK_GATHERED_BYTES`.
 
-    Each batch costs Spark as much as many rows, and what waits to be read lies in many small pieces.
+    Each batch costs Spark as much as many rows do, and the tail has very many small chunks.
     """
-    held: list[Arrow] = []
-    held_bytes = 0
+    pending: list[Arrow] = []
+    pending_bytes = 0
     for batch in batches:
-        if held and (held_bytes + batch.nbytes > SPARK_GATHERED_BYTES or batch.schema != held[0].schema):
-            yield _as_one(held)
-            held, held_bytes = [], 0
-        held.append(batch)
-        held_bytes += batch.nbytes
-    if held:
-        yield _as_one(held)
+        if pending and (pending_bytes + batch.nbytes > SPARK_GATHERED_BYTES or batch.schema != pending[0].schema):
+            yield _as_one(pending)
+            pending, pending_bytes = [], 0
+        pending.append(batch)
+        pending_bytes += batch.nbytes
+    if pending:
+        yield _as_one(pending)
 
 
 def _as_one(batches: Sequence[Arrow]) -> Arrow:

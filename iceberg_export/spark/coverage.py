@@ -1,8 +1,8 @@
-"""Whether the files of a table answer for all offsets that are archived, each once.
+"""Checks that the files of a table answer for all archived offsets, and for each one once (safety rule S20). Pure.
 
-Rule: pure. Bounds are those of rows: between two files, and at both ends of a log, offsets without rows are missing in
-them, which are aborted or transactions' markers. What a file answers for stands in its footer, and is asked there only
-beside such a gap. Offsets of which no file has a row may be in none: the tail manifest names them (safety rule S20).
+Bounds are those of rows. They leave gaps between two files, and at both ends of a log, for offsets without rows:
+aborted records and transaction markers. A file's footer has all offsets that it answers for. It is read only next to
+such a gap. Offsets for which no file answers have no rows, and the tail manifest lists them.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,7 +25,7 @@ class AnsweredSpan(Protocol):
 
 
 class FileSpan(NamedTuple):
-    """A `AnsweredSpan`."""
+    """Implements `AnsweredSpan`."""
 
     partition: int
     first: int
@@ -33,22 +33,22 @@ class FileSpan(NamedTuple):
 
 
 def span_of_rows(file: DataFile) -> FileSpan | None:
-    """The span of a file with rows of one partition, from its first to its last row; None where there are several."""
+    """The span from the first to the last row of a file of one partition; None for one of several partitions."""
     bounds = file.bounds
     if bounds is None or bounds.partition_min != bounds.partition_max:
         return None
     return FileSpan(bounds.partition_min, bounds.offset_min, bounds.offset_max + 1)
 
 
-def uncovered(wanted: Iterable[AnsweredSpan], spans: Iterable[AnsweredSpan]) -> list[FileSpan]:
-    """The parts of `wanted` that are in no span, ascending."""
+def uncovered(ranges: Iterable[AnsweredSpan], spans: Iterable[AnsweredSpan]) -> list[FileSpan]:
+    """The parts of `ranges` that are in no span, ascending."""
     by_partition: dict[int, list[AnsweredSpan]] = {}
     for span in spans:
         by_partition.setdefault(span.partition, []).append(span)
-    for held in by_partition.values():
-        held.sort(key=attrgetter("first"))
+    for of_partition in by_partition.values():
+        of_partition.sort(key=attrgetter("first"))
     missing: list[FileSpan] = []
-    for each in wanted:
+    for each in ranges:
         reached = each.first
         for span in by_partition.get(each.partition, ()):
             if span.first >= each.end:
@@ -62,7 +62,7 @@ def uncovered(wanted: Iterable[AnsweredSpan], spans: Iterable[AnsweredSpan]) -> 
 
 
 def doubled(spans: Iterable[tuple[str, AnsweredSpan]]) -> tuple[FileSpan, str, str] | None:
-    """Offsets for which two files answer, with the keys of these; None where there are none."""
+    """The first offsets for which two files answer, with the keys of both; None where there are none."""
     reached: dict[int, tuple[int, str]] = {}
     for key, span in sorted(spans, key=lambda each: (each[1].partition, each[1].first)):
         end, before = reached.get(span.partition, (-1, ""))
@@ -74,8 +74,11 @@ def doubled(spans: Iterable[tuple[str, AnsweredSpan]]) -> tuple[FileSpan, str, s
 
 
 def beside(files: Sequence[DataFile], gaps: Iterable[AnsweredSpan]) -> list[DataFile]:
-    """Files that may answer for `gaps`, though no row of theirs is in them: of one partition those before and behind,
-    of several all that may hold rows of the partition."""
+    """The files that may answer for `gaps` although they have no row in them.
+
+    These are the neighbours of each gap among the files of one partition, and all files of several partitions whose
+    bounds include the gap's partition.
+    """
     several: list[DataFile] = []
     by_partition: dict[int, list[tuple[int, int, DataFile]]] = {}
     for file in files:
@@ -84,20 +87,23 @@ def beside(files: Sequence[DataFile], gaps: Iterable[AnsweredSpan]) -> list[Data
             by_partition.setdefault(span.partition, []).append((span.first, span.end, file))
         elif file.bounds is not None:
             several.append(file)
-    for held in by_partition.values():
-        held.sort(key=lambda each: each[:2])
-    found: dict[str, DataFile] = {}
+    for of_partition in by_partition.values():
+        of_partition.sort(key=lambda each: each[:2])
+    neighbours: dict[str, DataFile] = {}
     for gap in gaps:
-        held = by_partition.get(gap.partition, [])
-        behind = bisect_left(held, gap.end, key=lambda each: each[0])
-        before = bisect_right(held, gap.first, key=lambda each: each[0]) - 1
-        found.update((file.key, file) for _, _, file in (*held[max(before, 0) : behind], *held[behind : behind + 1]))
-        found.update((file.key, file) for file in several if _may_answer(file, gap.partition))
-    return list(found.values())
+        of_partition = by_partition.get(gap.partition, [])
+        after = bisect_left(of_partition, gap.end, key=lambda each: each[0])
+        before = bisect_right(of_partition, gap.first, key=lambda each: each[0]) - 1
+        neighbours.update((file.key, file) for _, _, file in of_partition[max(before, 0) : after + 1])
+        neighbours.update((file.key, file) for file in several if _may_answer(file, gap.partition))
+    return list(neighbours.values())
 
 
 def _may_answer(file: DataFile, partition: int) -> bool:
-    """A file may answer for a partition beyond those of which it has rows, as these were all aborted; then the log's
-    index says that there are none."""
+    """True where the partition is within the file's bounds.
+
+    A file may also answer for a partition outside its bounds, whose records were all aborted. The log's index, and so
+    the manifest, then has these offsets as ones without rows.
+    """
     assert file.bounds is not None, "a file with rows has bounds"
     return file.bounds.partition_min <= partition <= file.bounds.partition_max

@@ -1,8 +1,8 @@
-"""What a bucket holds of its topics, as its newest tail manifest says.
+"""Reads the topics of a bucket: its newest tail manifest, and the tables that the manifest names.
 
-Rule: one manifest at a time. It names a position of every topic, its table's metadata among it; what is planned from
-the two is consistent. A reader never goes back: the manifest's object is overwritten in place, and an agent that stood
-still may put an older one there.
+A plan uses one manifest. Each topic in it, with its table metadata, is of one ledger position, so the plan is
+consistent. A reader never goes back to an older manifest: the object is overwritten, and an agent that was suspended
+may put an older one.
 """
 
 import asyncio
@@ -44,16 +44,16 @@ from storage.refs import TAIL_KEY, name_in_folder, topic_folder
 
 
 class TableMissing(StoreError):
-    """Archived records of a topic are in no table: they can be read from a broker alone."""
+    """The archived records of a topic are in no table: only a broker can read them."""
 
 
 class ForeignBucket(StoreError):
-    """The bucket is another cluster's than it was: give the right URL, or begin with a new checkpoint."""
+    """The bucket belongs to another cluster than before: give the right URL, or begin with a new checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadableRange:
-    """The offsets `[first, end)` of a partition that may be read now, of those up to `committed_end`."""
+    """The offsets `[first, end)` of a partition that may be read now. `committed_end`: the end of committed records."""
 
     first: Offset
     end: Offset
@@ -68,36 +68,41 @@ class SparkLake:
         self.is_archive_only = is_archive_only
         self._newest: TailManifest | None = None
         self._decoded: tuple[bytes, TailManifest] | None = None
-        """What the bucket had last, the newest one or not: while it has the same, it is not decoded again."""
-        self._looked_s = -math.inf
+        """The bytes that were read last, and their manifest, newest or not: equal bytes are not decoded again."""
+        self._read_s = -math.inf
+        """The time of the last read."""
         self._tables = TableCache()
         self._files: dict[TopicId, tuple[str, tuple[DataFile, ...]]] = {}
-        """Of each topic's table, as the metadata under that key has it."""
-        self._files_kept = 0
+        """The metadata key and the data files of each topic's table."""
+        self._files_count = 0
         self._spans: dict[str, tuple[FileSpan, ...]] = {}
 
     def manifest(self, *, apart_s: float = 0.0) -> TailManifest:
-        """The newest one that was ever seen here, after another look, which is so long after the last one at least.
+        """The newest manifest that this object has ever read, after another read of the bucket.
 
-        Raises `StoreError`; `OptionError` where there is none.
+        `apart_s`: the least time between two reads; the call blocks until it is over. Raises `StoreError`;
+        `OptionError` where there is no manifest.
         """
-        self.bucket.pause(max(0.0, self._looked_s + apart_s - self.bucket.monotonic_s()))
-        self._looked_s = self.bucket.monotonic_s()
-        found = self._read()
+        self.bucket.pause(max(0.0, self._read_s + apart_s - self.bucket.monotonic_s()))
+        self._read_s = self.bucket.monotonic_s()
+        current = self._read()
         newest = self._newest
-        if newest is not None and found.cluster_id != newest.cluster_id:
-            raise ForeignBucket(f"the bucket was cluster {newest.cluster_id}'s, and is now {found.cluster_id}'s")
-        if newest is None or found.is_newer_than(newest):
-            self._newest = newest = found
+        if newest is not None and current.cluster_id != newest.cluster_id:
+            raise ForeignBucket(
+                f"the bucket belonged to cluster {newest.cluster_id}, and now belongs to {current.cluster_id}: give "
+                f"the right URL, or begin with a new checkpoint"
+            )
+        if newest is None or current.is_newer_than(newest):
+            self._newest = newest = current
         return newest
 
     @property
     def newest(self) -> TailManifest | None:
-        """What `manifest` returned last."""
+        """The result of the last call of `manifest`; None before."""
         return self._newest
 
     def readable(self, partition: TailPartition) -> ReadableRange:
-        """What may be read of a partition."""
+        """The offsets of a partition that may be read."""
         end = partition.readable_end
         if self.is_archive_only:
             end = Offset(max(partition.log_start, min(end, partition.archived_end)))
@@ -105,122 +110,126 @@ class SparkLake:
         return ReadableRange(first=partition.log_start, end=end, committed_end=max(end, partition.last_stable))
 
     def files(self, topics: Sequence[TailTopic]) -> list[tuple[DataFile, ...]]:
-        """Of each topic the data files of its table that have rows; asked for where records of it are archived. What is
-        not known of several is read at a time.
+        """For each topic, the data files of its table that have rows. Tables that are not cached are read together.
 
-        Raises `ObjectMissing` where a table moved on meanwhile, `TableMissing` where there is none.
+        `topics`: those with archived records. Raises `ObjectMissing` where a table's metadata was replaced and deleted,
+        `TableMissing` where a topic has no table.
         """
         for topic in topics:
             if topic.metadata_key == NO_KEY:
                 raise TableMissing(
-                    f"records of {topic.name} are archived, and its table has no commit: they were archived by a "
-                    "broker without tables; the next archive pass of a newer one commits them"
+                    f"records of {topic.name} are archived, but its table has no commit: a broker without tables "
+                    "archived them; the next archive pass of a newer broker commits them"
                 )
-        unknown = [topic for topic in topics if self._known_files(topic) is None]
+        unknown = [topic for topic in topics if self._cached_files(topic) is None]
         read = self.bucket.run(gather_bounded([partial(self._read_files, topic) for topic in unknown]))
         new = {topic.metadata_key: files for topic, files in zip(unknown, read, strict=True)}
-        found = [new.get(topic.metadata_key) or self._known_files(topic) or () for topic in topics]
+        all_files = [new.get(topic.metadata_key) or self._cached_files(topic) or () for topic in topics]
         for topic in unknown:
-            self._keep_files(topic, new[topic.metadata_key])
-        return found
+            self._cache_files(topic, new[topic.metadata_key])
+        return all_files
 
-    def _known_files(self, topic: TailTopic) -> tuple[DataFile, ...] | None:
+    def _cached_files(self, topic: TailTopic) -> tuple[DataFile, ...] | None:
         if topic.metadata_key == NO_ROWS:
             return ()
-        kept = self._files.get(topic.topic_id)
-        return kept[1] if kept is not None and kept[0] == topic.metadata_key else None
+        cached = self._files.get(topic.topic_id)
+        return cached[1] if cached is not None and cached[0] == topic.metadata_key else None
 
-    def _keep_files(self, topic: TailTopic, files: tuple[DataFile, ...]) -> None:
-        """In the place of those of its table before; others go where there would be too many."""
+    def _cache_files(self, topic: TailTopic, files: tuple[DataFile, ...]) -> None:
+        """Replace the cached files of the topic; the oldest topics are evicted where there are too many files."""
         self._forget_files(topic.topic_id)
         self._files[topic.topic_id] = (topic.metadata_key, files)
-        self._files_kept += len(files)
-        while self._files_kept > SPARK_FILES_CACHED_MAX and len(self._files) > 1:
+        self._files_count += len(files)
+        while self._files_count > SPARK_FILES_CACHED_MAX and len(self._files) > 1:
             self._forget_files(next(iter(self._files)))
 
     def _forget_files(self, topic_id: TopicId) -> None:
-        if (gone := self._files.pop(topic_id, None)) is not None:
-            self._files_kept -= len(gone[1])
+        if (removed := self._files.pop(topic_id, None)) is not None:
+            self._files_count -= len(removed[1])
 
     def spans(self, files: Sequence[DataFile]) -> list[tuple[FileSpan, ...]]:
-        """Of each file, all with rows, which offsets it answers for. No other file of its table answers for them.
+        """For each file, which has rows, the offsets that it answers for, and no other file of its table does.
 
-        Bounds tell it of a file of one partition; of several they are the hull of all, so the footer is asked.
-        Raises `StoreError`: `ObjectMissing` where the table moved on meanwhile.
+        The bounds of a file of one partition give them. Those of several partitions are a hull, so the footer is read.
+        Raises `StoreError`: `ObjectMissing` where the file was replaced and deleted.
         """
         of_rows = [span_of_rows(file) for file in files]
-        asked = iter(self._asked([file for file, span in zip(files, of_rows, strict=True) if span is None]))
-        return [next(asked) if span is None else (span,) for span in of_rows]
+        from_footers = iter(
+            self._footer_spans([file for file, span in zip(files, of_rows, strict=True) if span is None])
+        )
+        return [next(from_footers) if span is None else (span,) for span in of_rows]
 
     def footer_spans(self, topic: TailTopic, files: Sequence[DataFile]) -> list[tuple[FileSpan, ...]]:
-        """The same as footers say it, which may reach beyond a file's rows.
+        """For each file, the offsets that it answers for by its footer. They may reach beyond its rows.
 
-        Raises `StoreError`, `TableUnreadable` where they contradict what the table says of a file.
+        Raises `StoreError`, `TableUnreadable` where a footer contradicts the table's bounds of the file.
         """
-        asked = self._asked(files)
-        for file, spans in zip(files, asked, strict=True):
+        all_spans = self._footer_spans(files)
+        for file, spans in zip(files, all_spans, strict=True):
+            # Rows outside the footer's offsets: the bounds in the manifest are damaged (safety rule S20).
             if (span := span_of_rows(file)) is not None and not any(
                 each.partition == span.partition and each.first <= span.first and span.end <= each.end for each in spans
             ):
                 raise TableUnreadable(
                     f"the table of {topic.name} is damaged: {self.manifests_of(topic, [file])} says that {file.key} "
-                    f"has rows of offsets {span.first} to {span.end - 1} of partition {span.partition}, the file "
-                    f"itself that it answers for {[tuple(each) for each in spans]}"
+                    f"has rows of offsets {span.first} to {span.end - 1} of partition {span.partition}, but the file's "
+                    f"footer that it answers for {[tuple(each) for each in spans]}"
                 )
-        return asked
+        return all_spans
 
     def manifests_of(self, topic: TailTopic, files: Sequence[DataFile]) -> str:
-        """Which manifests of the topic's table name the files, else its metadata; for people. Raises `StoreError`."""
-        found = () if topic.metadata_key in {NO_KEY, NO_ROWS} else self.bucket.run(self._read_manifests(topic))
+        """The keys of the table's metadata and its manifests that list the files, for messages. Raises `StoreError`."""
+        manifests = () if topic.metadata_key in {NO_KEY, NO_ROWS} else self.bucket.run(self._read_manifests(topic))
         keys = {file.key for file in files}
-        named = sorted(key for key, files_of in found if keys & files_of)
-        return ", ".join([topic.metadata_key, *named])
+        listing = sorted(key for key, files_of in manifests if keys & files_of)
+        return ", ".join([topic.metadata_key, *listing])
 
-    def _asked(self, files: Sequence[DataFile]) -> list[tuple[FileSpan, ...]]:
+    def _footer_spans(self, files: Sequence[DataFile]) -> list[tuple[FileSpan, ...]]:
         unknown = [file for file in files if file.key not in self._spans]
         if len(self._spans) + len(unknown) > SPARK_SPANS_CACHED_MAX:
             self._spans.clear()
             unknown = list(files)
         for first in range(0, len(unknown), SPARK_FOOTERS_IN_FLIGHT_MAX):
-            self._learn_spans(unknown[first : first + SPARK_FOOTERS_IN_FLIGHT_MAX])
+            self._cache_spans(unknown[first : first + SPARK_FOOTERS_IN_FLIGHT_MAX])
         return [self._spans[file.key] for file in files]
 
-    def _learn_spans(self, files: Sequence[DataFile]) -> None:
-        under_way: list[tuple[DataFile, Future[bytes]]] = []
+    def _cache_spans(self, files: Sequence[DataFile]) -> None:
+        in_flight: list[tuple[DataFile, Future[bytes]]] = []
         for file in files:
             count = min(FOOTER_READ_BYTES, file.object_bytes)
-            under_way.append((file, self.bucket.begin_range(file.key, file.object_bytes - count, count)))
-        for file, future in under_way:
+            in_flight.append((file, self.bucket.begin_range(file.key, file.object_bytes - count, count)))
+        for file, future in in_flight:
             self._spans[file.key] = self._read_spans(file, future.result())
 
     def _read_spans(self, file: DataFile, tail: bytes) -> tuple[FileSpan, ...]:
         text = footer_of(self.bucket, file.key, file.object_bytes, tail).metadata.get(FILE_METADATA_KEY)
         if text is None:
             raise FileUnreadable(
-                f"{file.key} does not say which offsets it answers for: it was not written by Penstock"
+                f"the footer of {file.key} does not say which offsets it answers for: Penstock did not write the file"
             )
         return tuple(FileSpan(*span) for span in read_footer_text(text).partitions)
 
     def _read(self) -> TailManifest:
-        tries = 0
+        attempts = 0
         while True:
             try:
                 content = self.bucket.get(TAIL_KEY)
                 if self._decoded is not None and content == self._decoded[0]:
                     return self._decoded[1]
-                found = decode_manifest(content)
+                manifest = decode_manifest(content)
             except ObjectMissing as error:
                 raise OptionError(
-                    "the bucket has no tail manifest: check its URL, and that a broker has run on it; the agents write "
-                    "one within seconds"
+                    "the bucket has no tail manifest: check its URL, and whether a broker has run on it; the agents "
+                    "write one within seconds"
                 ) from error
+            # The transfer may have been damaged, so it is read again before the query fails.
             except TailUnreadable:
-                tries += 1
-                if tries == SPARK_MANIFEST_READS_MAX:
+                attempts += 1
+                if attempts == SPARK_MANIFEST_READS_MAX:
                     raise
             else:
-                self._decoded = content, found
-                return found
+                self._decoded = content, manifest
+                return manifest
             self.bucket.pause(0.1)
 
     async def _read_files(self, topic: TailTopic) -> tuple[DataFile, ...]:
@@ -229,7 +238,7 @@ class SparkLake:
         return tuple(live.file for live in files if live.file.record_count)
 
     async def _read_manifests(self, topic: TailTopic) -> list[tuple[str, set[str]]]:
-        """The key of each manifest of the table, and the files that it names."""
+        """The key of each manifest of the table, and the keys of the files that it lists."""
         reader, metadata = await self._read_metadata(topic)
         current = metadata.current()
         manifests = () if current is None else await reader.manifests(current)
@@ -241,7 +250,7 @@ class SparkLake:
 
     async def _read_metadata(self, topic: TailTopic) -> tuple[TableReader, TableMetadata]:
         metadata = await self._reader("").metadata(topic.metadata_key)
-        # The agents may know the bucket by another URL than the one that was given here.
+        # The agents may have another URL of the bucket than this job.
         folder = topic_folder(name_in_folder(topic.metadata_key), topic.topic_id)
         return self._reader(metadata.location.removesuffix(f"/{folder[:-1]}")), metadata
 

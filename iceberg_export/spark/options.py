@@ -1,8 +1,8 @@
-"""What a reader is asked for: the options of `spark.read.format("penstock")`, checked.
+"""Parses and checks the options of `spark.read.format("penstock")`. Pure.
 
-Rule: pure. Names, meanings and refusals are those of Spark's Kafka source where it has them; an unknown option is an
-error, never passed over. Options of the Kafka client (`kafka.*`) are taken and mean nothing, so that a job moves over
-by its format's name: there is no client.
+Names, meanings and errors are those of Spark's Kafka source, where it has the option. An unknown option is an error and
+never ignored. Options of the Kafka client (`kafka.*`) are accepted without effect, because there is no client. So a job
+of the Kafka source only has to change its format's name.
 
 Source: org.apache.spark.sql.kafka010.{KafkaSourceProvider,JsonUtils} (Spark 4.1).
 """
@@ -17,7 +17,7 @@ from protocol.decoding import Undecodable, decode_json
 from protocol.suggestions import nearest
 
 COLUMNS: Final = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""Those of the Kafka source, in its order."""
+"""The columns of the Kafka source, in its order."""
 HEADERS: Final = "headers"
 EARLIEST_OFFSET: Final = -2
 LATEST_OFFSET: Final = -1
@@ -29,7 +29,7 @@ _CLIENT_OPTIONS: Final = (
     "fetchoffset.retryintervalms",
     "groupidprefix",
 )
-"""Of the Kafka client and its consumers: taken, and without meaning here."""
+"""The prefixes of options of the Kafka client and its consumers, which are accepted without effect."""
 _NAMES: Final = (
     "path",
     "penstock.store",
@@ -51,17 +51,17 @@ _NAMES: Final = (
     "columns",
 )
 _KNOWN: Final = frozenset(name.lower() for name in _NAMES)
-"""As Spark tells them."""
+"""The names in lower case, in which Spark passes them."""
 _UNSUPPORTED: Final = ("minoffsetspertrigger", "maxtriggerdelay", "maxrecordsperpartition")
-"""The Kafka source's that are not there: meant as they are, so nothing else is suggested."""
+"""Options of the Kafka source that are not supported here: no misspellings, so no other option is suggested."""
 _ENDINGS: Final = ("endingOffsets", "endingOffsetsByTimestamp", "endingTimestamp")
 
 TopicPartition: TypeAlias = tuple[str, int]
-"""Topic's name and partition."""
+"""A topic's name, and the number of a partition."""
 
 
 class OptionError(ValueError):
-    """What was asked for cannot be meant: the message says which option, and what it takes."""
+    """An option is invalid: the message names it, and the values that it takes."""
 
 
 class Edge(Enum):
@@ -73,27 +73,27 @@ class Edge(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offsets:
-    """An offset for every partition; `EARLIEST_OFFSET` and `LATEST_OFFSET` stand for the ends of the log."""
+    """An offset for every partition. `EARLIEST_OFFSET` and `LATEST_OFFSET` mean the ends of the log."""
 
     by_partition: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timestamps:
-    """The first record at or after a time, in milliseconds."""
+    """The first record at or after a time, in milliseconds since 1970."""
 
     by_partition: Mapping[TopicPartition, int]
-    """Empty: `for_all` holds."""
+    """The times of partitions; empty where `for_all` applies to all of them."""
     for_all: int = 0
 
 
 Bound: TypeAlias = Edge | Offsets | Timestamps
-"""Where a read begins or ends."""
+"""The begin or the end of a read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSubscription:
-    """Which partitions: exactly one of the three is given."""
+    """The topics and partitions to read: exactly one of the three fields is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -102,32 +102,32 @@ class TopicSubscription:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The topics that are named, none where a pattern is."""
+        """The named topics; empty for a pattern."""
         return self.topics or tuple(self.assigned)
 
     def matches(self, topic: str) -> bool:
-        """Whether partitions of the topic are asked for."""
+        """True where partitions of the topic are read."""
         if self.pattern:
             return re.fullmatch(self.pattern, topic) is not None
         return topic in self.names
 
     def partitions_of(self, topic: str, partition_count: int) -> Sequence[int]:
-        """Those of a topic that is wanted. An assigned one may not exist."""
+        """The partitions to read of a topic that matches. An assigned partition may not exist."""
         return self.assigned[topic] if self.assigned else range(partition_count)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """All that is asked for, free of contradictions."""
+    """All options, checked against each other."""
 
     store_url: str
     variables: Mapping[str, str]
-    """AWS variables that were given as options; they go before the environment's. Secret."""
+    """AWS variables from options, which override the environment's. Secret."""
     subscription: TopicSubscription
     starting: Bound
     ending: Bound
     is_missing_time_latest: bool = False
-    """Where no record is as late as a starting timestamp: begin at the end, instead of failing."""
+    """True: where no record is as late as a starting timestamp, the read begins at the end instead of failing."""
     offsets_per_trigger_max: int | None = None
     partitions_min: int | None = None
     is_loss_fatal: bool = True
@@ -138,23 +138,24 @@ class ReadOptions:
 def parse_options(
     given: Mapping[str, str], environment: Mapping[str, str], *, is_stream: bool, schema_columns: Sequence[str] = ()
 ) -> ReadOptions:
-    """The options as they were given, names in any case. `schema_columns`: those of a schema that the job set itself.
+    """The parsed options.
 
-    Raises `OptionError`.
+    `given`: as the job set them, names in any case. `environment`: for `STORE_VARIABLE`. `schema_columns`: those of a
+    schema that the job set itself. Raises `OptionError`.
     """
     options = {name.lower(): value for name, value in given.items()}
-    _refuse_unknown(given)
+    _check_names(given)
     if is_stream:
         for name in _ENDINGS:
             if name.lower() in options:
-                raise OptionError(f"option {name} is not valid in a streaming query, which has no end")
+                raise OptionError(f"option {name} is not valid in a streaming query, which has no end: omit it")
     elif "maxoffsetspertrigger" in options:
-        raise OptionError("option maxOffsetsPerTrigger is not valid in a batch query: it bounds batches of a stream")
+        raise OptionError("option maxOffsetsPerTrigger is not valid in a batch query: it limits batches of a stream")
     subscription = _subscription(options)
     columns = _columns(options, schema_columns)
     starting = _bound(options, "starting", Edge.LATEST if is_stream else Edge.EARLIEST, is_stream=is_stream)
     ending = _bound(options, "ending", Edge.LATEST, is_stream=is_stream)
-    _refuse_backwards(starting, ending)
+    _check_order(starting, ending)
     return ReadOptions(
         store_url=_store_url(options, environment),
         variables={name.upper(): value for name, value in options.items() if name.startswith("aws_")},
@@ -170,23 +171,25 @@ def parse_options(
     )
 
 
-def _refuse_unknown(given: Mapping[str, str]) -> None:
+def _check_names(given: Mapping[str, str]) -> None:
     for name, value in given.items():
         lower = name.lower()
         if lower == "kafka.isolation.level" and value != "read_committed":
-            raise OptionError(f"kafka.isolation.level={value}: the bucket is always read as read_committed")
+            raise OptionError(
+                f"kafka.isolation.level={value} is not supported: the bucket is always read as read_committed"
+            )
         if lower in _KNOWN or lower.startswith(("aws_", *_CLIENT_OPTIONS)):
             continue
         if lower in _UNSUPPORTED:
-            raise OptionError(f"unknown option {name!r}: the Kafka source has it, this one does not; leave it out")
-        hint = nearest(lower, _NAMES) or f"; known are {', '.join(_NAMES)}"
+            raise OptionError(f"unknown option {name!r}: the Kafka source has it, this source does not; omit it")
+        hint = nearest(lower, _NAMES) or f"; known options are {', '.join(_NAMES)}"
         raise OptionError(f"unknown option {name!r}{hint}")
 
 
 def _store_url(options: Mapping[str, str], environment: Mapping[str, str]) -> str:
     path, store = options.get("path"), options.get("penstock.store")
     if path and store and path != store:
-        raise OptionError(f"options path={path} and penstock.store={store} name two buckets: give one of them")
+        raise OptionError(f"options path={path} and penstock.store={store} are two buckets: give one of them")
     url = path or store or environment.get(STORE_VARIABLE)
     if not url:
         raise OptionError(
@@ -200,7 +203,9 @@ def _subscription(options: Mapping[str, str]) -> TopicSubscription:
     if not given:
         raise OptionError("one of the options subscribe, subscribePattern and assign must be given")
     if len(given) > 1:
-        raise OptionError(f"only one of the options subscribe, subscribePattern and assign, not {' and '.join(given)}")
+        raise OptionError(
+            f"only one of the options subscribe, subscribePattern and assign may be given, not {' and '.join(given)}"
+        )
     value = options[given[0].lower()].strip()
     match given[0]:
         case "subscribe":
@@ -235,7 +240,10 @@ def _assigned(value: str) -> dict[str, tuple[int, ...]]:
 
 
 def _bound(options: Mapping[str, str], which: str, default: Edge, *, is_stream: bool) -> Bound:
-    """A time for all goes before times of partitions, and these before offsets, as in the Kafka source."""
+    """The bound of one side. A time for all partitions overrides times of partitions, and these override offsets.
+
+    Source: KafkaSourceProvider.getKafkaOffsetRangeLimit (Spark 4.1).
+    """
     name = f"{which}Timestamp"
     if (value := options.get(name.lower())) is not None:
         if not re.fullmatch(r"\s*\d+\s*", value):
@@ -245,7 +253,7 @@ def _bound(options: Mapping[str, str], which: str, default: Edge, *, is_stream: 
     if (value := options.get(name.lower())) is not None:
         times = _by_partition(name, value)
         if any(time < 0 for time in times.values()):
-            raise OptionError(f"option {name} must hold milliseconds since 1970, not negative: {value}")
+            raise OptionError(f"option {name} must have milliseconds since 1970, not negative: {value}")
         return Timestamps(by_partition=times)
     name = f"{which}Offsets"
     value = options.get(name.lower())
@@ -264,16 +272,18 @@ def _offsets_bound(name: str, value: str, *, is_start: bool, is_stream: bool) ->
     offsets = _by_partition(name, value)
     for (topic, partition), offset in offsets.items():
         if offset < EARLIEST_OFFSET:
-            raise OptionError(f"option {name}: {topic}-{partition} has {offset}; -1 is latest, -2 earliest")
+            raise OptionError(
+                f"option {name}: {topic}-{partition} has the offset {offset}; -1 means latest, -2 means earliest"
+            )
         if not is_stream and offset == (LATEST_OFFSET if is_start else EARLIEST_OFFSET):
             raise OptionError(f"option {name}: {offset} of {topic}-{partition} is not valid in a batch query")
     return Offsets(by_partition=offsets)
 
 
-def _refuse_backwards(starting: Bound, ending: Bound) -> None:
-    """Offsets, or times, that a partition's own read would begin at behind its end: whatever the log holds.
+def _check_order(starting: Bound, ending: Bound) -> None:
+    """Raises `OptionError` where a partition's ending offset or time is before its starting one.
 
-    Source: KafkaSourceProvider.checkOffsetLimitValidity (Spark 4.1), which compares no time for all partitions.
+    Source: KafkaSourceProvider.checkOffsetLimitValidity (Spark 4.1), which does not compare times for all partitions.
     """
     match starting, ending:
         case Offsets(by_partition=starts), Offsets(by_partition=ends):
@@ -296,15 +306,15 @@ def _by_partition(name: str, value: str) -> dict[TopicPartition, int]:
         parsed = decode_json(value)
         if not isinstance(parsed, dict):
             raise OptionError(expected)
-        found: dict[TopicPartition, int] = {}
+        values: dict[TopicPartition, int] = {}
         for topic, numbers in parsed.items():
             for partition, number in numbers.items():
                 if not isinstance(number, int) or isinstance(number, bool) or not _is_count(int(partition)):
                     raise OptionError(expected)
-                found[topic, int(partition)] = number
+                values[topic, int(partition)] = number
     except (ValueError, AttributeError) as error:
         raise OptionError(expected) from error
-    return found
+    return values
 
 
 def _columns(options: Mapping[str, str], schema_columns: Sequence[str]) -> tuple[str, ...]:
@@ -314,13 +324,15 @@ def _columns(options: Mapping[str, str], schema_columns: Sequence[str]) -> tuple
         return tuple(schema_columns) or known
     columns = tuple(name.strip() for name in options["columns"].split(",") if name.strip())
     if not columns or len(set(columns)) < len(columns) or not set(columns) <= set(known):
-        hint = "; headers needs includeHeaders=true" if HEADERS in columns and not has_headers else ""
-        raise OptionError(f"option columns={options['columns']!r} must name some of {', '.join(known)}, once{hint}")
+        hint = "; the column headers needs includeHeaders=true" if HEADERS in columns and not has_headers else ""
+        raise OptionError(
+            f"option columns={options['columns']!r} must name some of {', '.join(known)}, each once{hint}"
+        )
     return columns
 
 
 def _choice(options: Mapping[str, str], name: str, choices: Sequence[str]) -> str:
-    """The first of the choices is the default."""
+    """The value of an option, which is one of `choices`; the first one is the default."""
     value = options.get(name.lower(), choices[0]).strip().lower()
     if value not in choices:
         raise OptionError(f"option {name} must be {' or '.join(choices)}, not {value!r}")

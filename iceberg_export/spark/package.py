@@ -1,10 +1,10 @@
-"""The archive that a Spark cluster gets: the source and the jobs, and of the project what it imports, as one small zip.
+"""Builds the zip archive for a Spark cluster: the data source, the jobs, and the modules that they import.
 
     python -m iceberg_export.spark.package penstock-spark.zip
     spark-submit --py-files penstock-spark.zip job.py     (or spark.addArtifacts("penstock-spark.zip", pyfile=True))
 
-Rule: what goes in follows from the import statements, so nothing is forgotten. Equal sources give equal bytes.
-Libraries of others do not go in: what the executors have to have is told.
+The import statements determine the modules, so none is missing. Equal sources give equal bytes. Third-party libraries
+are not included: the command prints those that the executors need.
 """
 
 import ast
@@ -17,33 +17,33 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 ENTRY: Final = "iceberg_export.spark.source"
 JOBS: Final = ("iceberg_export.jobs.rewrite", "iceberg_export.jobs.verify")
 OF_DRIVERS: Final = "iceberg_export.spark.sink"
-"""What drivers may import, too; its library is not one that executors have to have."""
+"""A module for drivers; executors do not need its library."""
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGES: Final = ("coordinator", "iceberg_export", "protocol", "storage", "txn")
 MADE_AT: Final = (1980, 1, 1, 0, 0, 0)
-"""The earliest that a zip can tell."""
+"""The time of each entry: the earliest that a zip can have."""
 PACKAGE_OF: Final = {"google": "protobuf"}
-"""Packages with another name than their module."""
+"""The names of packages that differ from their modules'."""
 
 
 def modules(*entries: str) -> dict[str, Path]:
-    """These modules and those of the project that they import, by name, also where they do so only when needed."""
-    found: dict[str, Path] = {}
-    waiting = list(entries)
-    while waiting:
-        name = waiting.pop()
+    """The paths of these modules and of all that they import of the project, by name. Imports in functions count."""
+    paths: dict[str, Path] = {}
+    pending = list(entries)
+    while pending:
+        name = pending.pop()
         path = _path(name)
-        if name in found or path is None:
+        if name in paths or path is None:
             continue
-        found[name] = path
+        paths[name] = path
         if "." in name:
-            waiting.append(name.rpartition(".")[0])
-        waiting.extend(imported for imported in _imports(path) if imported.partition(".")[0] in PACKAGES)
-    return dict(sorted(found.items()))
+            pending.append(name.rpartition(".")[0])
+        pending.extend(imported for imported in _imports(path) if imported.partition(".")[0] in PACKAGES)
+    return dict(sorted(paths.items()))
 
 
 def libraries() -> list[str]:
-    """The packages of others that those modules import, but for pyspark, which is there."""
+    """The third-party packages that those modules import, except pyspark, which a cluster has."""
     names = {name.partition(".")[0] for path in modules(ENTRY, *JOBS).values() for name in _imports(path)}
     return sorted(
         {PACKAGE_OF.get(name, name) for name in names - set(PACKAGES) - sys.stdlib_module_names - {"pyspark"}}
@@ -52,17 +52,17 @@ def libraries() -> list[str]:
 
 def write_archive(path: Path) -> list[str]:
     """Write the zip, and return the names of its modules."""
-    found = modules(ENTRY, *JOBS, OF_DRIVERS)
+    paths = modules(ENTRY, *JOBS, OF_DRIVERS)
     with ZipFile(path, "w", ZIP_DEFLATED) as archive:
-        for source in found.values():
+        for source in paths.values():
             entry = ZipInfo(source.relative_to(ROOT).as_posix(), MADE_AT)
             entry.compress_type = ZIP_DEFLATED
             archive.writestr(entry, source.read_bytes())
-    return list(found)
+    return list(paths)
 
 
 def _path(name: str) -> Path | None:
-    """Where a module's source lies; None for a name that is no module."""
+    """The path of a module's source; None for a name that is no module of the project."""
     base = ROOT.joinpath(*name.split("."))
     for path in (base.with_suffix(".py"), base / "__init__.py"):
         if path.is_file():
@@ -71,7 +71,7 @@ def _path(name: str) -> Path | None:
 
 
 def _imports(path: Path) -> Iterator[str]:
-    """Every name that may be a module; of `from a import b` both `a` and `a.b`."""
+    """Every imported name that may be a module: for `from a import b` both `a` and `a.b`."""
     for node in ast.walk(ast.parse(path.read_text())):
         match node:
             case ast.Import(names=names):
@@ -84,7 +84,7 @@ def _imports(path: Path) -> Iterator[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the zip that the one argument names."""
+    """Write the zip to the path in `arguments`; returns the exit status."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         sys.stderr.write("usage: python -m iceberg_export.spark.package OUT.zip\n")
         return 2

@@ -1,7 +1,7 @@
-"""Which bytes hold the offsets that are wanted, and how they are shared out among tasks.
+"""Plans the objects and bytes to read for ranges of offsets, and divides them among tasks.
 
-Rule: pure, given a manifest and the files of tables. A row is in exactly one piece: what lies below a partition's
-`archived_end` is read from its table, the rest from the intake.
+Pure, given a manifest and the files of tables. Each row is in exactly one piece: offsets below a partition's
+`archived_end` are read from its table, the others from the intake.
 """
 
 from bisect import bisect_left
@@ -20,23 +20,22 @@ from txn.isolation import AbortedExtent
 
 
 class Tables(Protocol):
-    """What is known of topics' tables: `iceberg_export.spark.lake.SparkLake`."""
+    """The port to the tables of topics; `iceberg_export.spark.lake.SparkLake` implements it."""
 
     def files(self, topics: Sequence[TailTopic]) -> Sequence[Sequence[DataFile]]:
-        """Of each topic the data files that have rows."""
+        """The data files with rows, for each topic."""
         ...
 
     def spans(self, files: Sequence[DataFile]) -> Sequence[Sequence[AnsweredSpan]]:
-        """For which offsets each of them answers, and no other does: of files of one partition, from their first row
-        to the last."""
+        """The offsets that each file answers for, and no other does. For a file of one partition: those of its rows."""
         ...
 
     def footer_spans(self, topic: TailTopic, files: Sequence[DataFile]) -> Sequence[Sequence[AnsweredSpan]]:
-        """The same as their footers say it. Raises `TableUnreadable` where that is not what the table says."""
+        """The offsets that each file answers for by its footer. Raises `TableUnreadable` where the table differs."""
         ...
 
     def manifests_of(self, topic: TailTopic, files: Sequence[DataFile]) -> str:
-        """Which objects of the topic's table name the files, for people."""
+        """The keys of the table's objects that list the files, for messages."""
         ...
 
 
@@ -53,18 +52,18 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePiece:
-    """Rows of one data file: those of `ranges`, all of one topic, in order of partitions."""
+    """The rows of one data file in `ranges`, which are all of one topic, in the order of partitions."""
 
     key: str
     object_bytes: int
     ranges: tuple[OffsetRange, ...]
     byte_count: int
-    """About what has to be read."""
+    """An estimate of the bytes to read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailPart:
-    """Consecutive chunks of a partition in the intake; the first and the last may reach beyond `range`."""
+    """Contiguous chunks of a partition in the intake. The first and the last may reach beyond `range`."""
 
     range: OffsetRange
     chunks: tuple[TailChunk, ...]
@@ -77,7 +76,7 @@ class TailPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailPiece:
-    """Chunks of the intake. Those of several partitions are read together: they mostly share objects."""
+    """Chunks of the intake. Chunks of several partitions are read together, because they mostly share objects."""
 
     parts: tuple[TailPart, ...]
 
@@ -96,25 +95,25 @@ _REMEDY = 'docs/operations/damage.md, "A table\'s metadata is damaged"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """What one task reads, piece after piece."""
+    """The pieces that one task reads, one after the other."""
 
     pieces: tuple[Piece, ...]
 
 
 def plan_pieces(
-    wanted: Sequence[tuple[TailTopic, Sequence[OffsetRange]]], *, tables: Tables, since_us: int
+    requested: Sequence[tuple[TailTopic, Sequence[OffsetRange]]], *, tables: Tables, since_us: int
 ) -> list[Piece]:
-    """Where the rows of topics' ranges lie: files, and one piece for all that waits, whose topics share objects.
+    """The pieces with the rows of the topics' ranges: data files, and one piece for the tails of all topics.
 
-    `tables` are asked at once for all topics of which something is archived. No range may reach beyond what its topic's
-    manifest names. Files in which every record is earlier than `since_us` are left out. Raises `StoreError`,
-    `TableUnreadable` where the files do not answer for all that is archived.
+    `requested`: ranges that the manifest has in full. `tables`: called once for all topics with archived offsets in
+    their ranges. `since_us`: files whose records are all earlier are left out. Raises `StoreError`, and
+    `TableUnreadable` where the files do not answer for all archived offsets.
     """
     archived: list[tuple[TailTopic, list[OffsetRange]]] = []
     parts: list[TailPart] = []
-    for topic, ranges in wanted:
+    for topic, ranges in requested:
         below: list[OffsetRange] = []
-        for each in sorted(ranges, key=lambda one: (one.partition, one.first)):
+        for each in sorted(ranges, key=lambda range_: (range_.partition, range_.first)):
             partition = topic.partitions[each.partition]
             archived_end = partition.archived_end
             if each.first < archived_end:
@@ -129,40 +128,41 @@ def plan_pieces(
     return pieces
 
 
-def divide(pieces: Sequence[Piece], task_count: int, *, is_count_wanted: bool = False) -> list[Split]:
-    """The pieces as splits of about equal bytes, in their order: `task_count` of them if there is enough to read.
+def divide(pieces: Sequence[Piece], task_count: int, *, is_count_exact: bool = False) -> list[Split]:
+    """The pieces as splits of about equal bytes, in the same order: `task_count` splits if there are enough bytes.
 
-    `is_count_wanted`: tasks may be as small as it takes.
+    `is_count_exact`: splits may be smaller than `SPARK_SPLIT_BYTES_MIN` to reach the count.
     """
     total = sum(piece.byte_count for piece in pieces)
     share = -(-total // task_count)
-    target = max(min(share, SPARK_SPLIT_BYTES_MAX), 1 if is_count_wanted else SPARK_SPLIT_BYTES_MIN)
+    target = max(min(share, SPARK_SPLIT_BYTES_MAX), 1 if is_count_exact else SPARK_SPLIT_BYTES_MIN)
     splits: list[Split] = []
     filling: list[Piece] = []
-    room = target
+    missing_bytes = target
     for piece in pieces:
-        left: Piece | None = piece
-        while left is not None:
-            # A little more than there is room for goes along: a sliver by itself is not worth a task.
-            if left.byte_count <= room + target // 8:
-                filling.append(left)
-                room -= left.byte_count
-                left = None
+        rest: Piece | None = piece
+        while rest is not None:
+            # A piece may exceed the target by an eighth, and a split may end an eighth before it: the small remainder
+            # would not be worth a task.
+            if rest.byte_count <= missing_bytes + target // 8:
+                filling.append(rest)
+                missing_bytes -= rest.byte_count
+                rest = None
             else:
-                head, left = _cut(left, max(room, 1))
+                head, rest = _cut(rest, max(missing_bytes, 1))
                 if head is not None:
                     filling.append(head)
-                room = 0
-            if room <= target // 8 and filling:
+                missing_bytes = 0
+            if missing_bytes <= target // 8 and filling:
                 splits.append(Split(pieces=tuple(filling)))
-                filling, room = [], target
+                filling, missing_bytes = [], target
     if filling:
         splits.append(Split(pieces=tuple(filling)))
     return splits
 
 
-def _tail_parts(partition: TailPartition, wanted: OffsetRange) -> Iterator[TailPart]:
-    chunks = partition.chunks.between(wanted.first, wanted.end)
+def _tail_parts(partition: TailPartition, range_: OffsetRange) -> Iterator[TailPart]:
+    chunks = partition.chunks.between(range_.first, range_.end)
     if not chunks:
         return
     aborted = tuple(
@@ -170,72 +170,78 @@ def _tail_parts(partition: TailPartition, wanted: OffsetRange) -> Iterator[TailP
         for extent in partition.aborted
         if extent.offset_first < chunks[-1].offset_end and extent.marker >= chunks[0].offset_first
     )
-    yield TailPart(range=wanted, chunks=chunks, aborted=aborted)
+    yield TailPart(range=range_, chunks=chunks, aborted=aborted)
 
 
 def _file_pieces(
     tables: Tables, archived: Sequence[tuple[TailTopic, Sequence[OffsetRange]]], since_us: int
 ) -> Iterator[FilePiece]:
-    """The files that may hold wanted rows, topic by topic in order of offsets. No offset is in two of them: what a task
-    does not find any more is planned again by its offsets alone."""
+    """The pieces of files that may have rows of the ranges, topic by topic, in the order of offsets.
+
+    No offset is in two of them, because a task plans again by offsets alone, where a file was deleted meanwhile.
+    """
     all_files = tables.files([topic for topic, _ in archived])
-    found: list[DataFile] = []
+    candidates: list[DataFile] = []
     earlier: list[list[DataFile]] = []
     ends: list[int] = []
-    for (_, wanted), files in zip(archived, all_files, strict=True):
-        held = [file for file in files if _may_hold(file, wanted)]
-        found.extend(file for file in held if not _is_earlier(file, since_us))
-        earlier.append([file for file in held if _is_earlier(file, since_us)])
-        ends.append(len(found))
-    spans = tables.spans(found)
+    for (_, ranges), files in zip(archived, all_files, strict=True):
+        overlapping = [file for file in files if _may_have_rows(file, ranges)]
+        candidates.extend(file for file in overlapping if not _is_earlier(file, since_us))
+        earlier.append([file for file in overlapping if _is_earlier(file, since_us)])
+        ends.append(len(candidates))
+    spans = tables.spans(candidates)
     first = 0
-    for (topic, wanted), files, left_out, end in zip(archived, all_files, earlier, ends, strict=True):
-        held_spans = list(zip(found[first:end], spans[first:end], strict=True))
+    for (topic, ranges), files, left_out, end in zip(archived, all_files, earlier, ends, strict=True):
+        topic_spans = list(zip(candidates[first:end], spans[first:end], strict=True))
         first = end
-        answers = _all_answers(topic, wanted, files, held_spans, left_out, tables)
-        by_partition = _by_partition(wanted)
+        answers = _all_answers(topic, ranges, files, topic_spans, left_out, tables)
+        by_partition = _by_partition(ranges)
         pieces = [piece for file, of_file in answers if (piece := _file_piece(file, of_file, by_partition)) is not None]
         yield from sorted(pieces, key=lambda piece: (piece.ranges[0].partition, piece.ranges[0].first))
 
 
 def _all_answers(
     topic: TailTopic,
-    wanted: Sequence[OffsetRange],
+    ranges: Sequence[OffsetRange],
     files: Sequence[DataFile],
     answers: Sequence[tuple[DataFile, Sequence[AnsweredSpan]]],
     left_out: Sequence[DataFile],
     tables: Tables,
 ) -> Sequence[tuple[DataFile, Sequence[AnsweredSpan]]]:
-    """The files with what they answer for, which is all that is archived of `wanted`: a damaged bound leaves no row out
-    (safety rule S20).
+    """The files with the offsets that they answer for: together all of `ranges`, or an error (safety rule S20).
 
-    Where there are gaps, the files beside them answer for what their footers say: rows may be in it, or not.
-    `files`: all of the topic's; of those in `left_out` no row is late enough. Raises `StoreError`.
+    Without this check a damaged bound would silently leave rows out. Where the rows of `answers` have gaps, the footers
+    of the files next to a gap show whether these files answer for it.
+
+    `files`: all files of the topic. `left_out`: those whose rows are all too early. Raises `StoreError`, and
+    `TableUnreadable` for a gap or an overlap.
     """
+    # Two files for one offset: its rows would come twice.
     twice = doubled((file.key, span) for file, spans in answers for span in spans)
     if twice is not None:
         both, *keys = twice
-        named = tables.manifests_of(topic, [file for file, _ in answers if file.key in keys])
+        manifests = tables.manifests_of(topic, [file for file, _ in answers if file.key in keys])
         raise TableUnreadable(
             f"the table of {topic.name} is damaged: {keys[0]} and {keys[1]} both answer for offsets {both.first} to "
-            f"{both.end - 1} of partition {both.partition}, say {named}; {_REMEDY}"
+            f"{both.end - 1} of partition {both.partition}, say {manifests}; {_REMEDY}"
         )
+    # Offsets that are not archived yet are read from the intake, so these rows would come twice, too.
     for file, spans in answers:
         for span in spans:
-            held = topic.partition(PartitionIndex(span.partition))
-            archived_end = 0 if held is None else held.archived_end
+            partition = topic.partition(PartitionIndex(span.partition))
+            archived_end = 0 if partition is None else partition.archived_end
             if span.end > archived_end:
                 raise TableUnreadable(
                     f"the table of {topic.name} is damaged: {file.key} answers for offsets up to {span.end - 1} of "
                     f"partition {span.partition}, which is archived up to {archived_end}, says "
                     f"{tables.manifests_of(topic, [file])}; {_REMEDY}"
                 )
-    numbers = {each.partition for each in wanted}
+    numbers = {each.partition for each in ranges}
     without_rows = [
         FileSpan(number, *extent) for number in numbers for extent in topic.partitions[number].without_rows or ()
     ]
     gaps = uncovered(
-        wanted, chain((span for _, spans in answers for span in spans), _hulls(left_out, numbers), without_rows)
+        ranges, chain((span for _, spans in answers for span in spans), _hulls(left_out, numbers), without_rows)
     )
     if not gaps:
         return answers
@@ -243,19 +249,20 @@ def _all_answers(
     by_footers = dict(zip([file.key for file in neighbours], tables.footer_spans(topic, neighbours), strict=True))
     gaps = uncovered(gaps, chain.from_iterable(by_footers.values()))
     for gap in gaps:
-        if topic.partitions[gap.partition].without_rows is not None:  # else offsets without rows cannot be told
+        # A manifest from before the field `without_rows` cannot show whether the gap has rows: it is no error then.
+        if topic.partitions[gap.partition].without_rows is not None:
             raise TableUnreadable(
                 f"the table of {topic.name} is damaged: no file answers for offsets {gap.first} to {gap.end - 1} of "
                 f"partition {gap.partition}, which are archived, say {tables.manifests_of(topic, neighbours)}; "
                 f"{_REMEDY}"
             )
-    passed_over = {file.key for file in left_out}
+    left_out_keys = {file.key for file in left_out}
     all_spans = {file.key: spans for file, spans in answers} | by_footers
-    return [(file, all_spans[file.key]) for file in files if file.key in all_spans and file.key not in passed_over]
+    return [(file, all_spans[file.key]) for file in files if file.key in all_spans and file.key not in left_out_keys]
 
 
 def _hulls(files: Iterable[DataFile], partitions: Iterable[int]) -> Iterator[FileSpan]:
-    """The widest spans for which files may answer in partitions, by their bounds."""
+    """The widest spans in partitions that the files may answer for, by their bounds."""
     for file in files:
         for partition in partitions:
             if file.bounds is not None and file.bounds.partition_min <= partition <= file.bounds.partition_max:
@@ -263,21 +270,21 @@ def _hulls(files: Iterable[DataFile], partitions: Iterable[int]) -> Iterator[Fil
 
 
 def _file_piece(
-    file: DataFile, spans: Sequence[AnsweredSpan], wanted: Mapping[int, Sequence[OffsetRange]]
+    file: DataFile, spans: Sequence[AnsweredSpan], by_partition: Mapping[int, Sequence[OffsetRange]]
 ) -> FilePiece | None:
-    """What of a file is wanted, None where nothing is."""
-    held = [
+    """The piece of a file with rows of the ranges in `by_partition`; None where the file has none."""
+    ranges = [
         replace(each, first=Offset(max(each.first, span.first)), end=Offset(min(each.end, span.end)))
         for span in spans
-        for each in wanted.get(span.partition, ())
+        for each in by_partition.get(span.partition, ())
         if max(each.first, span.first) < min(each.end, span.end)
     ]
-    if not held:
+    if not ranges:
         return None
-    held.sort(key=lambda each: (each.partition, each.first))
-    share = min(1.0, sum(each.end - each.first for each in held) / file.record_count)
+    ranges.sort(key=lambda each: (each.partition, each.first))
+    share = min(1.0, sum(each.end - each.first for each in ranges) / file.record_count)
     byte_count = max(1, int(file.object_bytes * share))
-    return FilePiece(key=file.key, object_bytes=file.object_bytes, ranges=tuple(held), byte_count=byte_count)
+    return FilePiece(key=file.key, object_bytes=file.object_bytes, ranges=tuple(ranges), byte_count=byte_count)
 
 
 def _by_partition(ranges: Iterable[OffsetRange]) -> dict[int, list[OffsetRange]]:
@@ -291,24 +298,24 @@ def _is_earlier(file: DataFile, since_us: int) -> bool:
     return file.bounds is not None and file.bounds.timestamp_us_max < since_us
 
 
-def _may_hold(file: DataFile, wanted: Sequence[OffsetRange]) -> bool:
-    """Whether its bounds leave room for wanted offsets."""
+def _may_have_rows(file: DataFile, ranges: Sequence[OffsetRange]) -> bool:
+    """True where the file's bounds overlap one of the ranges."""
     bounds = file.bounds
     return bounds is not None and any(
         bounds.partition_min <= each.partition <= bounds.partition_max
         and max(each.first, bounds.offset_min) < min(each.end, bounds.offset_max + 1)
-        for each in wanted
+        for each in ranges
     )
 
 
 def _cut(piece: Piece, byte_count: int) -> tuple[Piece | None, Piece | None]:
-    """The piece's first part, of about so many bytes, and the rest; None for one that would be empty."""
+    """The first part of the piece, of about `byte_count` bytes, and the rest; None for an empty one."""
     if isinstance(piece, TailPiece):
         return _cut_tail(piece, byte_count)
     offsets = sum(each.end - each.first for each in piece.ranges)
-    taken = min(offsets, max(1, offsets * byte_count // piece.byte_count))
-    head, tail = _cut_ranges(piece.ranges, taken)
-    head_bytes = max(1, piece.byte_count * taken // offsets)
+    head_offsets = min(offsets, max(1, offsets * byte_count // piece.byte_count))
+    head, tail = _cut_ranges(piece.ranges, head_offsets)
+    head_bytes = max(1, piece.byte_count * head_offsets // offsets)
     return (
         replace(piece, ranges=head, byte_count=head_bytes),
         replace(piece, ranges=tail, byte_count=max(1, piece.byte_count - head_bytes)) if tail else None,
@@ -329,13 +336,13 @@ def _cut_ranges(
 
 
 def _cut_tail(piece: TailPiece, byte_count: int) -> tuple[Piece | None, Piece | None]:
-    """Between chunks: after the one with which it is enough."""
+    """The piece, cut after the chunk with which the first part has `byte_count` bytes."""
     head: list[TailPart] = []
-    taken = 0
+    head_bytes = 0
     for row, part in enumerate(piece.parts):
         for number, chunk in enumerate(part.chunks, 1):
-            taken += chunk.byte_count
-            if taken < byte_count:
+            head_bytes += chunk.byte_count
+            if head_bytes < byte_count:
                 continue
             rest: list[TailPart] = list(piece.parts[row + 1 :])
             if number < len(part.chunks):
@@ -349,7 +356,7 @@ def _cut_tail(piece: TailPiece, byte_count: int) -> tuple[Piece | None, Piece | 
 
 
 def _part(part: TailPart, first: int, end: int) -> TailPart:
-    """What of a part lies in `[first, end)`, where both are bounds of its range or of its chunks."""
+    """The part's offsets in `[first, end)`, where both are limits of its range or of its chunks."""
     return replace(
         part,
         range=replace(part.range, first=Offset(first), end=Offset(end)),
@@ -358,5 +365,5 @@ def _part(part: TailPart, first: int, end: int) -> TailPart:
 
 
 def rest_of(part: TailPart, first: int) -> TailPart | None:
-    """The part from an offset on; None where nothing is left."""
+    """The part from an offset on; None where it ends before."""
     return _part(part, first, part.range.end) if first < part.range.end else None

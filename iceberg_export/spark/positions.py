@@ -1,12 +1,12 @@
-"""Where a stream stands: the JSON that Spark keeps in its checkpoint.
+"""The position of a streaming query: the JSON that Spark stores in its checkpoint. Pure.
 
     {"@": {"cluster": "...", "incarnation": 1, "ids": {"orders": "<32 hexadecimal digits>"}}, "orders": {"0": 12}}
 
-The offsets are the next ones to read, as in the Kafka source's; `@`, which is no topic's name, tells which log they
-count: after a recovery of the cluster, or of a topic that was created anew, the same offset is another record. The end
-of a query's first batch also has `from`, where that began: Spark asks for it again if the batch has to be repeated.
+The offsets are the next ones to read, as in the Kafka source's. `@`, which is not a valid topic name, identifies the
+log: after a recovery of the cluster, or where a topic was deleted and created again, the same offset is another record.
+The end of a query's first batch also has `from`, the batch's begin: Spark asks for it again to repeat the batch.
 
-Rule: pure. Equal positions give equal text, since Spark takes another text for news.
+Equal positions give equal text, because Spark takes another text for new records.
 """
 
 from collections.abc import Mapping
@@ -20,71 +20,75 @@ NextOffsets = Mapping[TopicPartition, int]
 
 
 class PositionUnreadable(ValueError):
-    """The checkpoint is not one of this source: begin with another one."""
+    """The checkpoint is not that of this source: begin with a new one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPosition:
+    """The next offsets of a streaming query, and the log that they are of."""
+
     cluster_id: str
     incarnation: int
     topic_ids: Mapping[str, str]
-    """Topics' ids in hexadecimal digits, by name."""
+    """The topics' ids as hexadecimal digits, by name."""
     offsets: NextOffsets
-    begun: NextOffsets | None = field(default=None, compare=False)
-    """Of the end of the first batch: where that began."""
+    first_batch_begin: NextOffsets | None = field(default=None, compare=False)
+    """The begin of the query's first batch, in the position at which that batch ends; else None."""
 
     def to_json(self) -> dict[str, Any]:
-        """What `from_json` reads; topics and partitions in order."""
+        """The position as JSON, with topics and partitions in order."""
         log: dict[str, Any] = {
             "cluster": self.cluster_id,
             "incarnation": self.incarnation,
             "ids": {name: self.topic_ids[name] for name in sorted(self.topic_ids)},
         }
-        if self.begun is not None:
-            log["from"] = _nested(self.begun)
+        if self.first_batch_begin is not None:
+            log["from"] = _nested(self.first_batch_begin)
         return {LOG: log, **_nested(self.offsets)}
 
     @classmethod
-    def from_json(cls, found: Mapping[str, Any]) -> "StreamPosition":
-        """Raises `PositionUnreadable`."""
+    def from_json(cls, content: Mapping[str, Any]) -> "StreamPosition":
+        """The position of its JSON. Raises `PositionUnreadable`."""
         try:
-            log = found[LOG]
+            log = content[LOG]
             return cls(
                 cluster_id=str(log["cluster"]),
                 incarnation=int(log["incarnation"]),
                 topic_ids={str(name): str(topic_id) for name, topic_id in log["ids"].items()},
-                offsets=_flat({name: offsets for name, offsets in found.items() if name != LOG}),
-                begun=_flat(log["from"]) if "from" in log else None,
+                offsets=_flat({name: offsets for name, offsets in content.items() if name != LOG}),
+                first_batch_begin=_flat(log["from"]) if "from" in log else None,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise PositionUnreadable(
-                f"the checkpoint holds an offset that is not of the source penstock: {found}; a stream that was begun "
+                f"the checkpoint has an offset that is not of the source penstock: {content}; a query that began "
                 "with another source needs a new checkpoint, and its offsets as startingOffsets"
             ) from error
 
     def beginning(self) -> "StreamPosition":
-        """Where the batch began that ended here, if it was the first."""
-        assert self.begun is not None
+        """The begin of the first batch, which ends at this position."""
+        assert self.first_batch_begin is not None
         return StreamPosition(
-            cluster_id=self.cluster_id, incarnation=self.incarnation, topic_ids=self.topic_ids, offsets=self.begun
+            cluster_id=self.cluster_id,
+            incarnation=self.incarnation,
+            topic_ids=self.topic_ids,
+            offsets=self.first_batch_begin,
         )
 
 
 def share_out(begins: NextOffsets, ends: NextOffsets, offsets_max: int | None) -> dict[TopicPartition, int]:
-    """The ends of a batch of about `offsets_max` offsets, of which every partition has its share by what waits there.
+    """The ends of a batch of about `offsets_max` offsets, divided among partitions in proportion to unread offsets.
 
-    No end is below its beginning. Source: KafkaMicroBatchStream.rateLimit (Spark 4.1).
+    `offsets_max`: None for no limit. No end is below its begin. Source: KafkaMicroBatchStream.rateLimit (Spark 4.1).
     """
-    waiting = {key: max(0, end - begins[key]) for key, end in ends.items()}
-    total = sum(waiting.values())
+    unread = {key: max(0, end - begins[key]) for key, end in ends.items()}
+    total = sum(unread.values())
     if offsets_max is None or total <= offsets_max:
-        return {key: begins[key] + count for key, count in waiting.items()}
-    shares: dict[TopicPartition, int] = {}
-    for key, count in waiting.items():
-        share = offsets_max * count // total
-        # A share below one is one: a partition in which little waits beside much elsewhere goes on, too.
-        shares[key] = begins[key] + min(count, max(1, share))
-    return shares
+        return {key: begins[key] + count for key, count in unread.items()}
+    batch_ends: dict[TopicPartition, int] = {}
+    for key, count in unread.items():
+        # One offset at least: a partition with few unread offsets must not starve beside one with very many.
+        batch_ends[key] = begins[key] + min(count, max(1, offsets_max * count // total))
+    return batch_ends
 
 
 def _nested(offsets: NextOffsets) -> dict[str, dict[str, int]]:

@@ -1,12 +1,12 @@
-"""A plan for each query. Spark 4.1 plans a frame of a Python source once; later queries would see what was there then.
+"""Makes a plan for each query. Spark 4.1 plans a frame of a Python source once, and later queries use the old plan.
 
-Rule: what a query reads is resolved when the query is planned, as in Spark's Kafka source, and stays that for as long
-as its plan lives: a task that is tried again, or a part of a cache that is computed again, reads the same offsets.
+The offsets of a query are resolved when it is planned, as in Spark's Kafka source, and do not change while its plan is
+in use: a retried task, or a recomputed part of a cache, reads the same offsets.
 
-`PythonDataSourceV2`, the object behind a frame, keeps the reader and its partitions after the first query
-(`getOrCreateReadInfo`), and later queries ask nothing of a Python source. So a strategy of the planner, which is called
-before Spark's own strategies and plans nothing itself, has the partitions planned again, and puts them in the place of
-those that are kept. They are replaced and never removed: a query of another thread may be about to read them.
+`PythonDataSourceV2`, the object behind a frame, stores the reader and its partitions after the first query
+(`getOrCreateReadInfo`), and later queries do not call the Python source. So a planner strategy, which runs before
+Spark's own and plans nothing itself, has the partitions planned again, and replaces the stored ones. They are replaced
+and never removed, because a query of another thread may be about to read them.
 
 Source: ExperimentalMethods.extraStrategies, QueryExecution.createSparkPlan (`ReturnAnswer` is the root of each query
 and subquery), AdaptiveSparkPlanExec.reOptimize, org.apache.spark.sql.execution.datasources.v2.python (Spark 4.1.3).
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 STRATEGY: Final = "penstock.PlanEachQuery"
 PLAN_ONCE: Final = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
-"""The class that keeps the plan. One without `setReadInfo` keeps none: then each scan has its own."""
+"""The class that stores the plan. A version without `setReadInfo` stores none, so each scan has its own plan."""
 SOURCE: Final = """
 package penstock;
 
@@ -60,7 +60,7 @@ public final class PlanEachQuery extends SparkStrategy {
     return (scala.collection.immutable.Seq) Nil$.MODULE$;
   }
 
-  /** Whether stages of the query run already, and adaptive execution plans its rest: the query stays at what it saw. */
+  /** True where stages of the query run already: adaptive execution plans the others, for the same offsets. */
   private static boolean isUnderWay(LogicalPlan plan) {
     Iterator leaves = plan.collectLeaves().iterator();
     while (leaves.hasNext()) {
@@ -91,14 +91,14 @@ public final class PlanEachQuery extends SparkStrategy {
   }
 }
 """
-"""The strategy, in the Java that Janino compiles: the compiler that Spark has for the code that it generates."""
+"""The strategy in Java, for Janino, the compiler that Spark has for its generated code."""
 
 
 def plan_each_query(jvm: Any, experimental: Any) -> None:  # noqa: ANN401
-    """Have a session plan each query by itself; once, however often it is asked.
+    """Add the strategy to a session, unless it has it.
 
     `jvm`: py4j's view of the driver's Java; `experimental`: the Java session's `ExperimentalMethods`. Raises
-    `Py4JJavaError` where Spark's classes are none that the strategy fits.
+    `Py4JJavaError` where Spark's classes are not those of the strategy.
     """
     strategies = experimental.extraStrategies()
     known = [strategies.apply(index).getClass().getName() for index in range(strategies.length())]

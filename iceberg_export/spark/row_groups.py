@@ -1,7 +1,7 @@
-"""Rows of a data file: the row groups and columns that are wanted, by ranged reads.
+"""Reads rows of a data file with ranged reads: only the selected row groups and columns.
 
-Rule: what statistics rule out is not read. Requests run ahead of decoding by one run of row groups. Rows lie in the
-order of (partition, offset), which is checked, for what is left of a piece is told by it.
+Statistics exclude row groups. Requests are one run of row groups ahead of decoding. The order of rows by (partition,
+offset) is checked, because the unread part of a piece is computed from the last row.
 Specification: Apache Parquet's format; Iceberg's table specification, "Sort Orders".
 """
 # pyright: reportAttributeAccessIssue=false
@@ -40,7 +40,7 @@ class ValueRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupBounds:
-    """What statistics tell of a row group."""
+    """The bounds of a row group by its statistics."""
 
     partition: ValueRange
     offset: ValueRange
@@ -48,41 +48,43 @@ class GroupBounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WantedGroup:
-    """A row group that may hold wanted rows."""
+class SelectedGroup:
+    """A row group that may have selected rows."""
 
     number: int
     bounds: GroupBounds
     is_whole: bool
-    """All its rows are wanted: none need be looked at."""
+    """True where all its rows are selected, so that no row has to be checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FoundRows:
-    """Wanted rows of a row group, and how far they go."""
+class ChosenRows:
+    """The selected rows of a row group, and the place of its last row."""
 
     table: Arrow
-    """With the columns that were asked for."""
+    """The selected columns."""
     partition_last: int
     offset_last: int
-    """Of the row group's last row, wanted or not."""
+    """The offset of the row group's last row, selected or not."""
 
 
 def begin_end(bucket: Bucket, piece: FilePiece) -> "Future[bytes]":
-    """Ask for the file's last bytes, most likely with its footer; for all of it where that is less than a second
-    request would cost."""
+    """A request for the end of the file, most likely with its footer.
+
+    It is for the whole file where that costs less than a second request.
+    """
     size = piece.object_bytes
     count = size if size <= READ_GAP_BYTES_MAX else FOOTER_READ_BYTES
     return bucket.begin_range(piece.key, size - count, count)
 
 
 def read_footer_of(bucket: Bucket, piece: FilePiece, tail: bytes) -> Footer:
-    """The file's footer. `tail`: its last bytes. Raises `StoreError`."""
+    """The footer of the piece's file. `tail`: the end of the file. Raises `StoreError`."""
     return footer_of(bucket, piece.key, piece.object_bytes, tail)
 
 
 def footer_of(bucket: Bucket, key: str, object_bytes: int, tail: bytes) -> Footer:
-    """As `read_footer_of`, of any object."""
+    """The footer of an object of `object_bytes` bytes. `tail`: the end of the object. Raises `StoreError`."""
     try:
         while (needed := tail_bytes(tail, object_bytes)) > len(tail):
             tail = bucket.get_range(key, object_bytes - needed, needed)
@@ -91,26 +93,26 @@ def footer_of(bucket: Bucket, key: str, object_bytes: int, tail: bytes) -> Foote
         raise FileUnreadable(f"{key}: {error}") from error
 
 
-def wanted_groups(footer: Footer, ranges: Sequence[OffsetRange], since_us: int) -> list[WantedGroup]:
-    """The row groups that may hold rows of `ranges` that are at least as late as `since_us`."""
-    groups: list[WantedGroup] = []
+def selected_groups(footer: Footer, ranges: Sequence[OffsetRange], since_us: int) -> list[SelectedGroup]:
+    """The row groups that may have rows of `ranges` that are not earlier than `since_us`. Raises `FileUnreadable`."""
+    groups: list[SelectedGroup] = []
     for number in range(len(footer.row_groups)):
-        with damage_contained(f"what the footer says of row group {number}"):
+        with damage_contained(f"the footer's entry of row group {number}"):
             bounds = _group_bounds(footer.parsed, number)
         partition, offset, time_us = bounds.partition, bounds.offset, bounds.time_us
-        held = [
+        overlapping = [
             each
             for each in ranges
             if partition.low <= each.partition <= partition.high and each.first <= offset.high and each.end > offset.low
         ]
-        if not held or time_us.high < since_us:
+        if not overlapping or time_us.high < since_us:
             continue
         is_whole = (
             partition.low == partition.high
-            and any(each.first <= offset.low and offset.high < each.end for each in held)
+            and any(each.first <= offset.low and offset.high < each.end for each in overlapping)
             and time_us.low >= since_us
         )
-        groups.append(WantedGroup(number=number, bounds=bounds, is_whole=is_whole))
+        groups.append(SelectedGroup(number=number, bounds=bounds, is_whole=is_whole))
     return groups
 
 
@@ -118,117 +120,120 @@ def read_groups(
     bucket: Bucket,
     piece: FilePiece,
     footer: Footer,
-    groups: Sequence[WantedGroup],
+    groups: Sequence[SelectedGroup],
     *,
     columns: Sequence[str],
-    known: bytes = b"",
-) -> Iterator[tuple[WantedGroup, Arrow]]:
-    """The groups with their columns, each an Arrow table. Of one that is not whole the columns to choose rows by too.
-    Values that the file leaves out are made of its typed columns. `known`: the file's last bytes, if they are here.
+    tail: bytes = b"",
+) -> Iterator[tuple[SelectedGroup, Arrow]]:
+    """The groups, each as an Arrow table with the columns. One that is not whole also has the columns to filter by.
 
-    Raises `StoreError`.
+    Values that the file leaves out are decoded from its typed columns. `tail`: the end of the file, where it was read
+    already. Raises `StoreError`.
     """
-    known_first = piece.object_bytes - len(known)
+    tail_first = piece.object_bytes - len(tail)
     with damage_contained(f"the footer of {piece.key}"):
         runs = list(_runs(footer, groups, columns))
-    under_way = [_begin(bucket, piece.key, run, known_first) for run in runs[:1]]
+    in_flight = [_begin(bucket, piece.key, run, tail_first) for run in runs[:1]]
     for row, run in enumerate(runs):
         if row + 1 < len(runs):
-            under_way.append(_begin(bucket, piece.key, runs[row + 1], known_first))
+            in_flight.append(_begin(bucket, piece.key, runs[row + 1], tail_first))
         window = _Window()
-        fetched = under_way.pop(0)
-        for planned, future in fetched:
+        requests = in_flight.pop(0)
+        for planned, future in requests:
             window.add(planned.read.byte_first, future.result())
-        if not fetched:
-            window.add(known_first, known)
+        if not requests:
+            window.add(tail_first, tail)
         with damage_contained(piece.key):
             file = pq.ParquetFile(pa.PythonFile(window, mode="r"), metadata=footer.parsed, pre_buffer=False)
         for group in run.groups:
-            # Before pyarrow sees the bytes (safety rule S20).
+            # Checksums are compared before pyarrow sees the bytes (safety rule S20).
             _check(footer, piece.key, window, group, columns)
             yield group, _decode(file, piece.key, footer, group, columns)
 
 
 def choose_rows(
-    group: WantedGroup, table: Arrow, ranges: Sequence[OffsetRange], since_us: int, columns: Sequence[str]
-) -> FoundRows:
-    """The wanted rows of a group that was read. Raises `FileUnreadable` where they are not in order."""
+    group: SelectedGroup, table: Arrow, ranges: Sequence[OffsetRange], since_us: int, columns: Sequence[str]
+) -> ChosenRows:
+    """The selected rows of a group that was read. Raises `FileUnreadable` where the rows are out of order."""
     if group.is_whole:
-        return FoundRows(table=table, partition_last=group.bounds.partition.high, offset_last=group.bounds.offset.high)
+        return ChosenRows(table=table, partition_last=group.bounds.partition.high, offset_last=group.bounds.offset.high)
     partition = _numbers(table, schema.PARTITION)
     offset = _numbers(table, schema.OFFSET)
     is_later = (partition[1:] > partition[:-1]) | ((partition[1:] == partition[:-1]) & (offset[1:] > offset[:-1]))
     if not bool(is_later.all()):
         raise FileUnreadable(f"row group {group.number} is not in the order of partitions and offsets")
-    is_wanted = np.zeros(len(offset), dtype=np.bool_)
+    is_selected = np.zeros(len(offset), dtype=np.bool_)
     for each in ranges:
-        # Rows are in order, so those of a range follow each other.
+        # Rows are in order, so those of a range are contiguous.
         first, end = np.searchsorted(partition, [each.partition, each.partition + 1])
         low, high = np.searchsorted(offset[first:end], [each.first, each.end])
-        is_wanted[first + low : first + high] = True
+        is_selected[first + low : first + high] = True
     if since_us != TIME_US_FIRST:
-        is_wanted &= _numbers(table, schema.TIMESTAMP) >= since_us
+        is_selected &= _numbers(table, schema.TIMESTAMP) >= since_us
     chosen = table.select(list(columns))
-    if not bool(is_wanted.all()):
-        chosen = chosen.filter(pa.array(is_wanted))
-    return FoundRows(table=chosen, partition_last=int(partition[-1]), offset_last=int(offset[-1]))
+    if not bool(is_selected.all()):
+        chosen = chosen.filter(pa.array(is_selected))
+    return ChosenRows(table=chosen, partition_last=int(partition[-1]), offset_last=int(offset[-1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _ByteRanges:
-    groups: tuple[WantedGroup, ...]
-    wanted: tuple[tuple[int, int], ...]
-    """Bytes of the columns' chunks: first and count."""
+class _Run:
+    """Row groups that are read together."""
+
+    groups: tuple[SelectedGroup, ...]
+    column_chunks: tuple[tuple[int, int], ...]
+    """First byte and byte count of each column chunk."""
 
 
-def _columns_of(group: WantedGroup, columns: Sequence[str]) -> list[str]:
-    wanted = columns if group.is_whole else (*columns, *_FILTER_COLUMNS)
-    return [name for name in schema.COLUMNS if name in wanted]
+def _columns_of(group: SelectedGroup, columns: Sequence[str]) -> list[str]:
+    needed = columns if group.is_whole else (*columns, *_FILTER_COLUMNS)
+    return [name for name in schema.COLUMNS if name in needed]
 
 
-def _runs(footer: Footer, groups: Sequence[WantedGroup], columns: Sequence[str]) -> Iterator[_ByteRanges]:
-    taken: list[WantedGroup] = []
-    wanted: list[tuple[int, int]] = []
+def _runs(footer: Footer, groups: Sequence[SelectedGroup], columns: Sequence[str]) -> Iterator[_Run]:
+    """The groups in runs of at most `SPARK_FILE_RUN_BYTES`; a larger group is a run of its own."""
+    run: list[SelectedGroup] = []
+    column_chunks: list[tuple[int, int]] = []
     byte_count = 0
     for group in groups:
         names = columns_in_file(footer, _columns_of(group, columns))
-        places = _column_places(footer.parsed, group.number, names)
-        size = sum(count for _, count in places)
-        if taken and byte_count + size > SPARK_FILE_RUN_BYTES:
-            yield _ByteRanges(groups=tuple(taken), wanted=tuple(wanted))
-            taken, wanted, byte_count = [], [], 0
-        taken.append(group)
-        wanted.extend(places)
+        locations = _column_chunks(footer.parsed, group.number, names)
+        size = sum(count for _, count in locations)
+        if run and byte_count + size > SPARK_FILE_RUN_BYTES:
+            yield _Run(groups=tuple(run), column_chunks=tuple(column_chunks))
+            run, column_chunks, byte_count = [], [], 0
+        run.append(group)
+        column_chunks.extend(locations)
         byte_count += size
-    if taken:
-        yield _ByteRanges(groups=tuple(taken), wanted=tuple(wanted))
+    if run:
+        yield _Run(groups=tuple(run), column_chunks=tuple(column_chunks))
 
 
-def _begin(bucket: Bucket, key: str, run: _ByteRanges, known_first: int) -> "list[tuple[PlannedRead, Future[bytes]]]":
-    """Nothing of a run that lies behind `known_first`."""
-    if all(first >= known_first for first, _ in run.wanted):
+def _begin(bucket: Bucket, key: str, run: _Run, tail_first: int) -> "list[tuple[PlannedRead, Future[bytes]]]":
+    """The requests for a run; none where all its bytes are at or after `tail_first`, which is in memory."""
+    if all(first >= tail_first for first, _ in run.column_chunks):
         return []
-    ranges = [ByteRange(key=key, byte_first=first, byte_count=count) for first, count in run.wanted]
+    ranges = [ByteRange(key=key, byte_first=first, byte_count=count) for first, count in run.column_chunks]
     return [
         (planned, bucket.begin_range(key, planned.read.byte_first, planned.read.byte_count))
         for planned in plan_reads(ranges)
     ]
 
 
-def _check(footer: Footer, key: str, window: "_Window", group: WantedGroup, columns: Sequence[str]) -> None:
-    """Raises `FileUnreadable` where a column's bytes are not those that were written."""
+def _check(footer: Footer, key: str, window: "_Window", group: SelectedGroup, columns: Sequence[str]) -> None:
+    """Compare the checksums of the group's column chunks. Raises `FileUnreadable`."""
     if footer.checksums is None:
         return
     names = columns_in_file(footer, _columns_of(group, columns))
     with damage_contained(f"row group {group.number} of {key}"):
         try:
-            for byte_first, byte_count in _column_places(footer.parsed, group.number, names):
+            for byte_first, byte_count in _column_chunks(footer.parsed, group.number, names):
                 footer.checksums.check(byte_first, window.stretch(byte_first, byte_count))
         except FileUnreadable as error:
             raise FileUnreadable(f"row group {group.number} of {key}: {error}") from error
 
 
-def _decode(file: Arrow, key: str, footer: Footer, group: WantedGroup, columns: Sequence[str]) -> Arrow:
+def _decode(file: Arrow, key: str, footer: Footer, group: SelectedGroup, columns: Sequence[str]) -> Arrow:
     names = _columns_of(group, columns)
     with damage_contained(f"row group {group.number} of {key}"):
         table = file.read_row_group(group.number, columns=columns_in_file(footer, names), use_threads=False)
@@ -249,27 +254,27 @@ def _group_bounds(file_metadata: Arrow, number: int) -> GroupBounds:
     for name in _FILTER_COLUMNS:
         statistics = row_group.column(schema.COLUMNS.index(name)).statistics
         if statistics is None or not statistics.has_min_max:
-            raise FileUnreadable(f"row group {number} has no statistics of {name}: it was not written by Penstock")
+            raise FileUnreadable(f"row group {number} has no statistics of {name}: Penstock did not write the file")
         spans.append(ValueRange(int(statistics.min_raw), int(statistics.max_raw)))
     return GroupBounds(partition=spans[0], offset=spans[1], time_us=spans[2])
 
 
-def _column_places(file_metadata: Arrow, number: int, columns: Sequence[str]) -> list[tuple[int, int]]:
-    """First byte and bytes of each column's chunk in a row group; a column of lists has several."""
+def _column_chunks(file_metadata: Arrow, number: int, columns: Sequence[str]) -> list[tuple[int, int]]:
+    """First byte and byte count of the columns' chunks in a row group; a column of lists has several chunks."""
     row_group = file_metadata.row_group(number)
-    places: list[tuple[int, int]] = []
+    locations: list[tuple[int, int]] = []
     for index in range(row_group.num_columns):
         column = row_group.column(index)
         if column.path_in_schema.partition(".")[0] in columns:
             first = column.data_page_offset
             if column.dictionary_page_offset is not None:
                 first = min(first, column.dictionary_page_offset)
-            places.append((first, column.total_compressed_size))
-    return places
+            locations.append((first, column.total_compressed_size))
+    return locations
 
 
 class _Window:
-    """A file of which only some stretches are here, in the form that pyarrow reads from."""
+    """A file of which only some ranges of bytes are in memory, with the file interface that pyarrow reads from."""
 
     closed = False
 
@@ -279,7 +284,7 @@ class _Window:
         self._position = 0
 
     def add(self, byte_first: int, data: bytes) -> None:
-        """Stretches come in order."""
+        """Add a range of bytes. Ranges are added in ascending order."""
         self._firsts.append(byte_first)
         self._stretches.append(pa.py_buffer(data))
 
@@ -294,12 +299,12 @@ class _Window:
         return self._position
 
     def read_buffer(self, size: int) -> Arrow:
-        found = self.stretch(self._position, size)
+        data = self.stretch(self._position, size)
         self._position += size
-        return found
+        return data
 
     def stretch(self, byte_first: int, byte_count: int) -> Arrow:
-        """Those bytes of the file. Raises `OSError` where they are not here."""
+        """The bytes of the file from `byte_first`. Raises `OSError` where they are not in memory."""
         row = bisect_right(self._firsts, byte_first) - 1
         start = byte_first - self._firsts[row] if row >= 0 else -1
         if start < 0 or start + byte_count > len(self._stretches[row]):

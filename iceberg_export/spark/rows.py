@@ -1,7 +1,7 @@
-"""The rows of a split as Arrow record batches, with the Kafka source's columns.
+"""Reads the rows of a split as Arrow record batches, with the Kafka source's columns.
 
-Rule: what is read of a split is known at every moment, so that what an object no longer holds is planned again from a
-newer manifest, and no row comes twice or is missing. Nothing here knows Spark.
+The unread part of the split is known after each batch. Where an object was deleted meanwhile, that part is planned
+again from a newer manifest, so no row comes twice or is missing. Nothing here knows Spark.
 """
 
 from collections import deque
@@ -12,40 +12,40 @@ from itertools import islice
 
 from iceberg_export.rows import schema
 from iceberg_export.spark.bucket import Bucket
-from iceberg_export.spark.columns import Arrow, Wanted, joined, to_spark
+from iceberg_export.spark.columns import Arrow, Selection, joined, to_spark
 from iceberg_export.spark.planning import FilePiece, OffsetRange, Piece, Split
-from iceberg_export.spark.row_groups import begin_end, choose_rows, read_footer_of, read_groups, wanted_groups
+from iceberg_export.spark.row_groups import begin_end, choose_rows, read_footer_of, read_groups, selected_groups
 from iceberg_export.spark.tail_rows import read_tail
 from protocol.limits import SPARK_FILES_AHEAD_MAX, SPARK_MISSES_MAX
 from protocol.types import Offset
 from storage.object_store import ObjectDamaged, ObjectMissing
 
-__all__ = ["PlanAgain", "Wanted", "read_split"]
+__all__ = ["PlanAgain", "Selection", "read_split"]
 
 REMEDY_DAMAGED = 'docs/operations/damage.md, "A damaged file"'
 
 PlanAgain = Callable[[Sequence[OffsetRange]], Sequence[Piece]]
-"""Where the rows of these ranges lie by now."""
+"""Returns the pieces with the rows of these ranges, by a newer manifest."""
 
 
-def read_split(bucket: Bucket, split: Split, wanted: Wanted, plan_again: PlanAgain) -> Iterator[Arrow]:
-    """The wanted rows of a split. Raises `StoreError`, and what `plan_again` does.
+def read_split(bucket: Bucket, split: Split, selection: Selection, plan_again: PlanAgain) -> Iterator[Arrow]:
+    """The selected rows of a split. Raises `StoreError`, and the errors of `plan_again`.
 
-    Spark tells of an error the message alone, behind the stack: so of damage it says where to read on.
+    Spark shows only the message of an error, so the message of a damaged object names the section of the runbook.
     """
     try:
-        yield from joined(_read_pieces(bucket, split, wanted, plan_again))
+        yield from joined(_read_pieces(bucket, split, selection, plan_again))
     except ObjectDamaged as error:
         raise ObjectDamaged(f"{error}: {REMEDY_DAMAGED}") from error
 
 
-def _read_pieces(bucket: Bucket, split: Split, wanted: Wanted, plan_again: PlanAgain) -> Iterator[Arrow]:
+def _read_pieces(bucket: Bucket, split: Split, selection: Selection, plan_again: PlanAgain) -> Iterator[Arrow]:
     pending = deque(split.pieces)
     ahead = _FilesAhead(bucket)
     misses = 0
     while pending:
         try:
-            for rest, batch in _read_piece(bucket, pending[0], wanted, ahead.begin(pending)):
+            for rest, batch in _read_piece(bucket, pending[0], selection, ahead.begin(pending)):
                 if rest is None:
                     pending.popleft()
                 else:
@@ -61,14 +61,14 @@ def _read_pieces(bucket: Bucket, split: Split, wanted: Wanted, plan_again: PlanA
 
 
 class _FilesAhead:
-    """The ends of files on their way: small files, which are all end, would else be waited for one after another."""
+    """Requests for the ends of the next files, in flight together: small files are one such request each."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
         self._begun: dict[str, Future[bytes]] = {}
 
     def begin(self, pending: Sequence[Piece]) -> "Future[bytes] | None":
-        """That of the first piece; None for one that is no file. Those behind it are on their way then, too."""
+        """Begin the requests of the next files; returns that of the first piece, None where it is no file."""
         for piece in islice(pending, SPARK_FILES_AHEAD_MAX):
             if isinstance(piece, FilePiece) and piece.key not in self._begun:
                 self._begun[piece.key] = begin_end(self._bucket, piece)
@@ -77,37 +77,37 @@ class _FilesAhead:
 
 
 def _read_piece(
-    bucket: Bucket, piece: Piece, wanted: Wanted, end: "Future[bytes] | None"
+    bucket: Bucket, piece: Piece, selection: Selection, end: "Future[bytes] | None"
 ) -> Iterator[tuple[Piece | None, Arrow | None]]:
-    """Its rows bit by bit, each with what is left behind it: None once, at the end."""
+    """The rows of the piece in batches, each with the part of the piece after it; (None, None) at the end."""
     if isinstance(piece, FilePiece):
-        assert end is not None, "a file's end is on its way"
-        return _read_file(bucket, piece, wanted, end)
-    return read_tail(bucket, piece, wanted)
+        assert end is not None, "a file's end is requested before"
+        return _read_file(bucket, piece, selection, end)
+    return read_tail(bucket, piece, selection)
 
 
 def _read_file(
-    bucket: Bucket, piece: FilePiece, wanted: Wanted, end: "Future[bytes]"
+    bucket: Bucket, piece: FilePiece, selection: Selection, end: "Future[bytes]"
 ) -> Iterator[tuple[Piece | None, Arrow | None]]:
-    known = end.result()
-    footer = read_footer_of(bucket, piece, known)
-    groups = wanted_groups(footer, piece.ranges, wanted.since_us)
-    # A row group of which no column is wanted has rows all the same.
-    columns = wanted.file_columns or (schema.OFFSET,)
+    tail = end.result()
+    footer = read_footer_of(bucket, piece, tail)
+    groups = selected_groups(footer, piece.ranges, selection.since_us)
+    # A query of the topic's name alone needs no column of the file, but its count of rows.
+    columns = selection.file_columns or (schema.OFFSET,)
     topic = piece.ranges[0].topic
-    for group, table in read_groups(bucket, piece, footer, groups, columns=columns, known=known):
-        found = choose_rows(group, table, piece.ranges, wanted.since_us, columns)
-        left = _after(piece, found.partition_last, found.offset_last)
-        rows = found.table.combine_chunks()
+    for group, table in read_groups(bucket, piece, footer, groups, columns=columns, tail=tail):
+        chosen = choose_rows(group, table, piece.ranges, selection.since_us, columns)
+        rest = _after(piece, chosen.partition_last, chosen.offset_last)
+        rows = chosen.table.combine_chunks()
         for batch in rows.to_batches():
-            # Of several batches the last one alone may say how far it goes; a table of one chunk is one batch.
+            # `rest` is the part after the whole table, so there must be one batch only. A table of one chunk is one.
             assert batch.num_rows == rows.num_rows, "combined chunks are one batch"
-            yield left or replace(piece, ranges=()), to_spark(batch, [(topic, batch.num_rows)], wanted.columns)
+            yield rest or replace(piece, ranges=()), to_spark(batch, [(topic, batch.num_rows)], selection.columns)
     yield None, None
 
 
 def _after(piece: FilePiece, partition: int, offset: int) -> FilePiece | None:
-    """What of the piece lies behind a row; None where nothing does."""
+    """The part of the piece after a row; None where there is none."""
     ranges = tuple(
         replace(each, first=max(each.first, Offset(offset + 1))) if each.partition == partition else each
         for each in piece.ranges

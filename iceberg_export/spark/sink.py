@@ -1,15 +1,15 @@
-"""Writes the batches of a stream to a topic exactly once: each in a transaction that also says which batch it was.
+"""Writes the batches of a streaming query to a topic exactly once, each in a transaction with its batch number.
 
-Rule: what a group has committed is the number of the next batch, committed in the transaction that holds the records,
-so both are there or neither is. Spark hands out a batch again after a failure; one that is known is passed over. A
-driver that was given up is fenced by the next one's transactional id before the number is read.
+A group's committed offset is the number of the next batch. The transaction of the records commits it, so both are
+visible or neither is. Spark repeats a batch after a failure; the sink skips a batch that is written already. A new
+driver fences an abandoned one by the transactional id before it reads the number.
 
-Rule: a number that is missing is never taken for 0. Penstock keeps the group's offset (`protocol.kept_offsets`); Kafka
-forgets it when the query was stopped for longer than offsets.retention.minutes. Spark may hand out again a batch that
-is written by then, so the sink refuses it until it is told where to begin.
+A missing number is never taken for 0. Penstock does not expire the group's offset (`protocol.kept_offsets`). Kafka
+expires it when the query was stopped for longer than offsets.retention.minutes. Spark may then repeat a batch that is
+written already, so the sink rejects it until the job passes `first_batch`.
 
-All rows go through the driver, one partition of the batch at a time: it is for results, not for floods. Spark's own
-sink, `format("kafka")`, writes from the executors, at least once. Works with any Kafka that has transactions.
+All rows go through the driver, one partition of the batch at a time: the sink is for small results. Spark's own sink,
+`format("kafka")`, writes from the executors, at least once. Works with any Kafka that has transactions.
 
 Source: Structured Streaming's foreachBatch (`batchId` and its guarantees), KIP-98, KIP-447.
 """
@@ -25,56 +25,60 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 COLUMNS: Final = ("key", "value", "partition", "headers")
-"""What is written of a row, as Spark's Kafka sink names it; all but `value` may be missing."""
+"""The columns that are written, by the names of Spark's Kafka sink; only `value` is required."""
 POLL_SECONDS: Final = 0.1
 
 
 class NumberMissing(Exception):
-    """The group has no number of the next batch, and a batch other than the first one came. It may be written already:
-    look whether the topic has its records, and name the batch to begin with as `first_batch`."""
+    """The group has no number of the next batch, and the batch is not the first one, so it may be written already.
+
+    Check whether the topic has its records, and pass the next batch to write as `first_batch`.
+    """
 
 
 class TransactionalSink:
     """For `foreachBatch`: `stream.writeStream.foreachBatch(TransactionalSink("results", ...)).start()`."""
 
     def __init__(self, topic: str, *, query: str, first_batch: int = 0, **client: str) -> None:
-        """`query`: a name that is this query's alone and stays its own when it is started again: it is the
-        transactional id, and the group that holds the number. It belongs to the checkpoint: a query that begins with
-        an empty one counts from 0 again, and needs another name. `first_batch`: the first one to be written where the
-        group has no number: that of a checkpoint that another sink has brought so far. `client`: settings of
-        librdkafka with `_` for dots, `bootstrap_servers` at least. A transaction must end within
-        `transaction_timeout_ms` (a minute by default).
+        """`query`: a unique name that stays the same when the query is started again. It is the transactional id, and
+        the group with the number. It belongs to the checkpoint: a query with an empty checkpoint counts from 0, and
+        needs another name. `first_batch`: the first batch to write where the group has no number, for a checkpoint that
+        another sink has written for. `client`: settings of librdkafka with `_` for dots, at least `bootstrap_servers`.
+        A transaction must end within `transaction_timeout_ms`, by default a minute.
 
         Raises `KafkaException`.
         """
         settings = {name.replace("_", "."): value for name, value in client.items()}
         self._topic = topic
-        # The partition only names the number: nobody reads the topic as this group.
+        # The partition is only a key for the number: no consumer reads the topic in this group.
         self._number = TopicPartition(topic, 0)
         self._consumer = Consumer({**settings, "group.id": query, "enable.auto.commit": False})
         self._producer = Producer({**settings, "transactional.id": query})
         self._producer.init_transactions(SPARK_SINK_SECONDS_MAX)
-        (known,) = self._consumer.committed([self._number], SPARK_SINK_SECONDS_MAX)
-        if known.error is not None:
-            raise KafkaException(known.error)
+        # `init_transactions` fenced an earlier driver, so the number cannot change after this read.
+        (committed,) = self._consumer.committed([self._number], SPARK_SINK_SECONDS_MAX)
+        if committed.error is not None:
+            raise KafkaException(committed.error)
         self._query = query
-        self._is_known = known.offset >= 0
-        self._next = known.offset if self._is_known else first_batch
+        self._is_known = committed.offset >= 0
+        self._next = committed.offset if self._is_known else first_batch
 
     def __call__(self, batch: "DataFrame", batch_id: int) -> None:
-        """Write a batch, or pass it over where it is there already.
+        """Write a batch; does nothing where it is written already.
 
-        Raises `ValueError` where the frame has other columns, `NumberMissing`, `KafkaException` where the transaction
-        fails: then nothing of the batch is seen, and Spark's next attempt needs a new sink.
+        Raises `ValueError` for a frame with other columns, `NumberMissing`, and `KafkaException` where the transaction
+        fails: then no record of the batch is visible, and Spark's next attempt needs a new sink.
         """
         unknown = [name for name in batch.columns if name not in COLUMNS]
         if unknown or "value" not in batch.columns:
-            raise ValueError(f"a batch has the columns {', '.join(COLUMNS)}, value at least: not {batch.columns}")
+            raise ValueError(
+                f"a batch may have the columns {', '.join(COLUMNS)}, and must have value: it has {batch.columns}"
+            )
         if not self._is_known and batch_id > self._next:
             raise NumberMissing(
-                f"group {self._query} has no offset of {self._topic}-0, which is the number of the next batch, and "
-                f"batch {batch_id} came: the offset expired or was deleted, or another sink wrote the batches before. "
-                f"Batch {batch_id} may be in the topic. If it is not, give first_batch={batch_id}; if it is, "
+                f"group {self._query} has no offset of {self._topic}-0, which is the number of the next batch, but the "
+                f"query is at batch {batch_id}: the offset expired or was deleted, or another sink wrote the batches "
+                f"before. Batch {batch_id} may be in the topic. If it is not, give first_batch={batch_id}; if it is, "
                 f"first_batch={batch_id + 1}"
             )
         if batch_id < self._next:
@@ -94,7 +98,7 @@ class TransactionalSink:
         self._is_known, self._next = True, batch_id + 1
 
     def close(self) -> None:
-        """Leave the cluster; what was written stays."""
+        """Close the client; written batches stay."""
         self._consumer.close()
 
     def _produce(self, row: "Row") -> None:

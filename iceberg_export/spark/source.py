@@ -1,15 +1,15 @@
-"""The data source `penstock`: what Spark calls, and the only module that imports pyspark.
+"""The data source `penstock`: the classes that Spark calls. Only this module imports pyspark at run time.
 
     from iceberg_export.spark.source import register
     register(spark)
     spark.read.format("penstock").option("subscribe", "orders").load("s3://bucket/prefix")
 
-Rule: everything is decided elsewhere; here are Spark's classes, types and processes. A reader is pickled to the tasks
-before its partitions are planned, so it holds options, and nothing that is open. Spark starts a process to ask for the
-schema, and another to plan: what only reading needs is imported there.
+Other modules make all decisions. Spark pickles a reader to its tasks before it plans the partitions, so a reader has
+only options, and nothing that is open. Spark starts one process for the schema, and another one for the plan. Imports
+that only reading needs are inside functions, so that these processes start faster.
 
-Rule: no filter is taken from Spark. Spark 4.1 keeps the plan that a push-down made at the object that all scans
-of a frame share, so one scan's filter would hold for the others (SPARK-58551): ADR 0023.
+The source takes no filters from Spark. Spark 4.1 stores the plan of a push-down in an object that all scans of a frame
+share, so one scan's filter would apply to the others (SPARK-58551): ADR 0023.
 
 Source: pyspark.sql.datasource, pyspark.sql.worker.plan_data_source_read (Spark 4.1).
 """
@@ -47,27 +47,27 @@ TYPES: Final = {
     "timestampType": "int",
     "headers": "array<struct<key:string,value:binary>>",
 }
-"""Those of the Kafka source's columns."""
+"""The Spark types of the Kafka source's columns."""
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `penstock` known to a session. Each of its queries reads what is there when it is planned."""
+    """Register the format `penstock` in a session. Each query reads the topics as they are when it is planned."""
     spark.dataSource.register(PenstockDataSource)
+    # A session of Spark Connect has no access to the driver's Java.
     if isinstance(spark, SparkSession):
-        # Of Spark Connect's sessions no Java can be reached from here.
         java: Any = spark._jsparkSession  # noqa: SLF001
         plan_each_query(spark._jvm, java.experimental())  # noqa: SLF001
 
 
 class PenstockDataSource(DataSource):
-    """Topics in a bucket."""
+    """The topics in a bucket, as a data source of Spark."""
 
     @classmethod
     def name(cls) -> str:
         return "penstock"
 
     def schema(self) -> str:
-        """The columns that the options ask for. Raises `OptionError`, of options of either kind of query."""
+        """The columns that the options select, as Spark's DDL. Raises `OptionError`."""
         options = _parse(self.options, is_stream=not _is_of_batch(self.options))
         return ", ".join(f"{name} {TYPES[name]}" for name in options.columns)
 
@@ -79,7 +79,10 @@ class PenstockDataSource(DataSource):
 
 
 def _is_of_batch(options: Mapping[str, str]) -> bool:
-    """Whether options make sense in batches alone. Whether a query is one, its schema is asked for without saying."""
+    """True where the options are valid for batch queries only.
+
+    Spark asks for the schema without the kind of query, so the options decide how they are parsed.
+    """
     try:
         _parse(options, is_stream=True)
     except OptionError:
@@ -88,12 +91,17 @@ def _is_of_batch(options: Mapping[str, str]) -> bool:
 
 
 def _parse(options: Mapping[str, str], *, is_stream: bool, schema: StructType | None = None) -> ReadOptions:
-    """Raises `OptionError`, also for a schema of the job's own that has other columns or types than the source."""
+    """The parsed options. `schema`: the one that the job set itself, if any.
+
+    Raises `OptionError`, also where the schema has other columns or types than the source.
+    """
     names: list[str] = []
     for column in [] if schema is None else schema.fields:
         if TYPES.get(column.name) != column.dataType.simpleString():
             types = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
-            raise OptionError(f"column {column.name} {column.dataType.simpleString()} is none of the source: {types}")
+            raise OptionError(
+                f"the source has no column {column.name} {column.dataType.simpleString()}; its columns are {types}"
+            )
         names.append(column.name)
     parsed = parse_options(dict(options), os.environ, is_stream=is_stream, schema_columns=names)
     if names and (HEADERS in names) > (HEADERS in parsed.columns):
@@ -102,19 +110,19 @@ def _parse(options: Mapping[str, str], *, is_stream: bool, schema: StructType | 
 
 
 def _task_count() -> int:
-    """How many tasks a read should have if nobody says: as many as this machine has cores for."""
+    """The default count of tasks of a read: the cores of this machine that the process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class SplitPartition(InputPartition):
-    """A split on its way to its task."""
+    """A split as Spark sends it to a task."""
 
     def __init__(self, split: "Split") -> None:
         self.split = split
 
 
 class PenstockReader(DataSourceReader):
-    """Reads a batch."""
+    """The reader of a batch query."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
@@ -128,7 +136,7 @@ class PenstockReader(DataSourceReader):
         ranges = resolve_batch(lake, self.options, losses)
         pieces = plan_ranges(lake, ranges, losses, manifest=lake.newest)
         count = self.options.partitions_min
-        splits = divide(pieces, count or _task_count(), is_count_wanted=count is not None)
+        splits = divide(pieces, count or _task_count(), is_count_exact=count is not None)
         return [SplitPartition(split) for split in splits]
 
     def read(self, partition: InputPartition | None) -> Iterator[Any]:
@@ -136,7 +144,7 @@ class PenstockReader(DataSourceReader):
 
 
 class PenstockStreamReader(DataSourceStreamReader):
-    """Reads a stream. Spark has one in a process of its own that plans, and one in each task."""
+    """The reader of a streaming query. Spark has one in a planning process, and one in each task."""
 
     def __init__(self, options: ReadOptions) -> None:
         self.options = options
@@ -155,10 +163,10 @@ class PenstockStreamReader(DataSourceStreamReader):
         return _read(self.options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: the position is Spark's, and no broker waits for it."""
+        """Does nothing: the position is in Spark's checkpoint, and no broker needs it."""
 
     def stop(self) -> None:
-        """Nothing that is open outlives the process, which ends now."""
+        """Does nothing: the process ends now, and its connections with it."""
 
     def _opened(self) -> "SourceStream":
         from iceberg_export.spark.stream import SourceStream
@@ -176,9 +184,9 @@ def _lake(options: ReadOptions) -> "SparkLake":
 
 
 def _read(options: ReadOptions, partition: InputPartition | None) -> Iterator[Any]:
-    """The rows of a task; of none where nothing was planned."""
+    """The rows of a task. `partition`: None where the query has no rows to read."""
     from iceberg_export.spark.bounds import LossReporter
-    from iceberg_export.spark.rows import Wanted, read_split
+    from iceberg_export.spark.rows import Selection, read_split
 
     if partition is None:
         return iter(())
@@ -186,7 +194,7 @@ def _read(options: ReadOptions, partition: InputPartition | None) -> Iterator[An
     lake = _lake(options)
     losses = LossReporter(is_fatal=options.is_loss_fatal)
     plan_again = partial(_plan_again, lake, losses)
-    return read_split(lake.bucket, partition.split, Wanted(columns=options.columns), plan_again)
+    return read_split(lake.bucket, partition.split, Selection(columns=options.columns), plan_again)
 
 
 def _plan_again(lake: "SparkLake", losses: "LossReporter", ranges: "Sequence[OffsetRange]") -> "list[Piece]":

@@ -1,11 +1,11 @@
-"""A stream over topics: where it begins, how far it may go, and what a batch of it reads.
+"""A streaming query over topics: its first offsets, the end of its next batch, and the plan of a batch.
 
-Rule: Spark keeps the position, in its checkpoint; nothing is kept here that could not be told again. It asks for the
-latest offset without saying where the query stands. That it has told before: a query that goes on begins with
-`partitions(position, position)`; one that is asked for the latest offset first has not begun yet.
+Spark stores the position in its checkpoint, and everything here can be derived again. Spark asks for the latest offset
+without the query's position, but passes the position before: a query that resumes begins with
+`partitions(position, position)`. A query whose first call is for the latest offset has no batch yet.
 
 Source: PythonMicroBatchStream.setLatestSeenOffset, MicroBatchExecution.populateStartOffsets (Spark 4.1);
-org.apache.spark.sql.kafka010.KafkaMicroBatchStream for what is a loss.
+org.apache.spark.sql.kafka010.KafkaMicroBatchStream (losses).
 """
 
 import logging
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class _CachedAnswer(NamedTuple):
-    """The answer to a question, for as long as it stays the same: by that manifest, and behind that batch."""
+    """The latest offset for one manifest and one position of the query."""
 
     manifest: TailManifest
     at: StreamPosition | None
@@ -33,7 +33,7 @@ class _CachedAnswer(NamedTuple):
 
 
 class SourceStream:
-    """The source's side of one query. For one thread. All methods raise `StoreError`, `DataLoss` and `OptionError`."""
+    """The source of one streaming query. For one thread. All methods raise `StoreError`, `DataLoss`, `OptionError`."""
 
     def __init__(self, lake: SparkLake, options: ReadOptions, *, task_count: int) -> None:
         self._lake = lake
@@ -42,19 +42,19 @@ class SourceStream:
         self._task_count = task_count
         self._has_warned = False
         self._at: StreamPosition | None = None
-        """The end of the last batch that was planned; None before the first."""
+        """The end of the last planned batch; None before the first."""
         self._begun: StreamPosition | None = None
-        """Where a query begins that has no batch yet."""
+        """The first position of a query that has no batch yet."""
         self._cached: _CachedAnswer | None = None
 
     def initial_offset(self) -> dict[str, Any]:
-        """Where the first batch begins: the same for as long as it is the first."""
-        if self._at is not None and self._at.begun is not None:
+        """The position at which the first batch begins. It stays the same until that batch is planned."""
+        if self._at is not None and self._at.first_batch_begin is not None:
             return self._at.beginning().to_json()
         return self._begin(self._lake.newest or self._lake.manifest()).to_json()
 
     def latest_offset(self) -> dict[str, Any]:
-        """Where the next batch should end. While nothing is new Spark asks a hundred times a second."""
+        """The position at which the next batch should end. Without new records Spark calls it 100 times a second."""
         manifest = self._lake.manifest(apart_s=SPARK_LOOKS_APART_SECONDS)
         cached = self._cached
         if cached is None or cached.manifest is not manifest or cached.at is not self._at:
@@ -62,30 +62,30 @@ class SourceStream:
         return cached.offset
 
     def _end(self, manifest: TailManifest) -> StreamPosition:
-        """Of the next batch; the same as that of the last one where nothing is new."""
+        """The end of the next batch; the same as that of the last one where there are no new records."""
         before = self._at or self._begin(manifest)
-        found = extents(self._lake, manifest, self._options.subscription, may_be_missing=self._at is not None)
-        begins = self._begins(before, manifest, found)
-        ends = {key: extent.end for key, extent in found.items()}
+        partitions = extents(self._lake, manifest, self._options.subscription, may_be_missing=self._at is not None)
+        begins = self._begins(before, manifest, partitions)
+        ends = {key: extent.end for key, extent in partitions.items()}
         shares = share_out(begins, ends, self._options.offsets_per_trigger_max)
         if not self._has_warned and any(shares[key] < end for key, end in ends.items()):
             self._has_warned = True
             log.warning(
-                "maxOffsetsPerTrigger leaves records to later batches; a query with Trigger.AvailableNow has one batch "
-                "only: leave the option out there, or run it again until nothing comes"
+                "maxOffsetsPerTrigger leaves records for later batches, but a query with Trigger.AvailableNow has only "
+                "one batch: omit the option there, or run the query again until it reads nothing"
             )
         end = StreamPosition(
             cluster_id=manifest.cluster_id,
             incarnation=manifest.incarnation,
-            topic_ids={extent.topic.name: extent.topic.topic_id.hex() for extent in found.values()},
+            topic_ids={extent.topic.name: extent.topic.topic_id.hex() for extent in partitions.values()},
             offsets=shares,
-            begun=None if self._at is not None else before.offsets,
+            first_batch_begin=None if self._at is not None else before.offsets,
         )
-        # The same text where nothing is new, or Spark would run a batch of nothing.
+        # Spark compares the JSON: without new records it must be the same, or Spark runs an empty batch.
         return before if self._at == end else end
 
     def plan(self, start_json: Mapping[str, Any], end_json: Mapping[str, Any]) -> list[Split]:
-        """What the batch between two positions reads; nothing where they are the same, as Spark says where it is."""
+        """The splits of the batch between two positions; none where they are equal: Spark passes its position then."""
         start, end = StreamPosition.from_json(start_json), StreamPosition.from_json(end_json)
         self._at = end
         if start_json == end_json:
@@ -103,69 +103,76 @@ class SourceStream:
             for (topic, partition), offset in end.offsets.items()
             if (first := _first(start, end, (topic, partition))) < offset
         ]
-        # What told the end knows where all up to it lies; what has gone since is planned again.
-        manifest_before = (
+        # The manifest that gave the end has all chunks up to it. Objects that were deleted since are planned again.
+        manifest_of_end = (
             self._cached.manifest if self._cached is not None and self._cached.offset == end_json else None
         )
-        pieces = plan_ranges(self._lake, ranges, self._losses, manifest=manifest_before)
+        pieces = plan_ranges(self._lake, ranges, self._losses, manifest=manifest_of_end)
         count = self._options.partitions_min
-        return divide(pieces, count or self._task_count, is_count_wanted=count is not None)
+        return divide(pieces, count or self._task_count, is_count_exact=count is not None)
 
     def _begin(self, manifest: TailManifest) -> StreamPosition:
         if self._begun is None:
-            found = extents(self._lake, manifest, self._options.subscription)
-            starts = resolve_starts(self._lake, found, self._options)
+            partitions = extents(self._lake, manifest, self._options.subscription)
+            starts = resolve_starts(self._lake, partitions, self._options)
             for (topic, partition), start in starts.items():
-                extent = found[topic, partition]
+                extent = partitions[topic, partition]
                 if start > extent.end:
                     extent.check_whole()
                 if not extent.first <= start <= extent.end:
-                    held = f"holds offsets {extent.first} to {extent.end}"
-                    self._losses.report(f"{topic}-{partition} {held}, and was to be read from {start}")
+                    self._losses.report(
+                        f"{topic}-{partition} has offsets {extent.first} to {extent.end}, but the query reads from "
+                        f"{start}"
+                    )
             self._begun = StreamPosition(
                 cluster_id=manifest.cluster_id,
                 incarnation=manifest.incarnation,
-                topic_ids={extent.topic.name: extent.topic.topic_id.hex() for extent in found.values()},
-                offsets={key: min(max(start, found[key].first), found[key].end) for key, start in starts.items()},
+                topic_ids={extent.topic.name: extent.topic.topic_id.hex() for extent in partitions.values()},
+                offsets={
+                    key: min(max(start, partitions[key].first), partitions[key].end) for key, start in starts.items()
+                },
             )
         return self._begun
 
     def _begins(
-        self, before: StreamPosition, manifest: TailManifest, found: Mapping[TopicPartition, Extent]
+        self, before: StreamPosition, manifest: TailManifest, partitions: Mapping[TopicPartition, Extent]
     ) -> dict[TopicPartition, int]:
-        """From where each partition goes on that can be read now."""
+        """The next offset of each partition that can be read now."""
         self._check_log(before, manifest)
-        gone = [f"{topic}-{partition}" for topic, partition in before.offsets if (topic, partition) not in found]
-        if gone:
-            self._losses.report(f"{', '.join(gone)} are gone: what was not read of them is lost")
+        deleted = [
+            f"{topic}-{partition}" for topic, partition in before.offsets if (topic, partition) not in partitions
+        ]
+        if deleted:
+            self._losses.report(f"{', '.join(deleted)} do not exist any more: their unread records are lost")
         begins: dict[TopicPartition, int] = {}
-        for key, extent in found.items():
+        for key, extent in partitions.items():
             name, known_id = f"{key[0]}-{key[1]}", before.topic_ids.get(key[0])
             start = before.offsets.get(key, 0)
             if known_id is not None and known_id != extent.topic.topic_id.hex():
-                self._losses.report(f"topic {key[0]} was deleted and created anew: {name} begins anew, too")
+                self._losses.report(f"topic {key[0]} was deleted and created again: {name} is read from its beginning")
                 start = 0
             if start > extent.end:
-                self._losses.report(f"{name} ends at offset {extent.end}, and had been read up to {start}")
+                self._losses.report(f"{name} ends at offset {extent.end}, but was read up to {start} before")
             begins[key] = min(max(start, extent.first), extent.end)
         return begins
 
     def _check_log(self, position: StreamPosition, manifest: TailManifest) -> None:
-        """Whether the position's offsets still mean the records that they meant."""
+        """Check that the position's offsets are of the same log. Raises `ForeignBucket`, `DataLoss`."""
         if position.cluster_id != manifest.cluster_id:
             raise ForeignBucket(
-                f"the query's checkpoint is of cluster {position.cluster_id}, and the bucket is of "
+                f"the query's checkpoint is of cluster {position.cluster_id}, but the bucket is of "
                 f"{manifest.cluster_id}: give the URL of the other bucket, or begin with a new checkpoint"
             )
+        # A recovery may assign offsets after its snapshot to other records.
         if position.incarnation != manifest.incarnation:
             self._losses.report(
-                f"the cluster was recovered from its bucket (incarnation {position.incarnation}, by now "
-                f"{manifest.incarnation}): offsets behind its last snapshot may be other records than before"
+                f"the cluster was recovered from its bucket (incarnation {position.incarnation}, now "
+                f"{manifest.incarnation}): offsets after its last snapshot may be other records than before"
             )
 
 
 def _first(start: StreamPosition, end: StreamPosition, key: TopicPartition) -> int:
-    """Where a partition of a batch begins: 0 for one that is new, or whose topic is."""
+    """The first offset of a partition in a batch: 0 for a new partition, or one of a new topic."""
     if start.topic_ids.get(key[0]) != end.topic_ids[key[0]]:
         return 0
     return start.offsets.get(key, 0)

@@ -1,7 +1,7 @@
-"""The rows of what waits in the intake: chunks of many partitions, which mostly share objects.
+"""Reads the rows of the tail: chunks of many partitions in the intake, which mostly share objects.
 
-Rule: an object is asked once for all that is wanted of it, and rows of all topics go into one batch, for what waits is
-small and many. What is left behind each batch is told with it.
+One request reads all selected bytes of an object that are close together. Rows of all topics go into one batch, because
+the tail has very many small chunks. Each batch comes with the part of the piece after it.
 """
 # pyright: reportAttributeAccessIssue=false
 
@@ -16,7 +16,7 @@ from iceberg_export.rows import schema
 from iceberg_export.rows.kafka_rows import BatchRows, gather_rows
 from iceberg_export.rows.kernels import KERNELS
 from iceberg_export.spark.bucket import Bucket
-from iceberg_export.spark.columns import TIME_US_FIRST, Arrow, Wanted, to_spark
+from iceberg_export.spark.columns import TIME_US_FIRST, Arrow, Selection, to_spark
 from iceberg_export.spark.planning import TailPart, TailPiece, rest_of
 from iceberg_export.tail.manifest import TailChunk
 from protocol.errors import InvalidBatch
@@ -29,11 +29,11 @@ from txn.isolation import AbortedBatches
 
 @dataclass(slots=True)
 class _Gathered:
-    """Batches of records that become one batch of rows."""
+    """Batches of records that become one Arrow batch."""
 
     batches: list[BatchRows] = field(default_factory=list[BatchRows])
     topics: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    """Runs of rows."""
+    """The topic of each run of rows, with the count of its rows."""
     byte_count: int = 0
 
     def add(self, topic: str, batch: BatchRows) -> None:
@@ -44,22 +44,24 @@ class _Gathered:
         else:
             self.topics.append((topic, len(batch)))
 
-    def rows(self, wanted: Wanted) -> Arrow | None:
-        """What is wanted of them; None where there is none."""
+    def rows(self, selection: Selection) -> Arrow | None:
+        """The selected rows and columns; None where there are no batches."""
         if not self.batches:
             return None
         rows = gather_rows(self.batches)
-        batch = to_spark(to_arrow(rows), self.topics, wanted.columns)
-        if wanted.since_us == TIME_US_FIRST:
+        batch = to_spark(to_arrow(rows), self.topics, selection.columns)
+        if selection.since_us == TIME_US_FIRST:
             return batch
-        is_wanted = rows.timestamp_ms * schema.MICROSECONDS_PER_MILLISECOND >= wanted.since_us
-        return batch.filter(pa.array(is_wanted))
+        is_late_enough = rows.timestamp_ms * schema.MICROSECONDS_PER_MILLISECOND >= selection.since_us
+        return batch.filter(pa.array(is_late_enough))
 
 
-def read_tail(bucket: Bucket, piece: TailPiece, wanted: Wanted) -> Iterator[tuple[TailPiece | None, Arrow | None]]:
-    """Its rows bit by bit, each with what is left behind it: None once, at the end.
+def read_tail(
+    bucket: Bucket, piece: TailPiece, selection: Selection
+) -> Iterator[tuple[TailPiece | None, Arrow | None]]:
+    """The rows of the piece in batches, each with the part of the piece after it; (None, None) at the end.
 
-    Raises `StoreError`.
+    Raises `StoreError`: `ObjectMissing` where an object was archived and deleted, `ObjectDamaged`.
     """
     KERNELS.watch()
     parts = piece.parts
@@ -69,7 +71,7 @@ def read_tail(bucket: Bucket, piece: TailPiece, wanted: Wanted) -> Iterator[tupl
         row_last, aborted = -1, AbortedBatches()
         for (row, chunk), payload in zip(run, payloads, strict=True):
             if gathered.byte_count >= SPARK_GATHERED_BYTES:
-                yield _behind(parts, row, chunk.offset_first), gathered.rows(wanted)
+                yield _after(parts, row, chunk.offset_first), gathered.rows(selection)
                 gathered = _Gathered()
             part = parts[row]
             if row != row_last:
@@ -77,12 +79,15 @@ def read_tail(bucket: Bucket, piece: TailPiece, wanted: Wanted) -> Iterator[tupl
             for batch in _decode(part, chunk, payload, aborted):
                 gathered.add(part.range.topic, batch)
         row, chunk = run[-1]
-        yield _behind(parts, row, chunk.offset_end), gathered.rows(wanted)
+        yield _after(parts, row, chunk.offset_end), gathered.rows(selection)
     yield None, None
 
 
 def _runs(parts: Sequence[TailPart]) -> Iterator[list[tuple[int, TailChunk]]]:
-    """The chunks of all parts in order, each with its part's place, as many at a time as are read together."""
+    """The chunks of all parts in order, each with its part's index, in runs of at most `TAIL_READ_BYTES_MAX`.
+
+    A larger chunk is a run of its own.
+    """
     run: list[tuple[int, TailChunk]] = []
     run_bytes = 0
     for row, part in enumerate(parts):
@@ -96,34 +101,34 @@ def _runs(parts: Sequence[TailPart]) -> Iterator[list[tuple[int, TailChunk]]]:
         yield run
 
 
-def _behind(parts: Sequence[TailPart], row: int, offset: int) -> TailPiece:
-    """What of the parts is left when those before `row` are read, and that one up to `offset`."""
-    # A range may begin within its first chunk.
+def _after(parts: Sequence[TailPart], row: int, offset: int) -> TailPiece:
+    """The remaining parts after those before `row` are read, and part `row` up to `offset`."""
+    # A range may begin inside its first chunk.
     rest = rest_of(parts[row], max(offset, parts[row].range.first))
     return TailPiece(parts=(*(() if rest is None else (rest,)), *parts[row + 1 :]))
 
 
 def _fetch(bucket: Bucket, chunks: Sequence[TailChunk]) -> list[memoryview]:
-    """The chunks' bytes, none of markers."""
+    """The bytes of each chunk; empty for a marker."""
     stored = [index for index, chunk in enumerate(chunks) if not chunk.is_marker]
     ranges = [
         ByteRange(key=chunk.object_key, byte_first=chunk.byte_first, byte_count=chunk.byte_count)
         for chunk in chunks
         if not chunk.is_marker
     ]
-    found: list[memoryview] = [memoryview(b"")] * len(chunks)
-    under_way = [
+    chunk_bytes: list[memoryview] = [memoryview(b"")] * len(chunks)
+    in_flight = [
         (planned, bucket.begin_range(planned.read.key, planned.read.byte_first, planned.read.byte_count))
         for planned in plan_reads(ranges)
     ]
-    for planned, future in under_way:
+    for planned, future in in_flight:
         for index, records in slice_read(planned, future.result()):
-            found[stored[index]] = records
-    return found
+            chunk_bytes[stored[index]] = records
+    return chunk_bytes
 
 
 def _decode(part: TailPart, chunk: TailChunk, payload: memoryview, aborted: AbortedBatches) -> Iterator[BatchRows]:
-    """The chunk's batches, and of the first and the last what lies within the part. Raises `ObjectDamaged`."""
+    """The chunk's batches, as far as they are within the part. Raises `ObjectDamaged`."""
     if chunk.is_marker:
         return
     source = SourceChunk(

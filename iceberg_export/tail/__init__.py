@@ -1,1 +1,1 @@
-"""The tail manifest: which intake objects hold the records that no table has yet, for readers without a broker."""
+"""The tail manifest: the records that no table has yet, with their intake objects, for readers without a broker."""

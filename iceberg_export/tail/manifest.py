@@ -1,16 +1,15 @@
-"""The tail manifest: where the records lie that are not archived yet, for readers who have the bucket and no broker.
+"""The tail manifest: the locations of the records that are not archived yet, for readers without a broker. Pure.
 
-One object (`storage.refs.TAIL_KEY`), overwritten in place by the agent that is the maintenance leader. It names of
-every topic its table's metadata, and of every partition the chunks between what is archived and the last stable offset,
-with the aborted transactions among them: what is left out of them is what the archive would leave out.
+It is one object (`storage.refs.TAIL_KEY`), which the maintenance leader overwrites. It has the key of each topic's
+table metadata, and for each partition the chunks from the end of the archive to the last stable offset. With their
+aborted transactions a reader leaves out the same records as the archive.
 
-    version u8 | crc32c u32 of what follows | zstd frame of MessagePack
+    version u8 | crc32c u32 of all following bytes | zstd frame of MessagePack
 
-Integers are little-endian. A partition's chunks and its aborted transactions are columns of int64, and keys of objects
-stand once in the whole manifest, because an intake object holds chunks of many partitions.
+Integers are little-endian. A partition's chunks and its aborted transactions are columns of int64. Each object key is
+in the manifest once, because an intake object has chunks of many partitions.
 
-Rule: pure. Whoever reads compares positions: of two manifests of one incarnation the higher position is the newer one,
-and a greater incarnation is newer than both. Golden file: tests/golden/tail.
+A reader compares manifests by incarnation, then by position: the greater one is newer. Golden file: tests/golden/tail.
 """
 
 import hashlib
@@ -32,36 +31,37 @@ from txn.isolation import AbortedBatches, AbortedExtent
 
 FORMAT_VERSION: Final = 1
 NO_KEY: Final = ""
-"""In the place of an object's key: a transaction's marker, which has an offset and nothing to read. In the place of a
-metadata's: the table has no commit."""
+"""Replaces the object key of a transaction marker, which has an offset but no bytes. Replaces the key of a table's
+metadata where the table has no commit yet."""
 NO_ROWS: Final = "-"
-"""In the place of a metadata's key: the table has no commit, and lacks none, as no archived record was committed."""
+"""Replaces the key of a table's metadata where the table has no commit and needs none: no archived record is committed.
+"""
 ZSTD_LEVEL: Final = 1
 _OFFSET_FIRST: Final = Offset(0)
 _DIGEST_BYTES: Final = 32
 _HEADER: Final = struct.Struct("<BI")
 _COLUMNS: Final = 6
-"""Of chunks."""
+"""The columns of `TailChunks`."""
 
 
 class TailUnreadable(Exception):
-    """These bytes are no tail manifest that this program reads: is it older than the broker's?"""
+    """The bytes are no tail manifest that this program can read: it is damaged, or newer than the program."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailChunk:
-    """Offsets `[offset_first, offset_end)` as record batches: `byte_count` bytes of an object, from `byte_first` on."""
+    """The record batches of offsets `[offset_first, offset_end)`: `byte_count` bytes of an object from `byte_first`."""
 
     offset_first: Offset
     offset_end: Offset
     object_key: str
-    """`NO_KEY` where the chunk is a transaction's marker: nothing to read, and the next two fields are 0."""
+    """`NO_KEY` for a transaction marker, which has nothing to read; the next two fields are 0 then."""
     byte_first: int
     byte_count: int
     append_time_ms: Milliseconds
     """-1 where timestamps are the producer's (CreateTime); else the timestamp of every record (safety rule S14)."""
     checksum: int = 0
-    """Of the record batches, by their CRCs (`protocol.records.crc.crc_of_crcs`); 0 where it is not known."""
+    """The checksum of the record batches' CRCs (`protocol.records.crc.crc_of_crcs`); 0 where it is unknown."""
 
     @property
     def is_marker(self) -> bool:
@@ -69,8 +69,10 @@ class TailChunk:
 
 
 class TailChunks(Sequence[TailChunk]):
-    """Consecutive chunks of one partition: each begins where the one before it ends. Kept as columns, so that a
-    manifest of many costs little to make and to read."""
+    """Contiguous chunks of one partition.
+
+    They are stored as columns, so that a manifest with very many chunks is fast to encode and to decode.
+    """
 
     __slots__ = ("_byte_count", "_byte_first", "_checksums", "_ends", "_first", "_key_rows", "_keys", "_times")
 
@@ -81,10 +83,10 @@ class TailChunks(Sequence[TailChunk]):
         keys: Sequence[str] = (),
         columns: Sequence["array[int]"] | None = None,
     ) -> None:
-        """`columns`: offset ends, rows of `keys` (-1: `NO_KEY`), first bytes, byte counts, append times and checksums,
-        all of one length. `keys` may have others too, and may be shared, and grow.
+        """`columns`: offset ends, indexes into `keys` (-1: `NO_KEY`), first bytes, byte counts, append times and
+        checksums. `keys`: may be shared with other partitions, and grow.
 
-        Raises `ValueError` where they do not fit each other.
+        Raises `ValueError` where the columns have different lengths.
         """
         self._first, self._keys = offset_first, keys
         if columns is None:
@@ -92,18 +94,18 @@ class TailChunks(Sequence[TailChunk]):
         self._ends, self._key_rows, self._byte_first, self._byte_count, self._times, self._checksums = columns
         lengths = {len(column) for column in columns}
         if len(lengths) != 1:
-            raise ValueError(f"the columns of a tail's chunks have {sorted(lengths)} rows")
+            raise ValueError(f"the columns of chunks have different lengths: {sorted(lengths)}")
 
     @classmethod
     def of(cls, chunks: Iterable[TailChunk]) -> "TailChunks":
-        """Raises `ValueError` where one of `chunks` does not begin where the one before it ends, or holds nothing."""
+        """The columns of `chunks`. Raises `ValueError` where they are not contiguous, or one has no offset."""
         keys: dict[str, int] = {}
         columns = [array("q") for _ in range(_COLUMNS)]
         first = end = None
         for chunk in chunks:
             first = chunk.offset_first if first is None else first
             if (end is not None and chunk.offset_first != end) or chunk.offset_end <= chunk.offset_first:
-                raise ValueError(f"[{chunk.offset_first}, {chunk.offset_end}) does not follow upon {end}")
+                raise ValueError(f"the chunk [{chunk.offset_first}, {chunk.offset_end}) does not begin at {end}")
             end = chunk.offset_end
             row = -1 if chunk.is_marker else keys.setdefault(chunk.object_key, len(keys))
             values = (end, row, chunk.byte_first, chunk.byte_count, chunk.append_time_ms, chunk.checksum)
@@ -113,21 +115,21 @@ class TailChunks(Sequence[TailChunk]):
 
     @property
     def offset_first(self) -> Offset:
-        """The first chunk's."""
+        """The first offset of the first chunk."""
         return self._first
 
     @property
     def offset_end(self) -> Offset:
-        """The last chunk's; `offset_first` where there is none."""
+        """The end of the last chunk; `offset_first` where there is none."""
         return Offset(self._ends[-1]) if self._ends else self._first
 
     @property
     def byte_count(self) -> int:
-        """Of all chunks together."""
+        """The bytes of all chunks together."""
         return sum(self._byte_count)
 
     def between(self, offset_first: Offset, offset_end: Offset) -> "tuple[TailChunk, ...]":
-        """Those that hold offsets of `[offset_first, offset_end)`: the first and the last may reach beyond it."""
+        """The chunks with offsets in `[offset_first, offset_end)`. The first and the last may reach beyond it."""
         row_first = bisect_right(self._ends, offset_first)
         row_end = row_first
         while row_end < len(self) and self._row_first(row_end) < offset_end:
@@ -135,13 +137,13 @@ class TailChunks(Sequence[TailChunk]):
         return tuple(self[row_first:row_end])
 
     def columns(self, keys: dict[str, int]) -> "list[array[int]]":
-        """As the constructor takes them, where `keys` are those that `keys` here counts; new ones are added to it."""
-        known = [-1] * (len(self._keys) + 1)
+        """The columns for the constructor, with indexes into `keys`. Missing keys are added to `keys`."""
+        indexes = [-1] * (len(self._keys) + 1)  # the last item is for -1, `NO_KEY`
         rows = array("q")
         for row in self._key_rows:
-            if row >= 0 and known[row] < 0:
-                known[row] = keys.setdefault(self._keys[row], len(keys))
-            rows.append(known[row])
+            if row >= 0 and indexes[row] < 0:
+                indexes[row] = keys.setdefault(self._keys[row], len(keys))
+            rows.append(indexes[row])
         return [self._ends, rows, self._byte_first, self._byte_count, self._times, self._checksums]
 
     def __len__(self) -> int:
@@ -162,7 +164,7 @@ class TailChunks(Sequence[TailChunk]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TailChunks) and list(self) == list(other)
 
-    __hash__ = None  # type: ignore[assignment]  # nobody asks for it
+    __hash__ = None  # type: ignore[assignment]  # equal by value, so not hashable by identity
 
     def __repr__(self) -> str:
         return f"TailChunks.of({list(self)!r})"
@@ -185,25 +187,27 @@ class TailChunks(Sequence[TailChunk]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailPartition:
+    """A partition of the tail manifest."""
+
     log_start: Offset
     archived_end: Offset
-    """The first offset that is not archived: rows of lower offsets are in the topic's table. It may be below
-    `log_start`: what the log has dropped may still be on its way into the table."""
+    """The first offset that is not archived; the topic's table has the rows of lower offsets. It may be below
+    `log_start`, where the log has dropped records before they were archived."""
     last_stable: Offset
-    """Where read_committed ends: the first offset of an open transaction, or the log's end. Not below `log_start`. The
-    last chunk may reach beyond it."""
+    """The end of read_committed: the first offset of an open transaction, or the log's end. Never below `log_start`.
+    The last chunk may reach beyond it."""
     chunks: TailChunks = field(default_factory=TailChunks)
-    """From `archived_end` on, up to `last_stable` or as far as the manifest goes: `readable_end`."""
+    """The chunks from `archived_end` up to `last_stable`, or up to the limit of a manifest."""
     aborted: tuple[AbortedExtent, ...] = ()
-    """What of `chunks` is void, in the order of the markers, as `txn.isolation.AbortedBatches` takes it."""
+    """The aborted transactions in `chunks`, in the order of their markers, for `txn.isolation.AbortedBatches`."""
     without_rows: tuple[tuple[int, int], ...] | None = None
-    """Offsets [first, end) that are archived and have no rows, as all of them were aborted, or are markers: no file of
-    the table need answer for them. Ascending; None in a manifest of before."""
+    """Archived offsets `[first, end)` without rows: all of them were aborted, or are markers, and no file of the table
+    has to answer for them. Ascending; None in a manifest from before this field."""
 
     @property
     def readable_end(self) -> Offset:
-        """Where a reader of table and tail has to stop: `last_stable`, unless more waits than a manifest names. Never
-        below `log_start`."""
+        """The end for a reader of table and tail: `last_stable`, or less where the manifest cannot list all chunks.
+        Never below `log_start`."""
         return max(self.log_start, min(self.last_stable, self.chunks.offset_end if self.chunks else self.archived_end))
 
     @property
@@ -213,16 +217,18 @@ class TailPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailTopic:
+    """A topic of the tail manifest."""
+
     name: str
     topic_id: TopicId
     metadata_key: str
-    """The bucket's key of the topic's Iceberg metadata, at the same position of the ledger as the partitions; `NO_KEY`
-    or `NO_ROWS` where the table has no commit."""
+    """The key of the topic's Iceberg metadata at the same ledger position as the partitions; `NO_KEY` or `NO_ROWS`
+    where the table has no commit."""
     partitions: tuple[TailPartition, ...]
 
     @property
     def byte_count(self) -> int:
-        """Of all chunks that are named."""
+        """The bytes of all chunks in the manifest."""
         return sum(partition.chunks.byte_count for partition in self.partitions)
 
     def partition(self, index: PartitionIndex) -> TailPartition | None:
@@ -231,23 +237,23 @@ class TailTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailManifest:
-    """All topics of a cluster. Every topic is consistent in itself, at a position that is not below `position`."""
+    """All topics of a cluster. Each topic is consistent in itself, at `position` or at a later one."""
 
     cluster_id: str
     incarnation: int
     position: Position
-    """Of the ledger: what was applied up to it is in here."""
+    """The ledger position whose entries, and all before it, are reflected in the manifest."""
     written_ms: Milliseconds
-    """By the clock of the agent that wrote it."""
+    """The time by the clock of the agent that wrote it."""
     topics: tuple[TailTopic, ...]
-    """In the order of their ids."""
+    """The topics in the order of their ids."""
 
     def topic(self, name: str) -> TailTopic | None:
-        """The topic of that name, None where there is none."""
+        """The topic of that name; None where there is none."""
         return next((topic for topic in self.topics if topic.name == name), None)
 
     def is_newer_than(self, other: "TailManifest") -> bool:
-        """Whether `other`, of the same cluster, was overtaken by this one."""
+        """True where `other`, of the same cluster, is older."""
         return (self.incarnation, self.position) > (other.incarnation, other.position)
 
 
@@ -256,13 +262,13 @@ class _Partition(Struct, array_like=True):
     archived_end: int
     last_stable: int
     chunks: list[memoryview] = []
-    """Columns without the checksums; none where there are no chunks."""
+    """The columns without checksums; empty where there are no chunks."""
     aborted: list[memoryview] = []
-    """Producer ids, first offsets, markers; none where nothing is aborted."""
+    """The columns of producer ids, first offsets and markers; empty where nothing is aborted."""
     checksums: memoryview = memoryview(b"")
-    """Of `chunks`, as u32; none where none is known. Readers that do not know the field ignore it."""
+    """The checksums of `chunks`, as u32; empty where none is known. Older readers ignore the field."""
     without_rows: list[memoryview] | None = None
-    """First offsets, ends. Readers that do not know the field ignore it."""
+    """The columns of first offsets and ends. Older readers ignore the field."""
 
 
 class _ManifestTopic(Struct, array_like=True):
@@ -279,7 +285,7 @@ class _Manifest(Struct, array_like=True):
     written_ms: int
     topics: list[_ManifestTopic]
     keys: list[str]
-    """Of the objects that chunks lie in."""
+    """The keys of the objects of all chunks."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -292,11 +298,14 @@ def encode_manifest(manifest: TailManifest) -> bytes:
 
 
 def encode_changed(manifest: TailManifest, digest_before: bytes) -> tuple[bytes | None, bytes]:
-    """The same with a digest of what the manifest says, but for its position and time; no bytes where that is
-    `digest_before`. CPU work for a thread."""
+    """The bytes of the object, and a digest of the manifest without its position and time.
+
+    The bytes are None where the digest equals `digest_before`: nothing has changed, so no put is needed. CPU work for a
+    thread.
+    """
     wire = _to_wire(manifest)
-    said = structs.replace(wire, position=0, written_ms=0)
-    digest = hashlib.blake2b(_encoder.encode(said), digest_size=_DIGEST_BYTES).digest()
+    content = structs.replace(wire, position=0, written_ms=0)
+    digest = hashlib.blake2b(_encoder.encode(content), digest_size=_DIGEST_BYTES).digest()
     return None if digest == digest_before else _seal(wire), digest
 
 
@@ -327,15 +336,16 @@ def _seal(wire: _Manifest) -> bytes:
 
 
 def decode_manifest(data: bytes) -> TailManifest:
-    """What `encode_manifest` was given. Raises `TailUnreadable`."""
+    """The manifest of the object's bytes. Raises `TailUnreadable`."""
     if not data or data[0] != FORMAT_VERSION:
         raise TailUnreadable(
-            f"a tail manifest in format {data[:1].hex() or 'none'}; this program reads {FORMAT_VERSION}: "
+            f"the tail manifest has format {data[:1].hex() or 'none'}, this program reads {FORMAT_VERSION}: "
             "the reader's version of Penstock must not be older than the broker's"
         )
     frame = memoryview(data)[_HEADER.size :]
+    # Stored bytes are checked before they are decoded (safety rule S20).
     if len(data) < _HEADER.size or _HEADER.unpack_from(data)[1] != crc32c(frame):
-        raise TailUnreadable("the tail manifest is damaged: its checksum does not fit; read it again")
+        raise TailUnreadable("the tail manifest is damaged, its checksum is wrong: read it again")
     try:
         wire = _decoder.decode(memoryview(cramjam.zstd.decompress(frame)))
         return TailManifest(
@@ -345,12 +355,12 @@ def decode_manifest(data: bytes) -> TailManifest:
             written_ms=Milliseconds(wire.written_ms),
             topics=tuple(_to_topic(topic, wire.keys) for topic in wire.topics),
         )
-    except (cramjam.DecompressionError, AssertionError, *DAMAGE) as error:  # S20
+    except (cramjam.DecompressionError, AssertionError, *DAMAGE) as error:  # safety rule S20
         raise TailUnreadable(f"the tail manifest cannot be read: {error!r}") from error
 
 
 def _from_partition(partition: TailPartition, keys: dict[str, int]) -> _Partition:
-    assert not partition.chunks or partition.chunks.offset_first == partition.archived_end, "no gap behind the archive"
+    assert not partition.chunks or partition.chunks.offset_first == partition.archived_end, "no gap after the archive"
     *columns, checksums = partition.chunks.columns(keys)
     return _Partition(
         log_start=partition.log_start,
@@ -376,9 +386,9 @@ def _to_partition(wire: _Partition, keys: Sequence[str]) -> TailPartition:
     archived_end = Offset(wire.archived_end)
     columns = [_integers(column) for column in wire.chunks]
     if columns:
-        known = array("I")
-        known.frombytes(wire.checksums)
-        columns.append(array("q", known or [0] * len(columns[0])))
+        checksums = array("I")
+        checksums.frombytes(wire.checksums)
+        columns.append(array("q", checksums or [0] * len(columns[0])))
     aborted = [_integers(column) for column in wire.aborted]
     return TailPartition(
         log_start=Offset(wire.log_start),

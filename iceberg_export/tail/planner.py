@@ -1,8 +1,8 @@
-"""What the tail manifest says of a state: of each topic its table, and where what is not archived lies.
+"""Makes the topics of a tail manifest from the cluster state: each one's table, and its chunks that are not archived.
 
-Rule: what is told depends on the state alone. A topic is told in one go, so it is consistent in itself: its table's
-metadata and the chunks behind it are those of one position. Of many topics whoever asks may let the state change in
-between: the manifest's position is the one before the first of them, and each is told as of that or of a later one.
+The result depends on the state alone. One call makes a topic, so its table metadata and its chunks are of the same
+ledger position. Between two topics the caller may apply entries. So the manifest's position is the one before the first
+topic, and each topic is of that position or of a later one.
 """
 
 from array import array
@@ -24,49 +24,55 @@ _NOTHING: Final = TailChunks()
 
 
 def waiting_chunks(state: ClusterState, topic_id: TopicId) -> list[int]:
-    """How many chunks of each partition a manifest would name; none for an unknown topic."""
+    """The count of chunks of each partition that are not archived; empty for an unknown topic."""
     topic = state.topics.get(topic_id)
     if topic is None:
         return []
-    return [_row_end(held) - held.index.intake_row for held in topic.partitions]
+    return [_row_end(partition) - partition.index.intake_row for partition in topic.partitions]
 
 
 def chunks_each(
     waiting: Sequence[int], *, each_max: int = TAIL_CHUNKS_PER_PARTITION_MAX, all_max: int = TAIL_CHUNKS_MAX
 ) -> int:
-    """How many of each partition's chunks are named, so that all together are at most `all_max`: at least one of each,
-    or a partition would never be seen to go on."""
-    each = each_max
-    while each > 1 and sum(min(count, each) for count in waiting) > all_max:
-        each //= 2
-    return each
+    """The limit of chunks for each partition at which all partitions together have at most `all_max`.
+
+    It is 1 at least: without a chunk, readers of a partition would make no progress.
+    """
+    limit = each_max
+    while limit > 1 and sum(min(count, limit) for count in waiting) > all_max:
+        limit //= 2
+    return limit
 
 
 class TailTopics:
-    """What was told of topics, for whoever tells of them again and again: between two manifests most partitions stay as
-    they are, and to look whether one did costs a twentieth of telling it."""
+    """The topics of successive manifests.
+
+    Between two manifests most partitions do not change. They are cached here: the check whether one has changed takes a
+    twentieth of the time to make it again.
+    """
 
     def __init__(self) -> None:
         self._planned: dict[TopicId, list[_PlannedPartition]] = {}
 
     def topic(self, state: ClusterState, topic_id: TopicId, *, each_max: int) -> TailTopic | None:
-        """The topic as the manifest tells it, with at most `each_max` chunks of a partition. None: there is none."""
+        """The manifest's topic, with at most `each_max` chunks of each partition; None for an unknown topic."""
         topic = state.topics.get(topic_id)
         if topic is None:
             return None
         before = chain(self._planned.get(topic_id, ()), repeat(None))
         self._planned[topic_id] = planned = [
-            _plan_partition(held, state, each_max, known) for held, known in zip(topic.partitions, before, strict=False)
+            _plan_partition(partition, state, each_max, known)
+            for partition, known in zip(topic.partitions, before, strict=False)
         ]
         return TailTopic(
             name=topic.name,
             topic_id=topic_id,
             metadata_key=_metadata_key(topic),
-            partitions=tuple(each.partition for each in planned),
+            partitions=tuple(each.tail for each in planned),
         )
 
     def forget_others(self, topic_ids: Collection[TopicId]) -> None:
-        """Only these topics are left."""
+        """Remove all other topics from the cache: they were deleted."""
         for topic_id in self._planned.keys() - topic_ids:
             del self._planned[topic_id]
 
@@ -74,48 +80,53 @@ class TailTopics:
 def _metadata_key(topic: TopicState) -> str:
     if topic.table is not None:
         return topic.table.metadata_key
-    # Passes over aborted records alone commit nothing to a table; so there may be none for long.
+    # An archive pass over aborted records alone commits nothing to the table, so the table may stay without commits.
     archived = [partition.index for partition in topic.partitions if partition.index.intake_row]
     return NO_ROWS if archived and not any(index.archived_objects() for index in archived) else NO_KEY
 
 
 class _PlannedPartition(NamedTuple):
-    """A partition as it was told, and what that depends on: rows of an index, and aborted transactions where all is
-    decided, never change, but come and go."""
+    """A partition of the manifest, with the values that it depends on.
 
-    held: PartitionState
+    Rows of an index never change, and neither do aborted transactions before `decided_end`: they are only added and
+    removed. So the partition is unchanged where these limits are.
+    """
+
+    state: PartitionState
     log_start: Offset
     decided_end: Offset
     archived_end: Offset
     chunks_end: Offset
-    partition: TailPartition
+    tail: TailPartition
 
 
-def _decided_end(held: PartitionState) -> Offset:
-    """Before it every transaction is decided."""
-    return held.log_end if held.transactions is None else held.transactions.decided_end(held.log_end)
+def _decided_end(partition: PartitionState) -> Offset:
+    """The offset before which every transaction is committed or aborted."""
+    if partition.transactions is None:
+        return partition.log_end
+    return partition.transactions.decided_end(partition.log_end)
 
 
-def _row_end(held: PartitionState) -> int:
-    """Behind the last row of which something is decided: the last stable offset may lie within it."""
-    if held.transactions is None:
-        return len(held.index)
-    decided_end = _decided_end(held)
-    row = held.index.count_before(decided_end)
-    return row + (row < len(held.index) and held.index.offset_first(row) < decided_end)
+def _row_end(partition: PartitionState) -> int:
+    """The end of the index rows with decided offsets. The last stable offset may lie inside the last row."""
+    if partition.transactions is None:
+        return len(partition.index)
+    decided_end = _decided_end(partition)
+    row = partition.index.count_before(decided_end)
+    return row + (row < len(partition.index) and partition.index.offset_first(row) < decided_end)
 
 
 def _plan_partition(
-    held: PartitionState, state: ClusterState, each_max: int, before: _PlannedPartition | None
+    partition: PartitionState, state: ClusterState, each_max: int, before: _PlannedPartition | None
 ) -> _PlannedPartition:
-    index = held.index
+    index = partition.index
     row_first = index.intake_row
-    row_end = max(row_first, min(_row_end(held), row_first + each_max))
+    row_end = max(row_first, min(_row_end(partition), row_first + each_max))
     archived_end, chunks_end = index.offset_first(row_first), index.offset_first(row_end)
-    log_start, decided_end = held.log_start, _decided_end(held)
+    log_start, decided_end = partition.log_start, _decided_end(partition)
     if (
         before is not None
-        and before.held is held
+        and before.state is partition
         and (before.log_start, before.decided_end) == (log_start, decided_end)
         and (before.archived_end, before.chunks_end) == (archived_end, chunks_end)
     ):
@@ -123,19 +134,19 @@ def _plan_partition(
     chunks, aborted = _NOTHING, list[AbortedExtent]()
     if row_end > row_first:
         chunks = _chunks(index.places(row_first, row_end), archived_end, state)
-        if held.transactions is not None:
-            # What lies behind may still change; nobody may read there.
-            aborted = held.transactions.aborted_extents(archived_end, min(chunks_end, decided_end))
-    partition = TailPartition(
+        if partition.transactions is not None:
+            # Transactions after `decided_end` may still change, and readers stop before them.
+            aborted = partition.transactions.aborted_extents(archived_end, min(chunks_end, decided_end))
+    tail = TailPartition(
         log_start=log_start,
         archived_end=archived_end,
-        last_stable=held.last_stable,
+        last_stable=partition.last_stable,
         chunks=chunks,
         aborted=tuple(aborted),
-        # A merge may change the rows behind these, and never what is true of them.
+        # A merge may replace the index rows of these offsets, but never gives them records.
         without_rows=tuple(index.archived_without_rows()),
     )
-    return _PlannedPartition(held, log_start, decided_end, archived_end, chunks_end, partition)
+    return _PlannedPartition(partition, log_start, decided_end, archived_end, chunks_end, tail)
 
 
 def _chunks(places: Places, archived_end: Offset, state: ClusterState) -> TailChunks:

@@ -11,7 +11,7 @@ from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.lake import SparkLake
 from iceberg_export.spark.options import parse_options
 from iceberg_export.spark.planning import OffsetRange, Piece, divide
-from iceberg_export.spark.rows import Wanted, read_split
+from iceberg_export.spark.rows import Selection, read_split
 from protocol.types import PartitionIndex
 from storage.object_store import StoreError
 from tests.damage import world
@@ -43,11 +43,11 @@ def _read(data: Path, topic: str) -> tuple[list[tuple[int, bytes, bytes]], int]:
     def plan_again(ranges: Sequence[OffsetRange]) -> list[Piece]:
         return plan_ranges(lake, ranges, losses)
 
-    splits = divide(plan_ranges(lake, ranges, losses, manifest=lake.newest), 2, is_count_wanted=True)
+    splits = divide(plan_ranges(lake, ranges, losses, manifest=lake.newest), 2, is_count_exact=True)
     rows = [
         (row["offset"], row["key"], row["value"])
         for split in splits
-        for batch in read_split(lake.bucket, split, Wanted(columns=options.columns), plan_again)
+        for batch in read_split(lake.bucket, split, Selection(columns=options.columns), plan_again)
         for row in batch.to_pylist()
     ]
     return sorted(rows), 0 if partition is None else lake.readable(partition).end

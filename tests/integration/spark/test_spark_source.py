@@ -307,7 +307,7 @@ def test_a_stream_that_retention_overtook_fails_or_goes_on_as_it_was_told(
     lake.topics["orders"].partitions[0].log_start = 570
     run(lake.publish())
     query = collector.start()
-    with pytest.raises(Exception, match="orders-0 begins at offset 570"):
+    with pytest.raises(Exception, match="orders-0 now begins at offset 570"):
         query.awaitTermination(SECONDS_MAX)
     before = len(collector.rows())
     collector.options["failOnDataLoss"] = "false"

@@ -6,7 +6,7 @@ The path is the product's: `spark.planning.plan_pieces` plans, `spark.tail_rows.
 from collections.abc import Iterator, Mapping, Sequence
 
 from iceberg_export.spark.bucket import Bucket, open_store
-from iceberg_export.spark.columns import TIME_US_FIRST, Wanted
+from iceberg_export.spark.columns import TIME_US_FIRST, Selection
 from iceberg_export.spark.coverage import AnsweredSpan
 from iceberg_export.spark.planning import OffsetRange, TailPiece, plan_pieces
 from iceberg_export.spark.tail_rows import read_tail
@@ -39,14 +39,12 @@ def fresh_bucket(url: str, environment: Mapping[str, str]) -> Bucket:
     return Bucket(open_store(url, environment))
 
 
-def tail_piece(
-    topic: TailTopic, offset_first: int, offset_end: int, partition: PartitionIndex = PartitionIndex(0)
-) -> TailPiece:
+def tail_piece(topic: TailTopic, offset_first: int, offset_end: int, partition: int = 0) -> TailPiece:
     """The piece of a plan for `[offset_first, offset_end)`, which the manifest has to name."""
     asked = OffsetRange(
         topic=topic.name,
         topic_id=topic.topic_id,
-        partition=partition,
+        partition=PartitionIndex(partition),
         first=Offset(offset_first),
         end=Offset(offset_end),
     )
@@ -64,10 +62,10 @@ def whole_tail(topic: TailTopic, offset_first: int | None = None) -> TailPiece:
 
 def tail_batches(bucket: Bucket, piece: TailPiece) -> Iterator[list[Row]]:
     """The rows, batch by batch. Raises `StoreError`: `ObjectMissing` once an object was archived and deleted."""
-    wanted = Wanted(columns=("offset", "timestamp", "value"))
-    for _, batch in read_tail(bucket, piece, wanted):
+    selection = Selection(columns=("offset", "timestamp", "value"))
+    for _, batch in read_tail(bucket, piece, selection):
         if batch is not None:
-            offsets, times, values = (batch.column(name) for name in wanted.columns)
+            offsets, times, values = (batch.column(name) for name in selection.columns)
             yield list(
                 zip(
                     offsets.to_pylist(),

@@ -8,7 +8,7 @@ import pytest
 from agent.config.external_catalog_settings import ExternalCatalogSettings
 from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
 from agent.lake.external_catalogs import bucket_properties
-from iceberg_export.external_catalogs.entries import CatalogFailed, asked
+from iceberg_export.external_catalogs.entries import CatalogFailed, without_leaks
 
 
 def load(
@@ -86,7 +86,7 @@ def test_secrets_come_from_the_environment_or_a_file_and_are_not_shown(tmp_path:
             raise ValueError(f"no catalog:\n{error}") from error
 
     with pytest.raises(CatalogFailed) as failed:
-        asked((*first.secrets, *second.secrets), fail)
+        without_leaks((*first.secrets, *second.secrets), fail)
     assert str(failed.value) == "ValueError: no catalog: cannot reach *** with ***, ***, *** and ***"
     assert failed.value.__cause__ is None
     assert failed.value.__suppress_context__

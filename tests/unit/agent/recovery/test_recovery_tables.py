@@ -14,7 +14,7 @@ from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.lake import SparkLake
 from iceberg_export.spark.options import parse_options
 from iceberg_export.spark.planning import divide
-from iceberg_export.spark.rows import Wanted, read_split
+from iceberg_export.spark.rows import Selection, read_split
 from iceberg_export.tail.manifest import TailManifest, encode_manifest
 from iceberg_export.tail.planner import TailTopics
 from protocol.limits import MIB
@@ -42,7 +42,7 @@ def offsets_by_spark(bucket: Bucket) -> list[int]:
     return sorted(
         row["offset"]
         for split in divide(pieces, 2)
-        for found in read_split(bucket, split, Wanted(columns=options.columns), lambda _: [])
+        for found in read_split(bucket, split, Selection(columns=options.columns), lambda _: [])
         for row in found.to_pylist()
     )
 

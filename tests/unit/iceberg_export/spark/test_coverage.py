@@ -19,7 +19,7 @@ from iceberg_export.spark.coverage import FileSpan, beside, doubled, uncovered
 from iceberg_export.spark.lake import SparkLake
 from iceberg_export.spark.options import parse_options
 from iceberg_export.spark.planning import divide
-from iceberg_export.spark.rows import Wanted, read_split
+from iceberg_export.spark.rows import Selection, read_split
 from iceberg_export.tables.column_counts import ColumnCounts
 from iceberg_export.tables.data_file import DataFile, RowBounds
 from iceberg_export.tables.manifests import encode_manifest
@@ -118,7 +118,7 @@ def read(bucket: Bucket, **given: str) -> list[int]:
     return sorted(
         row["offset"]
         for split in divide(pieces, 2)
-        for batch in read_split(bucket, split, Wanted(columns=options.columns), lambda _: [])
+        for batch in read_split(bucket, split, Selection(columns=options.columns), lambda _: [])
         for row in batch.to_pylist()
     )
 
@@ -151,9 +151,9 @@ def test_offsets_without_rows_are_no_gaps(bucket: Bucket) -> None:
 @pytest.mark.parametrize(
     ("number", "change", "words"),
     [
-        (2, {"offset_min": 5_000, "offset_max": 6_000}, "itself that it answers for"),
+        (2, {"offset_min": 5_000, "offset_max": 6_000}, "footer that it answers for"),
         (2, {"offset_min": 0}, "both answer for offsets"),
-        (2, {"offset_max": 70}, "both answer for offsets|itself that it answers"),
+        (2, {"offset_max": 70}, "both answer for offsets|footer that it answers"),
         (3, {"offset_max": 700}, "answers for offsets up to 700 of partition 0, which is archived up to 64"),
     ],
 )

@@ -66,7 +66,7 @@ tails = st.builds(
 
 @given(st.lists(files | tails, max_size=5), st.integers(1, 9))
 def test_splits_hold_every_offset_of_the_pieces_once(pieces: list[Piece], task_count: int) -> None:
-    splits = divide(pieces, task_count, is_count_wanted=True)
+    splits = divide(pieces, task_count, is_count_exact=True)
     assert offsets([piece for split in splits for piece in split.pieces]) == offsets(pieces)
     assert all(split.pieces for split in splits)
     assert len(splits) <= 2 * task_count + 2
@@ -80,14 +80,14 @@ def test_splits_hold_every_offset_of_the_pieces_once(pieces: list[Piece], task_c
 
 def test_a_large_file_is_shared_out_evenly() -> None:
     piece = FilePiece(key="lake/f", object_bytes=1000, ranges=(offset_range(0, 0, 1000),), byte_count=1000)
-    splits = divide([piece], 4, is_count_wanted=True)
+    splits = divide([piece], 4, is_count_exact=True)
     assert [split.pieces[0].ranges[0].end - split.pieces[0].ranges[0].first for split in splits] == [250] * 4
 
 
 def test_little_is_one_task_unless_more_are_asked_for() -> None:
     pieces: list[Piece] = [TailPiece(parts=(tail_part(0, [5, 9], SPARK_SPLIT_BYTES_MIN // 4),))]
     assert len(divide(pieces, 8)) == 1
-    assert len(divide(pieces, 2, is_count_wanted=True)) == 2
+    assert len(divide(pieces, 2, is_count_exact=True)) == 2
     assert divide([], 3) == []
 
 

@@ -23,11 +23,15 @@ def test_the_text_names_the_log_and_the_next_offsets() -> None:
 
 def test_the_first_batchs_end_remembers_where_it_began() -> None:
     end = StreamPosition(
-        cluster_id="c1", incarnation=2, topic_ids=POSITION.topic_ids, offsets=POSITION.offsets, begun={("a", 10): 0}
+        cluster_id="c1",
+        incarnation=2,
+        topic_ids=POSITION.topic_ids,
+        offsets=POSITION.offsets,
+        first_batch_begin={("a", 10): 0},
     )
     read = StreamPosition.from_json(end.to_json())
     assert read.beginning().offsets == {("a", 10): 0}
-    assert read.beginning().begun is None
+    assert read.beginning().first_batch_begin is None
     assert read == POSITION
 
 

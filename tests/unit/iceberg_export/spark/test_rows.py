@@ -13,7 +13,7 @@ from iceberg_export.spark.columns import TIME_US_FIRST
 from iceberg_export.spark.lake import SparkLake, TableMissing
 from iceberg_export.spark.options import OptionError, parse_options
 from iceberg_export.spark.planning import FilePiece, OffsetRange, Piece, divide
-from iceberg_export.spark.rows import Wanted, read_split
+from iceberg_export.spark.rows import Selection, read_split
 from iceberg_export.tail.manifest import NO_KEY, encode_manifest
 from protocol.records import records
 from protocol.records import reference as record_reference
@@ -54,16 +54,16 @@ def read(
     lake = SparkLake(bucket, is_archive_only=options.is_archive_only)
     losses = LossReporter(is_fatal=options.is_loss_fatal)
     ranges = resolve_batch(lake, options, losses)
-    splits = divide(plan_ranges(lake, ranges, losses, manifest=lake.newest), tasks, is_count_wanted=True)
+    splits = divide(plan_ranges(lake, ranges, losses, manifest=lake.newest), tasks, is_count_exact=True)
     before_reading()
-    wanted = Wanted(columns=options.columns)
+    selection = Selection(columns=options.columns)
 
     def plan_again(ranges: Sequence[OffsetRange]) -> list[Piece]:
         return plan_ranges(lake, ranges, losses)
 
     rows: list[dict[str, Any]] = []
     for split in splits:
-        for batch in read_split(bucket, split, wanted, plan_again):
+        for batch in read_split(bucket, split, selection, plan_again):
             rows += batch.to_pylist()
             between_batches()
     if "partition" in options.columns:
@@ -148,7 +148,7 @@ def test_archived_records_without_a_table_are_not_left_out_in_silence(bucket: Bu
     (topic,) = told.topics
     lost = replace(told, topics=(replace(topic, metadata_key=NO_KEY),))
     bucket.run(bucket.store.put(TAIL_KEY, [encode_manifest(lost)]))
-    with pytest.raises(TableMissing, match="records of orders are archived, and its table has no commit"):
+    with pytest.raises(TableMissing, match="records of orders are archived, but its table has no commit"):
         read(bucket, subscribe="orders")
 
 
@@ -208,9 +208,9 @@ def test_of_rows_that_are_late_enough_none_is_missing_and_no_other_comes(bucket:
         since_us = (NOON + 1000 * late) * 1000
         pieces = plan_ranges(lake, ranges, losses, manifest=lake.newest, since_us=since_us)
         found: list[tuple[int, int]] = []
-        for split in divide(pieces, 3, is_count_wanted=True):
-            wanted = Wanted(columns=("partition", "offset"), since_us=since_us)
-            for batch in read_split(bucket, split, wanted, lambda _: []):
+        for split in divide(pieces, 3, is_count_exact=True):
+            selection = Selection(columns=("partition", "offset"), since_us=since_us)
+            for batch in read_split(bucket, split, selection, lambda _: []):
                 found += [(row["partition"], row["offset"]) for row in batch.to_pylist()]
         assert sorted(found) == sorted(
             (partition, record.offset)
@@ -334,7 +334,7 @@ def test_retention_that_overtakes_a_task_is_a_loss(bucket: Bucket, made: MadeLak
         made.topics["orders"].partitions[0].log_start = made.topics["orders"].partitions[0].end - 4
         bucket.run(made.publish())
 
-    with pytest.raises(DataLoss, match="orders-0 begins at offset"):
+    with pytest.raises(DataLoss, match="orders-0 now begins at offset"):
         read(bucket, subscribe="orders", before_reading=retain)
 
 
@@ -342,7 +342,7 @@ def test_a_topic_that_is_not_there_is_named_and_a_pattern_may_match_none(bucket:
     made_records(bucket, made)
     with pytest.raises(OptionError, match="no topic payments"):
         read(bucket, subscribe="orders,payments")
-    with pytest.raises(OptionError, match="3 partitions, so no number 3"):
+    with pytest.raises(OptionError, match="3 partitions, but no number 3"):
         read(bucket, assign='{"orders": [0, 3]}')
     assert read(bucket, subscribePattern="pay.*") == []
 
@@ -352,7 +352,7 @@ def test_offsets_that_the_log_does_not_hold_are_a_loss_or_passed_over(bucket: Bu
     made.topics["orders"].partitions[0].log_start = 100
     bucket.run(made.publish())
     offsets = {"assign": '{"orders": [0]}', "startingOffsets": '{"orders": {"0": 5}}'}
-    with pytest.raises(DataLoss, match="begins at offset 100, and was to be read from 5"):
+    with pytest.raises(DataLoss, match="begins at offset 100, but the query reads from 5"):
         read(bucket, offsets=offsets)
     rows = read(bucket, failOnDataLoss="false", offsets=offsets)
     assert rows[0]["offset"] == 100
@@ -380,7 +380,7 @@ def test_what_the_manifest_has_no_room_for_is_not_left_out_in_silence(bucket: Bu
 
 
 def test_row_groups_that_cannot_hold_wanted_rows_are_not_fetched(bucket: Bucket, made: MadeLake) -> None:
-    from iceberg_export.spark.row_groups import begin_end, read_footer_of, wanted_groups
+    from iceberg_export.spark.row_groups import begin_end, read_footer_of, selected_groups
 
     made_records(bucket, made)
     lake = SparkLake(bucket)
@@ -394,7 +394,7 @@ def test_row_groups_that_cannot_hold_wanted_rows_are_not_fetched(bucket: Bucket,
     piece = split.pieces[0]
     assert isinstance(piece, FilePiece)
     footer = read_footer_of(bucket, piece, begin_end(bucket, piece).result())
-    groups = wanted_groups(footer, piece.ranges, TIME_US_FIRST)
+    groups = selected_groups(footer, piece.ranges, TIME_US_FIRST)
     assert len(footer.row_groups) > 3
     assert len(groups) == 1
 

@@ -35,7 +35,7 @@ def test_a_schema_of_the_jobs_own_chooses_columns_and_nothing_else() -> None:
     source = PenstockDataSource(OPTIONS)
     chosen = source.reader(StructType([StructField("offset", LongType()), StructField("key", BinaryType())]))
     assert chosen.options.columns == ("offset", "key")
-    with pytest.raises(OptionError, match="column value string is none of the source"):
+    with pytest.raises(OptionError, match="the source has no column value string"):
         source.reader(StructType([StructField("value", StringType())]))
 
 

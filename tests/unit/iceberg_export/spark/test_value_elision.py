@@ -8,7 +8,7 @@ import pytest
 from iceberg_export.spark import row_groups
 from iceberg_export.spark.bucket import Bucket
 from iceberg_export.spark.planning import FilePiece, OffsetRange, Piece, Split
-from iceberg_export.spark.rows import Wanted, read_split
+from iceberg_export.spark.rows import Selection, read_split
 from protocol.types import Offset, PartitionIndex, TopicId
 from storage.memory_store import MemoryStore
 from tests.support.lake.typed_records import avro_bytes, framed, record
@@ -37,13 +37,13 @@ def read(bucket: Bucket, *columns: str, first: int = 0, end: int = len(VALUES)) 
     )
     size = bucket.run(bucket.store.head(KEY)).size_bytes
     piece = FilePiece(key=KEY, object_bytes=size, ranges=(wanted_rows,), byte_count=size)
-    wanted = Wanted(columns=columns)
+    selection = Selection(columns=columns)
 
     def plan_again(_: Sequence[OffsetRange]) -> list[Piece]:
         raise AssertionError("nothing is missing")
 
     return [
-        row for batch in read_split(bucket, Split(pieces=(piece,)), wanted, plan_again) for row in batch.to_pylist()
+        row for batch in read_split(bucket, Split(pieces=(piece,)), selection, plan_again) for row in batch.to_pylist()
     ]
 
 
