@@ -1,7 +1,8 @@
 """The memory of answers that their peers do not read, over all connections: what a fetch may answer, and who is ended.
 
-Rule: nobody waits for this memory. As it fills up, fetches answer less, down to a batch, so whoever reads is always
-served; beyond the budget those are ended that have left answers unread for longest. Kafka has no such bound.
+Rule: no request waits for this memory. As it fills up, fetches answer less, down to one batch, so a client that reads
+is always served. Beyond the budget the connections are closed whose answers were unread for longest. Kafka has no such
+bound.
 """
 
 from collections.abc import Hashable

@@ -1,7 +1,7 @@
 """THE table of APIs and versions: what is served, and what ApiVersions answers, derive from it.
 
-Rule: an API appears here when its handler does. `version_min` and `version_max` are what is told to clients; they are
-the stable versions of Apache Kafka 4.3.1. A request outside of what is served closes its connection, as in Kafka; only
+Rule: an API appears here when its handler does. `version_min` and `version_max` are what ApiVersions answers: the
+stable versions of Apache Kafka 4.3.1. A request outside of what is served closes its connection, as in Kafka; only
 ApiVersions itself is answered in any version (KIP-511).
 Source: https://kafka.apache.org/protocol#protocol_api_keys, KIP-482 for flexible versions, KIP-896 for the minima.
 """
@@ -78,14 +78,14 @@ class ApiKey(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiRange:
-    """One API: the versions told to clients, those served, and the first that is flexible (KIP-482)."""
+    """One API: the versions that ApiVersions lists, those served, and the first that is flexible (KIP-482)."""
 
     api_key: ApiKey
     name: str
     version_min: int
-    """Told to clients."""
+    """Listed by ApiVersions."""
     version_max: int
-    """Told to clients, and served."""
+    """Listed by ApiVersions, and served."""
     version_served_min: int
     flexible_first: int
     """From this version on the request has header v2 and the response header v1 (but ApiVersions: always v0)."""
@@ -123,7 +123,7 @@ def _row(api_key: ApiKey, name: str, versions: tuple[int, int], flexible_first: 
 
 
 API_VERSIONS: Final[tuple[ApiRange, ...]] = (
-    # Produce is told from 0 on, since librdkafka up to 2.10 stops compressing where the minimum is higher
+    # Produce is listed from 0 on, since librdkafka up to 2.10 stops compressing where the minimum is higher
     # (KAFKA-18659), and served from 3 on; 0 to 2 close the connection. Both as Kafka does.
     _row(ApiKey.PRODUCE, "Produce", (0, 13), flexible_first=9, served_min=3),
     _row(ApiKey.FETCH, "Fetch", (4, 18), flexible_first=12),

@@ -29,7 +29,7 @@ class RequestFrame:
     """0, 1, 2... on this connection."""
     api_key: int
     api_version: int
-    """One that is served; of ApiVersions any version may come, and the answer tells which are served."""
+    """A served version. ApiVersions may come in any version, and its answer lists the served ones (KIP-511)."""
     correlation_id: int
     client_id: str
     """Empty where the client sent null, as in Kafka."""

@@ -16,7 +16,7 @@ class MalformedRequest(Exception):
 class InvalidBatch(Exception):
     """A record batch that must be refused.
 
-    `error_code` is what the producer is told; the message says which value was wrong, and `rows` which records, counted
+    `error_code` is the producer's answer; the message says which value was wrong, and `rows` which records, counted
     from 0 in their batch, where it is some of them (KIP-467): at most `RECORD_ERRORS_LISTED_MAX`.
     """
 

@@ -64,7 +64,7 @@ class FrameReceiver:
         """The bytes of the frame that is arriving, with its size, where it needs a buffer of its own; 0 where it needs
         none.
 
-        That buffer is made by `get_buffer`: whoever does not want it yet does not call that.
+        `get_buffer` allocates that buffer: a caller that has no memory for it yet does not call it.
         """
 
     @property

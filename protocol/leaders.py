@@ -1,4 +1,4 @@
-"""Who leads a partition and where nodes are, as Produce and Fetch answers tell it in tagged fields (KIP-951)."""
+"""Leaders of partitions and endpoints of nodes, in the tagged fields of Produce and Fetch answers (KIP-951)."""
 
 import struct
 from collections.abc import Sequence

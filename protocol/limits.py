@@ -27,12 +27,12 @@ RECEIVE_STALLED_SECONDS_MAX = 10.0
 RECEIVE_PROGRESS_BYTES_MIN = 64 * KIB
 """By how much it has to grow in that time at least, however small it is."""
 RECEIVE_IDLE_SECONDS_MAX = 60.0
-"""For how long a request that has begun to arrive, of whatever size, may grow by less than that while nobody waits."""
+"""For how long a request that has begun to arrive, of whatever size, may grow by less, waiting requests or not."""
 RECEIVE_SECONDS_MAX = 60.0
 """In how long a large request has to arrive while others wait for memory; it has to grow in step."""
 RESERVE_SECONDS_MAX = 20.0
-"""The same for the one that was let in beyond the budget, and for how long a peer that reads no answers, or a fetch
-that was told to end, may keep memory from those who wait."""
+"""The same for the one that was let in beyond the budget. Also how long a peer that reads no answers, or a fetch that
+was cancelled, may keep memory while requests wait for it."""
 WRITE_SECONDS_MAX = 60.0
 """How long a peer may leave its answers unread before its connection is ended."""
 ANSWER_BYTES_UNREAD_MAX = 256 * MIB
@@ -132,7 +132,7 @@ DISK_INODES_WANTED = 16
 """So many are free before records are taken again on a disk that had none: the reserve takes one."""
 DISK_CHECK_INTERVAL_S = 1.0
 STORE_DAMAGES_LISTED_MAX = 1_000
-"""Damaged parts of packs that are logged and listed by an audit; whoever has so many needs no more."""
+"""Damaged parts of packs that are logged and listed by an audit; more would not change what an operator does."""
 
 # Ledger.
 LEDGER_ENTRY_BYTES_MAX = 512 * KIB
@@ -225,7 +225,7 @@ FETCH_READ_SECONDS_MAX = 10.0
 """How long one fetch reads at most, once it has waited: clients give up after 30 seconds, and ask for everything again.
 What could not be read by then is an error that they may ask again after; what is in memory is answered."""
 READ_PLANS_MAX = 3
-"""How often a read is planned again, its object being gone, before the client is told to ask again itself."""
+"""How often a read is planned again, its object being gone, before the answer is a retriable error."""
 MISSING_OBJECT_LOG_INTERVAL_S = 10.0
 """How often the log names an object that is gone from the bucket; its consumers ask for it many times a second."""
 DAMAGED_CHUNK_REREAD_INTERVAL_S = 10.0
@@ -311,7 +311,7 @@ REGISTRY_SUBJECTS_MAX = 20_000
 REGISTRY_TEXT_BYTES_MAX = 64 * MIB
 """Texts of all schemas: they stand in every snapshot."""
 REGISTRY_TRIES_MAX = 10
-"""How often a schema is judged anew because its subject was changed meanwhile."""
+"""How often a registration is attempted while others change its subject."""
 SCHEMAS_PARSED_CACHED_MAX = 1_000
 """Schemas that an agent keeps as they were read."""
 
@@ -352,8 +352,8 @@ TRANSACTION_WAITING_BYTES_MAX = 1024 * MIB
 """Their bytes: they stay in the bucket until the transaction is decided."""
 OFFSET_STAMPS_MAX = 100
 """Groups of a transactional id of which is known on which connection a V1 client committed for them last, in one epoch.
-With one more the oldest is dropped, and a connection as old as that has to be made anew (safety rule S7), at most once
-in so many commits."""
+With one more the oldest is dropped, and a client on a connection as old as that has to reconnect (safety rule S7), at
+most once in so many commits."""
 
 # Groups.
 GROUPS_MAX = 100_000
@@ -378,8 +378,8 @@ OFFSETS_LISTED_MAX = ARRAY_LENGTH_MAX
 EXPIRING_GROUPS_PER_ENTRY_MAX = 500
 """Groups that one entry looks through for offsets that are kept for long enough."""
 VACANT_GROUPS_LOOK_SECONDS_MAX = 60.0
-"""How often, at least, whoever is the maintenance leader looks for groups that are nothing but a claim: any client can
-make them."""
+"""How often, at least, the maintenance leader looks for groups that are nothing but a claim: any client can make
+them."""
 VACANT_GROUP_SECONDS = 120.0
 """How long such a group stays, unless its first members are waited for longer (group.initial.rebalance.delay.ms)."""
 EXPIRING_GROUP_CHARS_PER_ENTRY_MAX = 128 * KIB
@@ -389,7 +389,7 @@ GROUP_ID_BYTES_MAX = KIB
 GROUP_IDS_PER_CLAIM_MAX = 500
 """Groups that one entry claims."""
 GROUP_LEDGER_SECONDS_MAX = 10.0
-"""How long a claim waits for the ledger before the client is told to ask again."""
+"""How long a claim waits for the ledger before the answer is COORDINATOR_NOT_AVAILABLE, which clients retry."""
 COORDINATORS_CACHED_MAX = 100_000
 """Groups whose coordinator an agent remembers; beyond it all are worked out again."""
 CLASSIC_MEMBERS_MAX = 2_000
@@ -405,10 +405,10 @@ CLASSIC_PROTOCOLS_MAX = 1_000
 CLASSIC_ASSIGNMENTS_BYTES_MAX = 4 * MIB
 """The bytes of all assignments of a classic group, before compression: they are is in the same entry."""
 CLASSIC_PENDING_MEMBERS_MAX = 4_000
-"""Member ids of a group that were given out and that nobody has joined with yet."""
+"""Member ids of a group that were given out and that no member has joined with yet."""
 CLASSIC_JOIN_SECONDS_MAX = 300.0
-"""How long a new member's JoinGroup may wait for the others: nobody would notice that its client is gone (Kafka's
-classicGroupNewMemberJoinTimeoutMs)."""
+"""How long a new member's JoinGroup may wait for the others: it has no session time-out meanwhile, so a client that
+is gone would not be noticed (Kafka's classicGroupNewMemberJoinTimeoutMs)."""
 CLASSIC_REBALANCE_SECONDS_MIN = 0.1
 """Between two looks whether a static member came back, where all are away and allow no time for it."""
 CONSUMER_GROUP_MEMBERS_MAX = 2_000
@@ -466,8 +466,8 @@ ARCHIVE_PASS_CHUNKS_MAX = 4_096
 """A pass names every chunk that it replaces in one ledger entry."""
 ARCHIVE_AGE_MS_DEFAULT = 30_000
 ARCHIVE_AGE_UNSEEN_MS = 900_000
-"""How long what waits for the archive when an agent begins counts as having waited: nobody knows. Where the archive's
-interval is longer, as for files that are written once a day, agents that start anew cut none of them short."""
+"""The assumed waiting time of records that wait for the archive when an agent starts: the real one is not known. An
+archive interval that is longer, as for files that are written once a day, is not cut short by a restart."""
 ARCHIVE_BYTES_DEFAULT = 64 * MIB
 ARCHIVE_CHECK_INTERVAL_S = 1.0
 """How often an agent looks for topics that are due."""
@@ -479,9 +479,9 @@ TOPIC_PAUSE_SECONDS_MAX = 600.0
 """How long background work leaves a topic alone after its step failed: at first, at most where the failure passes by
 itself, and at most where people must look. A step may put a file, so what fails without end must not be tried often."""
 ARCHIVE_PASS_ATTEMPTS_MAX = 10
-"""How many passes in a row may be planned again before whoever asked for them is told."""
+"""Failed passes in a row before a requested archiving reports the failure."""
 LAKE_DETAILS_ATTEMPTS_MAX = 3
-"""How often a table's metadata is looked for anew before whoever asked is told that it is gone."""
+"""How often a table's metadata is looked up before the caller gets the error that it is gone."""
 SNAPSHOT_EXPIRY_CHECK_INTERVAL_S = 5.0
 """How often an agent looks for files that are to leave tables."""
 TABLE_LOOKS_PER_GRACE = 4
@@ -565,7 +565,7 @@ TABLE_EDIT_TRIES_MAX = 5
 TABLE_EDIT_SECONDS_MAX = 30.0
 """How long one such try may take; clients of the catalog wait a minute."""
 TABLE_REBUILD_TRIES_MAX = 5
-"""How often a table is begun anew for one request, while others commit to it meanwhile."""
+"""How often one request attempts to rebuild a table, while others commit to it meanwhile."""
 TABLE_REQUESTS_IN_FLIGHT_MAX = 16
 """Objects of table metadata that one commit reads, or puts, at a time."""
 TABLE_CACHE_BYTES_MAX = 8 * MIB
@@ -598,7 +598,7 @@ DROPPED_CHUNKS_PER_ENTRY_MAX = 2_000
 LOG_STARTS_PER_ENTRY_MAX = 10_000
 """Log starts in an entry that can be read; what is written has fewer."""
 
-# Outages, as they are told.
+# Reports of outages.
 OUTAGE_REMINDER_SECONDS = 60.0
 """Between two lines of the log about one outage, its end apart."""
 OUTAGE_CHECK_INTERVAL_S = 1.0
@@ -609,9 +609,9 @@ STORE_SILENT_SECONDS = 5.0
 SESSION_CHECK_INTERVAL_S = 10.0
 """How often the ledger is asked, once, about the sessions that this agent is responsible for (safety rule S12)."""
 SESSION_CHECKS_PER_FULL_CHECK = 6
-"""How often of these it is asked about all sessions: whoever is responsible may be gone too."""
+"""Every so many checks ask about all sessions: the agent that is responsible for one may be gone too."""
 SESSION_END_SECOND_TRY_S = 0.5
-"""When others end a session whose end the ledger told, and that nobody has ended yet."""
+"""How long agents that are not responsible for a lost session wait before they end it: the responsible one may have."""
 SESSION_WATCH_RETRY_S = 1.0
 RULES_CHECK_INTERVAL_S = 3.0
 """How often it is looked whether every live agent knows newer rules (safety rule S3)."""
@@ -635,8 +635,8 @@ TAIL_CHECK_SECONDS = 60.0
 """How long after the last change the maintenance leader looks whether the tail manifest is still its own: a put of an
 agent that was cut off, or one that was given up, may land late."""
 REACHED_MARK_INTERVAL_S = 2.0
-"""How often the bucket is told how far the ledger has come, while it moves: what happens in between may go unnoticed
-where the ledger is restored from a backup (safety rule S9)."""
+"""How often the ledger's position is recorded in the bucket, while it moves. A ledger that is restored from a backup
+may lose the entries since without notice (safety rule S9)."""
 SNAPSHOT_CHECK_INTERVAL_S = 5.0
 """How often the maintenance leader looks whether a snapshot is due."""
 SNAPSHOT_EARLY_INTERVAL_S = 60.0
@@ -657,7 +657,7 @@ more."""
 SNAPSHOTS_PER_GRACE = 4
 """How often in the time of a grace a snapshot is asked for at most, so that released objects become deletable."""
 DRAIN_QUIET_SECONDS = 1.0
-"""A stopping agent that had to send nobody away for so long has no clients left; longer than a fetch usually waits."""
+"""A stopping agent that redirected no client for so long has none left; longer than a fetch usually waits."""
 DRAIN_MOVE_SECONDS_MAX = 5.0
 """How long clients are sent away at most."""
 DRAIN_POLL_SECONDS = 0.01
@@ -692,7 +692,7 @@ ENDED_SESSION_LISTED_AGAIN_MS = 24 * 60 * 60 * 1000
 GC_CHECK_INTERVAL_S = 10.0
 """How often the maintenance leader looks for garbage; where the grace is shorter, once in a grace."""
 GC_DELETIONS_PER_STEP_MAX = 1_000
-"""Objects deleted before the state is told: S3's DeleteObjects takes as many."""
+"""Objects deleted before an entry reports the deletions: S3's DeleteObjects takes as many."""
 STORE_DELETES_IN_FLIGHT_MAX = 16
 """DeleteObject requests at a time, after a DeleteObjects that refused some of its keys."""
 GC_RETRY_SECONDS_FIRST = 60.0
@@ -710,7 +710,7 @@ loading them is, where compiled code is kept."""
 PROCESSES_MAX = 256
 """Agents under one command."""
 PROCESS_START_SECONDS_MIN = 10.0
-"""One of several processes that gives up sooner at its first start was told something wrong, and all of them end."""
+"""A process that exits with an error sooner, at its first start, is misconfigured: all processes end."""
 PROCESS_RESTART_SECONDS_FIRST = 0.5
 PROCESS_RESTART_SECONDS_MAX = 30.0
 PROCESS_HEALTHY_SECONDS = 60.0
@@ -721,7 +721,7 @@ STOP_SECONDS_MAX = 5.0
 # HTTP: administration, metrics, inspection.
 HTTP_CONNECTIONS_MAX = 200
 HTTP_CONNECTIONS_OPEN_MAX = 1_000
-"""Connections beyond those that are answered: they are told so; further ones are ended unheard."""
+"""Open connections. Those beyond `HTTP_CONNECTIONS_MAX` are answered with an error, further ones are closed at once."""
 HTTP_REQUEST_SECONDS_MAX = 30.0
 """In how long a request has to arrive whole, and the first one of a connection to come at all."""
 HTTP_READ_BYTES_MIN = 256 * KIB
@@ -749,7 +749,7 @@ CATALOG_METADATA_CACHED_BYTES_MAX = 32 * MIB
 """Metadata of tables that stays in memory; the key of each says its content."""
 CATALOG_METADATA_CACHED_MAX = 1_000
 CATALOG_LOAD_ATTEMPTS_MAX = 3
-"""How often a table is looked up anew because its metadata was replaced and deleted meanwhile (safety rule S6)."""
+"""How often a table is looked up while its metadata is replaced and deleted meanwhile (safety rule S6)."""
 CATALOG_CREDENTIALS_SECONDS = 3_600
 """For how long credentials hold that clients are handed: what AWS allows a role that another role takes."""
 CATALOG_CREDENTIALS_RENEWED_SECONDS = 1_800
@@ -835,7 +835,7 @@ SPARK_FOOTERS_IN_FLIGHT_MAX = 32
 SPARK_SINK_SECONDS_MAX = 60.0
 """The time of each step of a transaction that writes a batch: to begin, to send its number, to commit."""
 VERIFY_FINDINGS_MAX = 20
-"""Told of one file, or of one table: of what is wrong beyond it the number is told."""
+"""Findings that are listed for one file, or for one table; beyond it only their number is reported."""
 VERIFY_TASK_BYTES_TARGET = 64 << 20
 """The bytes of the files that one task reads, one after another; a larger file is a task by itself."""
 VERIFY_TASK_FILES_MAX = 64
@@ -855,9 +855,9 @@ AUDIT_READ_BYTES = 8 * MIB
 AUDIT_PROGRESS_OBJECTS = 100
 CLIENT_DEEP_AUDIT_SECONDS_MAX = 86_400.0
 CLIENT_AUDIT_SECONDS_MAX = 600.0
-"""An audit lists the whole bucket and loads the state anew."""
+"""An audit lists the whole bucket and loads the state from the snapshot."""
 CLIENT_REBUILD_SECONDS = 600.0
-"""To begin a table anew reads a footer of each of its files."""
+"""The rebuild of a table reads a footer of each of its files."""
 COMMAND_ROWS_MAX = 20
 """Objects that a report names one by one; its JSON names all."""
 COMMAND_OPEN_SECONDS_MAX = 30.0

@@ -1,4 +1,4 @@
-"""ListOffsets, by hand: whoever waits for a transaction to be visible asks for a thousand partitions at a time.
+"""ListOffsets, by hand: a client that waits for a transaction to be visible asks for a thousand partitions at a time.
 
 Rule: the fields of every version stand in ListOffsetsRequest.json and ListOffsetsResponse.json of Apache Kafka 4.3.1;
 that both directions equal kio's is a property test.
@@ -141,7 +141,7 @@ def _read_partitions(body: memoryview, position: int, count: int, version: int) 
 
 
 def write_list_offsets_response(correlation_id: int, version: int, topics: Sequence[TopicOffsets]) -> list[Buffer]:
-    """Response header and body, ready for `ServerConnection.respond`; nobody is throttled."""
+    """Response header and body, ready for `ServerConnection.respond`; the throttle time is 0."""
     is_flexible = version >= _FLEXIBLE_FIRST
     out = bytearray(INT32.pack(correlation_id))
     if is_flexible:

@@ -1,7 +1,7 @@
 """The memory of requests on their way in, over all connections: who may take a large receive buffer, and who waits.
 
 Rule: a frame that needs a buffer of its own claims all its bytes before that is made, and holds them until the request
-has been taken up. So whoever holds memory needs no more of it to go on. What else it may wait for is bounded while
+has been taken up. So a holder of memory needs no more of it to go on. What else it may wait for is bounded while
 others wait: its own bytes have to arrive in step (`bytes_due`), and `agent.server.connection_table` lets no fetch wait,
 nor an answer lie unread, that it stands behind. Beyond the budget one frame more is let in, the reserve, which has less
 time: what fills the budget may be slow, and large requests get through all the same. Receive buffers of more than a few
@@ -55,7 +55,7 @@ class RequestMemory(Generic[Holder]):
         self.used_bytes = 0
         self.is_full = False
         self.is_contended = False
-        """Whether somebody is held back, or was since `settle`: then what is given back has to be told."""
+        """Whether a connection waits, or did since `settle`: then a release has to wake those that wait."""
         self.reserve_holder: Holder | None = None
         """Whose large frame was let in beyond the budget; until it calls `leave_reserve` there is no second one."""
 
@@ -94,7 +94,7 @@ class RequestMemory(Generic[Holder]):
         return True
 
     def lend_buffer(self) -> bool:
-        """Whether a connection may have a receive buffer of RECEIVE_BUFFER_BYTES now; nobody waits for one."""
+        """Whether a connection may have a receive buffer of RECEIVE_BUFFER_BYTES now; no connection waits for one."""
         if self.lent_bytes + RECEIVE_BUFFER_BYTES > self._lent_bytes_max:
             return False
         self.lent_bytes += RECEIVE_BUFFER_BYTES

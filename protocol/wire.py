@@ -5,7 +5,7 @@ hold: every length is checked against what remains before anything is allocated.
 Specification: https://kafka.apache.org/protocol#protocol_types and KIP-482 for the compact forms and tagged fields.
 
 Readers may also raise `struct.error`, `IndexError` or `UnicodeDecodeError` (see `UNREADABLE`) where the bytes end
-early: whoever reads a whole message turns these into `MalformedRequest`, once, instead of a check before each field.
+early: the reader of a whole message turns these into `MalformedRequest`, once, instead of a check before each field.
 """
 
 import struct

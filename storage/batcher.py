@@ -68,7 +68,7 @@ class BatchLimits:
 class BatchGroup(NamedTuple):
     """The batches of one Produce request for one partition.
 
-    `records`: concatenated v2 batches, big-endian, which nobody changes any more; `headers`: one per batch, in order;
+    `records`: concatenated v2 batches, big-endian, which do not change any more; `headers`: one per batch, in order;
     `ticket`: whatever the caller needs to find the request again; `max_timestamps`: per batch, in the place of what the
     headers say.
     """

@@ -1,6 +1,6 @@
 """The bytes of an intake object: chunks back to back between a header and a footer that describes them.
 
-Rule: an object is readable without the ledger, and an old version stays readable for ever (golden files in
+Rule: an object is readable without the ledger, and old versions stay readable indefinitely (golden files in
 `tests/unit/storage/golden/`). Payloads are never joined: encoding returns buffers to be written one by one.
 
 Layout, every number big-endian:

@@ -15,7 +15,7 @@ from protocol.types import Milliseconds, Position, SessionId, TopicId
 from storage.refs import session_of_key, topic_of_copy
 
 UNTIMED: Final = 0
-"""The time of an object that was released while nobody knew the time: no entry has told one since."""
+"""The release time of an object that was released by an entry without a time; no later entry has carried one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +93,7 @@ def judge_listed(
     """The verdict on `keys`, found in the bucket, by the state at `position`. The state may be older or newer than the
     list.
 
-    An ended session commits nothing any more, so what it wrote and the state does not name is garbage for ever; it goes
+    An ended session commits nothing any more, so what it wrote and the state does not name stays garbage; it is deleted
     once the grace of that very session has passed (`is_session_due`). A session that began above `position` is younger
     than the state: its objects stay. Copies of a table's metadata, which carry no session, belong to their topic.
     """

@@ -17,7 +17,7 @@ class StoreError(Exception):
 
 
 class StoreUnavailable(StoreError):
-    """Ask again later: the store is away, slow, or told us to slow down. For a put the outcome is unknown."""
+    """Ask again later: the store is away, slow, or asked us to slow down. For a put the outcome is unknown."""
 
 
 class StoreFull(StoreError):

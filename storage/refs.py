@@ -1,7 +1,7 @@
 """Names of objects in the bucket, and references into them.
 
-Rule: every key carries the session that writes it (safety rule S6), so that what a dead session left can be told apart
-from what a live one is still writing. Layout: docs/design/bucket.md.
+Rule: every key carries the session that writes it (safety rule S6), so that the remains of a dead session can be
+distinguished from what a live one is still writing. Layout: docs/design/bucket.md.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ MANIFEST_LIST_SUFFIX = ".snap.avro"
 MANIFEST_SUFFIX = ".manifest.avro"
 TAIL_KEY = "ledger/tail/current"
 """The key of the tail manifest (`iceberg_export.tail.manifest`). It names no session and is overwritten in place:
-whoever reads it goes by the position that it tells. To lose it loses nothing."""
+readers go by the position inside it. Its loss loses no data."""
 
 
 class ObjectKind(IntEnum):

@@ -1,4 +1,4 @@
-"""Damage that an embedded store found in its own files, for whoever reports it (safety rule S20)."""
+"""Damage that an embedded store found in its own files, for the caller to report (safety rule S20)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class StoreDamage:
     file: str
     detail: str
     key: str = ""
-    """The object that is damaged; empty where that cannot be told."""
+    """The damaged object; empty where it is not known."""
     is_certain: bool = True
     """False for what a crash may have torn before it was acknowledged: `penstock audit` knows whether it was."""
 

@@ -1,8 +1,8 @@
 """Where a partition's log is decided: its open transactions, and the ranges of its aborted ones.
 
-Rule: the caller tells what happens, in order of offsets; nothing here judges. Transactions that are open are a dict in
-the order of their first offsets. Aborted ranges are four columns in the order of their markers: whoever reads a part of
-the log finds its first range by halving, and stops where Kafka's index does.
+Rule: the caller reports what happens, in order of offsets; nothing here judges. Open transactions are a dict in the
+order of their first offsets. Aborted ranges are four columns in the order of their markers: a reader of a part of the
+log finds its first range by binary search, and stops where Kafka's index does.
 
 Source: org.apache.kafka.storage.internals.log.{ProducerStateManager,TransactionIndex,AbortedTxn} (Kafka 4.3), KIP-98.
 """
@@ -101,7 +101,7 @@ class PartitionTransactions:
     def from_columns(
         cls, open_transactions: Mapping[ProducerId, Offset], columns: Sequence[bytes | memoryview]
     ) -> "PartitionTransactions":
-        """Of first offsets by producer, in any order, and what `columns` gave.
+        """Restores a partition's transactions from first offsets by producer, in any order, and what `columns` gave.
 
         Raises `ValueError` where the columns do not fit each other.
         """

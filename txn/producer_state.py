@@ -26,7 +26,7 @@ Differs from Kafka: ProducerStateEntry.NUM_BATCHES_TO_RETAIN is 5, for one leade
 
 NO_POSITION = Position(0)
 NO_ACTIVITY_TIME = Milliseconds(0)
-"""When a producer was active while nobody told the time (safety rule S2)."""
+"""The activity time of a producer that was active while the entries carried no time (safety rule S2)."""
 
 
 class RememberedBatch(NamedTuple):
@@ -216,9 +216,9 @@ def expire(
 ) -> bool:
     """Forget every producer last active before `before_ms`; returns whether there was any.
 
-    now_ms: when those were last active that were so while nobody told the time (safety rule S2); `NO_ACTIVITY_TIME`
-    where nobody tells it now, either: they stay as they are. kept: those with an open transaction in the partition;
-    they are not forgotten (ProducerStateManager).
+    now_ms: the time that producers with `NO_ACTIVITY_TIME` get (safety rule S2); `NO_ACTIVITY_TIME` where this entry
+    carries no time either: they stay as they are. kept: producers with an open transaction in the partition; they are
+    not forgotten (ProducerStateManager).
     """
     for state in producers.values():
         if state.last_active_ms == NO_ACTIVITY_TIME:

@@ -175,5 +175,5 @@ class Decision:
 
     @property
     def is_beginning(self) -> bool:
-        """Whether a transaction opens: its partitions, groups and time begin anew."""
+        """Whether a transaction opens: its partitions, groups and start time are set again."""
         return self.following is not None and self.following.is_ongoing

@@ -1,5 +1,5 @@
 """The meaning of versions and arguments of transactional requests: which protocol they speak, what is refused at sight,
-and how errors are told to clients that do not know them.
+and which errors replace those that older clients do not know.
 
 Rule: data and arithmetic of requests; nothing here knows what is remembered of a transactional id.
 
@@ -33,13 +33,13 @@ V2_VERSIONS: Final[Mapping[int, int]] = {
     TransactionalApi.END_TXN: 5,
     TransactionalApi.TXN_OFFSET_COMMIT: 5,
 }
-"""The first version of each API that speaks V2. They are told to clients all together, or not at all."""
+"""The first version of each API that speaks V2. ApiVersions lists all of them, or none."""
 
 NEVER_GIVEN: Final = ProducerId((1 << 63) - 1)
 """A producer id that no producer has: ids are given in order, from 0 on."""
 
 NO_VERSION: Final = 1 << 15
-"""Beyond every version: the error is never told."""
+"""Beyond every version: the error is never answered."""
 
 CLIENT_ERRORS: Final[Mapping[ErrorCode, tuple[ErrorCode, Mapping[int, int]]]] = {
     ErrorCode.producer_fenced: (
@@ -58,7 +58,7 @@ CLIENT_ERRORS: Final[Mapping[ErrorCode, tuple[ErrorCode, Mapping[int, int]]]] = 
         {TransactionalApi.PRODUCE: 11, TransactionalApi.TXN_OFFSET_COMMIT: 4},
     ),
 }
-"""By error: what is told in its place, and the first version of each API that tells it."""
+"""By error: the one that older versions answer instead, and the first version of each API that answers it."""
 
 
 def transaction_version(api_key: int, version: int) -> TransactionVersion:
@@ -67,7 +67,7 @@ def transaction_version(api_key: int, version: int) -> TransactionVersion:
 
 
 def answered_code(api_key: int, version: int, error_code: ErrorCode) -> ErrorCode:
-    """How `error_code`, as `txn.transitions` gave it, is told in an answer of this version."""
+    """The code that an answer of this version has for `error_code`, as `txn.transitions` gave it."""
     if error_code not in CLIENT_ERRORS:
         return error_code
     instead, first_versions = CLIENT_ERRORS[error_code]

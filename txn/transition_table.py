@@ -17,7 +17,7 @@ from txn.transaction import TransactionStatus
 
 
 class EventKind(Enum):
-    """Events as far as the table tells them apart."""
+    """The kinds of event that the table distinguishes."""
 
     INIT = auto()
     ADD = auto()
@@ -63,7 +63,7 @@ class TransitionStep(Enum):
     """Commit; the epoch moves on, and the markers carry the new one."""
     ABORT_AND_BUMP = auto()
     FENCE = auto()
-    """The same, but the sender is not told."""
+    """The same, but the sender does not learn the new epoch."""
     BUMP = auto()
     """The epoch moves on as if a transaction without partitions were aborted."""
     START = auto()

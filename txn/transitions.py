@@ -3,7 +3,7 @@
 Rule: what is not allowed is an answer, and leaves what is remembered as it was; nothing raises.
 
 Differs from Kafka:
-* One entry decides a transaction and its markers are written by nobody, so nothing is ever pending and no cell holds
+* One entry decides a transaction, and markers are not written as records, so nothing is ever pending and no cell holds
   CONCURRENT_TRANSACTIONS. InitProducerId while a transaction is open aborts it and gives the next epoch at once; Kafka
   says CONCURRENT_TRANSACTIONS, and gives that epoch when the client repeats the request.
 * InitProducerId with an epoch that is not the newest leaves an open transaction alone; Kafka aborts it, then refuses.

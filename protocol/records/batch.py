@@ -1,13 +1,13 @@
 """Record batches of message format v2: headers read, checked and changed in place. Records themselves: `records`.
 
 Rule: nothing here copies a batch. Base offset and leader epoch lie before the CRC's range and are written freely; what
-lies within it is changed together with the CRC, worked in from the difference: stored bytes are not blessed anew.
+lies within it is changed together with the CRC, which takes in the difference: damage of stored bytes stays visible.
 
 Layout: KIP-98 and org.apache.kafka.common.record.DefaultRecordBatch (Kafka 4.3). All numbers are big-endian.
 
 Error codes are those of Apache Kafka 4.3.1 for the same bytes, but for two. `Differs from Kafka:` magic 0 and 1 are
 UNSUPPORTED_FOR_MESSAGE_FORMAT (Kafka: INVALID_RECORD), and an unknown codec is UNSUPPORTED_COMPRESSION_TYPE (Kafka:
-UNKNOWN_SERVER_ERROR): either tells the owner of an old client what to change.
+UNKNOWN_SERVER_ERROR). Both errors name what the owner of an old client has to change.
 """
 
 from collections.abc import Iterator, Sequence

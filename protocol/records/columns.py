@@ -1,7 +1,7 @@
 """Records as columns: what decoding gives, and what encoding takes.
 
 Rule: columns hold numbers only; byte strings stay where they are and are pointed to by first byte and length. Row i is
-the same record in every column. Lengths are -1 for null. Nobody writes into columns that were handed out.
+the same record in every column. Lengths are -1 for null. Columns that were handed out are not written again.
 """
 
 from dataclasses import dataclass

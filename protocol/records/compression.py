@@ -107,7 +107,7 @@ def decompress(kind: Compression, data: Buffer, bytes_max: int, *, is_every_fram
 
 
 def _decompress_bounded(kind: Compression, data: Buffer, bytes_max: int) -> memoryview:
-    """Unpack into a buffer that grows when it is too small: the frames do not tell their size reliably.
+    """Unpack into a buffer that grows when it is too small: the sizes in frames are not reliable.
 
     Steps are wide, so all attempts together cost little more than the last one.
     """
@@ -141,7 +141,7 @@ def _gunzip(data: memoryview, bytes_max: int) -> memoryview | None:
         try:
             while not member.eof:
                 part = data[position : position + _GZIP_PART_BYTES]
-                # One byte more than may be, by which too much is told from just enough.
+                # One byte more than allowed: it shows that the output is too large, and not just large enough.
                 output += member.decompress(part, bytes_max - len(output) + 1)
                 if len(output) > bytes_max or not part:
                     return None

@@ -35,7 +35,7 @@ class ControlRecordType(IntEnum):
 
 
 class Marker(NamedTuple):
-    """The end of a transaction in a partition, as its log tells it."""
+    """The content of a transaction marker (KIP-98)."""
 
     is_commit: bool
     coordinator_epoch: int

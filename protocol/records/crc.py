@@ -1,7 +1,7 @@
 """CRC-32C of bytes, and of a concatenation whose parts are only known by their CRC.
 
-Rule: a checksum that a producer sent is carried on, never made anew from stored bytes: making it anew would bless
-whatever happened to the bytes in between. So a changed header is worked into the old checksum (safety rule S14).
+Rule: a producer's checksum is carried on, never computed again from stored bytes: a new one would hide any damage that
+happened to them in between. So a changed header is worked into the old checksum (safety rule S14).
 
 A CRC is the remainder of a polynomial over GF(2), so appending n bytes multiplies it by x^(8n) modulo the CRC's
 polynomial. Source: RFC 3720 appendix B.4 for the polynomial; R. Williams, "A painless guide to CRC error detection".

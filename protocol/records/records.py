@@ -3,8 +3,8 @@
 Rule: importing this module is cheap. The heavy part is done by `record_kernels` once `warm_kernels` has run, and by
 `record_reference` until then; results are the same.
 
-Where a batch's bytes come from a client, `validate_records` comes first; the rest trusts nothing either, but tells no
-error code apart. Source: org.apache.kafka.common.record.DefaultRecord, LogValidator (Kafka 4.3).
+Where a batch's bytes come from a client, `validate_records` comes first. The other functions check every bound too, but
+do not distinguish error codes. Source: org.apache.kafka.common.record.DefaultRecord, LogValidator (Kafka 4.3).
 """
 
 from collections.abc import Callable, Sequence
@@ -77,7 +77,7 @@ _NO_COLUMNS: Final = RecordColumns.allocate(np.empty(0, dtype=np.uint8), 0)
 _workers: list[_Worker] = [record_reference]
 """The last one works."""
 _observers: list[Callable[[int], object]] = []
-"""Told what the reference does; one at most."""
+"""Called before the reference works on records; one at most."""
 
 
 class BatchSummary(NamedTuple):
@@ -117,9 +117,9 @@ def warm_kernels(cache_directory: str | None = None) -> None:
 
 
 def observe_plain_records(observer: Callable[[int], object]) -> None:
-    """Have `observer` told how many records the reference is about to take, each time, by the thread that has it do so.
+    """Calls `observer` with the number of records each time before the reference decodes some, in the same thread.
 
-    It takes the place of the one before. Once the kernels do the work it is told nothing.
+    It replaces the observer before. It is not called any more once the kernels do the work.
     """
     _observers[:] = [observer]
 
@@ -177,7 +177,7 @@ def decode_headers(columns: RecordColumns) -> HeaderColumns:
         value_bytes=np.empty(count, dtype=np.int32),
     )
     if count:
-        _workers[-1].scan_headers(columns, headers)  # whose records were told of when they were scanned
+        _workers[-1].scan_headers(columns, headers)  # `_observers` saw their records when those were scanned
     return headers
 
 
@@ -228,7 +228,7 @@ def encode_batches(
 def _compress(compression: Compression, records: memoryview, bytes_max: int | None) -> tuple[Compression, Buffer]:
     """The records in the codec that is asked for, or in another one if they would be larger than `bytes_max`.
 
-    Whoever sent more than the bound used a codec, which consumers have to read anyway. Which one is not known: gzip is
+    A producer of more than the bound used a codec, which consumers have to read anyway. Which one is not known: gzip is
     read by every client, and zstd is taken only where gzip does far less, for then zstd alone made the batch small.
     Where no codec does much, the bound is younger than the batch, and its producer may have used none.
     """

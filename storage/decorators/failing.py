@@ -1,4 +1,4 @@
-"""A store that fails as told, for tests and the simulation.
+"""A store that fails on demand, for tests and the simulation.
 
 Rule: deterministic. A fault waits for the next operation it fits, strikes, and is used up; without faults the inner
 store answers. Pauses are the caller's callable.

@@ -2,8 +2,8 @@
 
 Rule: only `StoreUnavailable` is asked again, with a jittered pause that doubles, until a deadline. Every operation of
 the port may be repeated: keys are written once, so a repeated put writes the same bytes, and a conditional put that
-finds its own bytes after an unknown outcome has succeeded. Time, pauses and chance are passed in, and so is who is told
-of each failure, so that an outage is seen before its requests are given up.
+finds its own bytes after an unknown outcome has succeeded. Time, pauses and chance are passed in. So is the observer of
+each attempt, which sees an outage before its requests are given up.
 Source of the jitter: "Exponential Backoff And Jitter", AWS Architecture Blog ("full jitter").
 """
 
@@ -54,7 +54,7 @@ class RetryPorts:
 
 
 class TryObserver(Protocol):
-    """Told how each try ended; `operation` is put, get, head, list, delete or time."""
+    """Observes how each attempt ended; `operation` is put, get, head, list, delete or time."""
 
     def under_way(self, operation: str, key: str) -> AbstractContextManager[None]:
         """A block that lasts as long as one try has no answer. Lists, which answer bit by bit, and time have none."""
@@ -70,7 +70,7 @@ class TryObserver(Protocol):
 
 
 class Unobserved:
-    """Nobody wants to know."""
+    """A `TryObserver` that ignores everything."""
 
     def under_way(self, operation: str, key: str) -> AbstractContextManager[None]:
         return nullcontext()

@@ -64,7 +64,7 @@ class Files:
     def read_at(self, descriptor: int, byte_count: int, position: int) -> bytes:
         """Up to `byte_count` bytes from `position`; fewer at the end of the file, and nowhere else."""
         found = os.pread(descriptor, byte_count, position)
-        while len(found) < byte_count:  # at a page that cannot be read, too: only what is asked next tells which it was
+        while len(found) < byte_count:  # a read ends short before an unreadable page, too: only the next read raises
             more = os.pread(descriptor, byte_count - len(found), position + len(found))
             if not more:
                 break

@@ -32,9 +32,9 @@ class OneThread:
         def call() -> None:
             try:
                 settle = partial(_finish, future, work())
-            except BaseException as error:  # whoever awaits the future gets it
+            except BaseException as error:  # raised where the future is awaited
                 settle = partial(_fail, future, error)
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed, so no task awaits the future any more
                 loop.call_soon_threadsafe(settle)
 
         if self._thread is None:

@@ -1,7 +1,7 @@
 """The bytes of a pack: many objects, one after the other, in one file of the embedded store.
 
-Rule: pure. A pack begins with its number and a nonce; every record repeats the nonce, which nobody who sends records
-can guess, so that what an earlier use of the file left behind is never taken for a record. Integers are little-endian.
+Rule: pure. A pack begins with its number and a nonce; every record repeats the nonce. No producer can guess it, so
+bytes that an earlier use of the file left behind are never taken for a record. Integers are little-endian.
 The file is called by the number in hexadecimal digits: a count of packs in its upper half, and in its lower half the
 first bytes of the nonce, so that no pack is called as one that was moved away.
 

@@ -1,11 +1,11 @@
 """Reads objects out of the packs of an agent that goes on writing to them: for jobs beside an embedded broker.
 
-Rule: blocking, by one thread at a time; nothing is created, locked or changed. What is where is remembered, and packs
-are looked at again only for a key that is not known: where the last look ended, and then from their beginnings, because
-a failed append is cut off and its place written anew. A record counts by its header; what is torn or not yet written
-behind it nobody asks for, since the ledger names only what was acknowledged. A file that was taken back has another
-nonce. What is unreadable in a pack is skipped once the key was not found before it; an object that is in no pack may
-be there. Bytes: `storage.embedded.pack_format`.
+Rule: blocking, by one thread at a time; nothing is created, locked or changed. The locations of records are remembered,
+and packs are scanned again only for a key that is not known: from the end of the last scan, and then from their
+beginnings, because a failed append is cut off and its bytes are written again. A record counts by its header; a payload
+that is torn or not yet written is never read, since the ledger names only what was acknowledged. A file that was taken
+back has another nonce. What is unreadable in a pack is skipped once the key was not found before it; an object that is
+in no pack may be there. Bytes: `storage.embedded.pack_format`.
 """
 
 from contextlib import suppress
@@ -58,7 +58,7 @@ class PackReader:
         return self._find(key, byte_first, byte_count)
 
     def _find(self, key: str, byte_first: int, byte_count: int | None) -> bytes:
-        with errors_of(key):  # of folder and files: of bytes that the disk does not give back `ReadableBytes` tells
+        with errors_of(key):  # maps errors of folder and files; `ReadableBytes` handles bytes that the disk lost
             for look in (None, self._look_on, self._read_again):
                 if look is not None:
                     look()
@@ -115,7 +115,7 @@ class PackReader:
             pack.end = scanned.end
 
     def _read(self, place: _RecordLocation, byte_first: int, byte_count: int | None) -> bytes | None:
-        """None where the object is there no more: its pack was taken back, or its place written anew."""
+        """None where the object is there no more: its pack was taken back, or its bytes were overwritten."""
         record = place.record
         wanted = record.payload_bytes - byte_first if byte_count is None else byte_count
         try:

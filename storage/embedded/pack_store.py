@@ -39,9 +39,9 @@ READ_THREADS = 8
 class PackStore:
     """An `ObjectStore` in the directory `folder`, whose parent exists.
 
-    `now_ms` is the time since 1970; `new_nonce` gives 16 bytes that nobody can guess. `is_durable=False` leaves out
-    every sync: a crash of the machine (not of the process) may lose objects. `is_writer=False` changes nothing, and
-    refuses puts and deletes. `on_damage` is called with each unreadable part of a pack, at the start and when a read
+    `now_ms` is the time since 1970; `new_nonce` gives 16 unguessable bytes. `is_durable=False` leaves out every sync:
+    a crash of the machine (not of the process) may lose objects. `is_writer=False` changes nothing, and rejects puts
+    and deletes. `on_damage` is called with each unreadable part of a pack, at the start and when a read
     finds it; `on_removed` with each pack that is given up since all of it is deleted, by any thread. Raises
     `StoreMisconfigured` or `StoreUnavailable` where the folder cannot be used.
     """
@@ -230,7 +230,7 @@ class PackStore:
                 outcome.set_result(None)
             else:
                 outcome.set_exception(failure)
-                outcome.exception()  # nobody may be there to ask: a put can be cancelled
+                outcome.exception()  # a cancelled put never asks for it, and asyncio would log it as not retrieved
         self._is_writing = False
         if self._waiting:
             self._write_waiting()

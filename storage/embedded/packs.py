@@ -40,9 +40,9 @@ __all__ = ["Pack", "PackFolder", "PackLocation", "PackObject"]
 
 
 class PackFolder:
-    """The packs of `folder`, to which nobody else writes. `new_nonce` gives 16 bytes that nobody can guess; a pack that
-    has `pack_bytes_target` is followed by another. With `is_writer=False` nothing is changed, created or removed, and
-    nothing may be appended or taken back."""
+    """The packs of `folder`, to which no other process writes. `new_nonce` gives 16 unguessable bytes; a pack that has
+    reached `pack_bytes_target` is followed by another. With `is_writer=False` nothing is changed, created or removed,
+    and nothing may be appended or taken back."""
 
     def __init__(
         self,
@@ -81,8 +81,8 @@ class PackFolder:
         """Everything that is there. What a crash cut off goes, and packs without objects become spare ones.
 
         Where a pack could be neither written nor cut, objects may be there that no append acknowledged, even torn ones.
-        Nobody else may open the folder until `close`. Raises `BlockingIOError` where somebody has. Who does not write
-        finds the same objects, changes nothing, and needs no folder.
+        A writer locks the folder until `close`, and raises `BlockingIOError` where another process has locked it. A
+        reader finds the same objects, changes nothing, and needs no folder.
         """
         try:
             self._held = self._files.lock_directory(self._folder)

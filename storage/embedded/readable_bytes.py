@@ -1,9 +1,9 @@
 """Reads a file of which the disk does not give back every byte: those count as zeros, and are remembered.
 
 Rule: a disk reports a bad sector by an error of the read, and file systems with checksums report wrong bytes the same
-way. That is damage of that stretch and of nothing else (safety rule S20): who looks for records finds none in zeros,
-and goes on behind them. Nobody takes the zeros for what was written: `stretches` says which they are. Every other
-error passes. Pure: bytes come from `read`.
+way. That is damage of that stretch and of nothing else (safety rule S20): a scan finds no records in zeros, and goes on
+behind them. `stretches` distinguishes these zeros from written ones. Every other error passes. Pure: bytes come from
+`read`.
 """
 
 import errno
@@ -15,7 +15,7 @@ UNREADABLE_ERRORS: Final = frozenset(
 )
 """Errors of file systems for bytes that the disk lost, or whose checksum is wrong."""
 SECTOR_BYTES: Final = 4096
-"""How finely it is told what cannot be read: a page, and what a disk of today calls a sector."""
+"""The granularity of unreadable stretches: a page, and a sector of today's disks."""
 
 
 class Stretch(NamedTuple):

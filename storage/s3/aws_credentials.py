@@ -3,7 +3,7 @@
 Rule: keys in the environment are used as they are and never come here. Everything else is botocore's own chain, so that
 Penstock finds what every other AWS tool finds: profile (AWS_PROFILE; files, SSO, a process, an assumed role), web
 identity, container, instance. botocore reads the process's environment and blocks, so it works in a thread and is
-imported when it is first needed. While the credentials at hand still hold, nobody waits for their renewal.
+imported when it is first needed. While the credentials at hand still hold, no request waits for their renewal.
 Source: AWS SDKs and Tools Reference Guide, "Standardized credential providers"; botocore.credentials.
 """
 
@@ -90,7 +90,7 @@ class AwsCredentials:
         return asyncio.get_running_loop().time()
 
     def _renewed(self, renewal: "asyncio.Future[None]") -> None:
-        """botocore says nothing of a renewal that failed early, so one that went well may have been in vain, too."""
+        """Handles a renewal's end. No error does not mean success: botocore hides the failure of an early renewal."""
         self._renewal = None
         self._renew_after_s = self._loop_s() + RENEWAL_PAUSE_SECONDS
         if not renewal.cancelled() and (error := renewal.exception()) is not None and self._current is not None:

@@ -45,7 +45,7 @@ class ErrorContext:
     endpoint: str
     region: str
     is_session_fixed: bool = False
-    """Whether the session token was given: nobody renews it."""
+    """Whether the session token was given as an option or variable: it is not renewed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ _CODE_OF_COLD_OBJECTS = "InvalidObjectState"
 _PASSING_STATUSES = frozenset({408, 425, 429})
 _RANGE_NOT_SATISFIABLE = 416
 _TLS_REMEDIES = (
-    ("UnknownIssuer", "nobody that this machine trusts has signed its certificate: name its CA in AWS_CA_BUNDLE"),
+    ("UnknownIssuer", "no CA that this machine trusts has signed its certificate: name its CA in AWS_CA_BUNDLE"),
     ("CaUsedAsEndEntity", "its certificate is one of a CA: give the server a certificate that its CA has signed"),
     ("NotValidForName", "its certificate is for another name: use that name in AWS_ENDPOINT_URL"),
     ("Expired", "its certificate has expired, or this machine's clock is off"),
