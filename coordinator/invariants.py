@@ -1,4 +1,4 @@
-"""What is true of every state that entries can lead to. Tests check it after every entry; `penstock audit` may too.
+"""Invariants of every state that entries can lead to. Tests check them after every entry; `penstock audit` may, too.
 
 Rule: reads everything, changes nothing, and costs time in proportion to the state.
 """
@@ -39,8 +39,8 @@ def _sessions(state: ClusterState) -> Iterator[str]:
             yield f"session {session_id} is live without its first entry"
         if session.rules_version < state.rules_version:
             yield f"session {session_id} does not know the rules in force"
-    if state.housekeeper is not None and state.housekeeper not in state.sessions:
-        yield f"session {state.housekeeper} keeps house and is not live"
+    if state.maintenance_leader is not None and state.maintenance_leader not in state.sessions:
+        yield f"session {state.maintenance_leader} is the maintenance leader and is not live"
     for session_id, end_ms in state.sessions_ended.items():
         if end_ms > state.time_ms:
             yield f"session {session_id} ends in the future"

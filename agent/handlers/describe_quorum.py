@@ -39,14 +39,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     except LedgerUnavailable:
         return _answer(request, [(METADATA_TOPIC, [_partition(ErrorCode.not_leader_or_follower)])], [])
     state = services.state
-    if state.housekeeper is None:
+    if state.maintenance_leader is None:
         return _answer(request, [(METADATA_TOPIC, [_partition(ErrorCode.not_leader_or_follower)])], [])
-    leader = state.sessions[state.housekeeper]
-    observers = [session for session_id, session in state.sessions.items() if session_id != state.housekeeper]
+    leader = state.sessions[state.maintenance_leader]
+    observers = [session for session_id, session in state.sessions.items() if session_id != state.maintenance_leader]
     now_ms = services.clock.now_ms()
     described = _partition(ErrorCode.none) | {
         "leader_id": leader.node_id,
-        "leader_epoch": state.housekeeper_epoch,
+        "leader_epoch": state.maintenance_leader_epoch,
         "high_watermark": state.position,
         "current_voters": [_replica(leader, state.position, now_ms)],
         "observers": [_replica(observer, UNKNOWN, UNKNOWN) for observer in observers],

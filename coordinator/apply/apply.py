@@ -12,7 +12,7 @@ from coordinator.apply.chunks import commit_chunks
 from coordinator.apply.configs import apply_admin_command
 from coordinator.apply.digest_comparison import compare_digest, report_digest
 from coordinator.apply.groups import apply_group_command
-from coordinator.apply.housekeeper import claim_housekeeper
+from coordinator.apply.maintenance_leader import claim_maintenance_leader
 from coordinator.apply.objects import stamp_untimed
 from coordinator.apply.pending_offsets import commit_transactional_offsets
 from coordinator.apply.registry import apply_registry_command
@@ -35,7 +35,7 @@ from coordinator.commands.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
     ApplyRetention,
-    ClaimHousekeeper,
+    ClaimMaintenanceLeader,
     Command,
     CommitChunks,
     CommitTable,
@@ -155,8 +155,8 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
             return end_session(state, command)
         case StartDrain():
             return start_drain(state, command)
-        case ClaimHousekeeper():
-            return claim_housekeeper(state, session_id, command)
+        case ClaimMaintenanceLeader():
+            return claim_maintenance_leader(state, session_id, command)
         case CompareDigest():
             return compare_digest(state, command)
         case ReportDigest():

@@ -69,8 +69,8 @@ def start_drain(state: ClusterState, command: StartDrain) -> Outcome:
 
 def _end(state: ClusterState, session_id: SessionId) -> None:
     del state.sessions[session_id]
-    if state.housekeeper == session_id:
-        state.housekeeper = None
+    if state.maintenance_leader == session_id:
+        state.maintenance_leader = None
     excuse(state, session_id)
     state.sessions_ended[session_id] = state.time_ms
 

@@ -87,8 +87,8 @@ class SnapshotContent(WireStruct, frozen=True):
     objects: list[tuple[int, str, int, int, int]]
     """Object id, key, kind, bytes, references."""
     released: list[tuple[str, int]]
-    housekeeper: int | None = None
-    housekeeper_epoch: int = 0
+    maintenance_leader: int | None = None
+    maintenance_leader_epoch: int = 0
     comparison: SnapshotComparison | None = None
     groups: list[WireGroup] = []
     group_claims_count: int = 0

@@ -97,7 +97,7 @@ class StartDrain(WireStruct, frozen=True, kw_only=True, tag=13):
     session: SessionField
 
 
-class ClaimHousekeeper(WireStruct, frozen=True, kw_only=True, tag=14):
+class ClaimMaintenanceLeader(WireStruct, frozen=True, kw_only=True, tag=14):
     """The session's agent wants to keep house: refused while somebody does, or where the epoch is not the next one."""
 
     epoch: Natural
@@ -329,7 +329,7 @@ PlainCommand = (
     StartSession
     | EndSession
     | StartDrain
-    | ClaimHousekeeper
+    | ClaimMaintenanceLeader
     | CompareDigest
     | ReportDigest
     | RaiseRules

@@ -162,9 +162,9 @@ class ClusterState:
     object_id_next: ObjectId = OBJECT_ID_FIRST
     producers_before_deletion: ProducerId = PRODUCER_ID_FIRST
     """Producers with a lower id may have written to a topic since deleted: a re-created one lets them go on (S8)."""
-    housekeeper: SessionId | None = None
+    maintenance_leader: SessionId | None = None
     """The live session that is the maintenance leader; None where nobody does."""
-    housekeeper_epoch: int = 0
+    maintenance_leader_epoch: int = 0
     """How often that role was given."""
     comparison: DigestComparison | None = None
     """The newest comparison of digests; None before the first."""

@@ -90,7 +90,7 @@ async def a_transaction_that_is_open_for_longer_than_idle_producers_are_kept(wor
 
 def maintenance_leader_of(world: ClientWorld) -> AgentInWorld | None:
     """Who has transactions aborted that are open for too long."""
-    session = world.around.ledger.truth.state.housekeeper
+    session = world.around.ledger.truth.state.maintenance_leader
     return next((each for each in world.agents if each.broker is not None and each.broker.session == session), None)
 
 

@@ -77,8 +77,8 @@ def old_rules(state: ClusterState) -> None:
     state.rules_version = 2
 
 
-def housekeeper_is_gone(state: ClusterState) -> None:
-    state.housekeeper = SessionId(9)
+def maintenance_leader_is_gone(state: ClusterState) -> None:
+    state.maintenance_leader = SessionId(9)
 
 
 def dead_reporter(state: ClusterState) -> None:
@@ -308,7 +308,7 @@ def strange_leader(state: ClusterState) -> None:
         (one_node, "have the node id 1"),
         (no_first_entry, "without its first entry"),
         (old_rules, "does not know the rules"),
-        (housekeeper_is_gone, "keeps house and is not live"),
+        (maintenance_leader_is_gone, "is the maintenance leader and is not live"),
         (dead_reporter, "sessions [9] are to report a digest and are not live"),
         (reporters_nobody_asked, "1 sessions are to report a digest, and 0 were asked"),
         (late_end, "session 3 ends in the future"),

@@ -28,7 +28,7 @@ from coordinator.commands.commands import (
     AllocateProducerIds,
     ApplyRetention,
     ArchivedChunk,
-    ClaimHousekeeper,
+    ClaimMaintenanceLeader,
     Command,
     CompareDigest,
     CreateTopic,
@@ -225,7 +225,7 @@ COMMANDS: dict[str, Command] = {
         chunks_max=2_000,
     ),
     "start_drain": StartDrain(session=SessionId(1 << 40)),
-    "claim_housekeeper": ClaimHousekeeper(epoch=3),
+    "claim_housekeeper": ClaimMaintenanceLeader(epoch=3),  # named as the golden files that first had it
     "compare_digest": CompareDigest(shape=bytes(range(8))),
     "report_digest": ReportDigest(position=Position(1 << 45), digest=bytes(range(32))),
     "report_no_digest": ReportDigest(position=Position(7), digest=None),
