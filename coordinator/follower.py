@@ -81,10 +81,10 @@ class Follower:
         return applied
 
     def receive_until_asked(self, records: Sequence[LedgerRecord]) -> list[Applied]:
-        """As `receive`, but stop behind an append with a `CompareDigest`: then `is_asked`.
+        """Like `receive`, but stops behind an append with a `CompareDigest`: then `is_asked` is true.
 
-        Whoever calls it freezes the state then, puts that into `frozen`, and calls again with the same records. It may
-        take its time, as long as nothing is applied meanwhile.
+        The caller then freezes the state, puts that into `frozen`, and calls again with the same records. It may take
+        its time, as long as nothing is applied meanwhile.
         """
         position = self.state.position
         applied: list[Applied] = []

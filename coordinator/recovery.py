@@ -1,7 +1,7 @@
-"""What a recovery makes of a snapshot's state and of the intake objects that it does not know (safety rule S9).
+"""A recovery's new state, out of a snapshot's state and the intake objects that it does not know (safety rule S9).
 
 Rule: no I/O; `agent.recovery.recovery` reads. Offsets, duplicates and refusals come from apply's own code. What was
-acknowledged after the snapshot has lost its entries, so it gets offsets anew, in the order in which the objects were
+acknowledged after the snapshot has lost its entries, so it gets new offsets, in the order in which the objects were
 written, as far as that is known. A record is rather kept at another offset than lost: a batch whose predecessors are
 missing is kept without its producer's sequence, unless a copy of it is still to come: then it was refused, and sent
 again. Of transactions nothing comes back but what the snapshot knows to be committed: what became of the others stood
@@ -76,8 +76,8 @@ def is_bridge_session(session: SessionId) -> bool:
 
 
 def sessions_ended_unseen(state: ClusterState) -> set[SessionId]:
-    """The sessions that the last recovery ended, as far as the state tells: it began its incarnation, and those of an
-    earlier one that ended last were ended by it, all at one time.
+    """The sessions that the last recovery ended, as far as the state shows: it began the state's incarnation, and ended
+    those of an earlier one that ended last, all at one time.
 
     It committed everything of them that was in the bucket. What is there now and unknown came later: of agents that
     went on, for their ledger was another one than was recovered, and acknowledged it (safety rule S9).
@@ -90,12 +90,12 @@ def sessions_ended_unseen(state: ClusterState) -> set[SessionId]:
 
 @dataclass(slots=True, kw_only=True)
 class TopicRecovered:
-    """What became of the batches of one topic."""
+    """The outcome of the recovery for one topic's batches."""
 
     topic: str
     is_name_lost: bool = False
     are_configs_lost: bool = False
-    """It is made again: no snapshot and no entry tells of it."""
+    """The topic is created again: no snapshot and no entry has it."""
     records: int = 0
     batches: int = 0
     duplicates: int = 0
@@ -137,9 +137,7 @@ class FoundObject:
 
 
 def read_object(key: str, content: bytes, *, session: SessionId, number: ObjectNumber, modified_ms: int) -> FoundObject:
-    """What an intake object holds. Chunks that are damaged are left out. Raises `ChunkFormatError` if nothing can be
-    read.
-    """
+    """The content of an intake object, without damaged chunks. Raises `ChunkFormatError` if nothing can be read."""
     described = describe_object(content, len(content))
     if (described.session, described.number) != (session, number):
         raise ChunkFormatError(f"it says that it is object {described.number} of session {described.session}")
@@ -208,8 +206,8 @@ class StateRecovery:
         """Abort what is open, and forget who had transactional ids; before anything else.
 
         What was committed after the snapshot is dropped by that, which is a loss; to take what was aborted for
-        committed would be an error that nobody sees. Epochs that were given after the snapshot must not be given again,
-        so producers begin anew, with producer ids of the incarnation.
+        committed would be an error that is never noticed. Epochs that were given after the snapshot must not be given
+        again, so producers start again, with producer ids of the incarnation.
         """
         state = self.state
         for transactional_id in list(state.open_transactions):
@@ -237,7 +235,7 @@ class StateRecovery:
         self._copies.update(batch for batch, _ in _sequenced(found.command))
 
     def is_in_order(self, found: FoundObject) -> bool:
-        """Whether no batch comes before another one of its producer that is still to come, as far as sequences tell."""
+        """Whether, by their sequences, no batch has a predecessor of its producer that is still to come."""
         return next(self._rows_out_of_order(found.command), None) is None
 
     def commit(self, found: FoundObject) -> None:
@@ -277,7 +275,7 @@ class StateRecovery:
         return self._bridge(gaps, bridge_session(incarnation)) if gaps else None
 
     def _forget_tables(self, keys: Container[str]) -> None:
-        """A table of which something is lost begins anew, out of what the log has: nobody could read it as it is."""
+        """Drop a table that lost a file: readers would fail. It is built again from what the log has."""
         for topic in self.state.topics.values():
             if topic.table is not None and any(self.state.objects[held].key in keys for held in topic.table.objects):
                 release_references(self.state, sorted(topic.table.objects))
@@ -352,7 +350,7 @@ class StateRecovery:
     def advance_time(self, now_ms: Milliseconds) -> None:
         """Let the state's time be no earlier than now, by a checked clock (safety rule S2).
 
-        The grace of what the sessions left that end now begins now: while nothing ran nobody could look at it.
+        The grace of objects that the ended sessions left begins now: while no agent ran they could not be looked at.
         """
         self.state.time_ms = max(self.state.time_ms, now_ms)
 
@@ -436,7 +434,7 @@ class StateRecovery:
         for topic_id, partition, row in _batch_rows(command):
             recovered = self.topics.setdefault(topic_id, TopicRecovered(topic=self.state.topics[topic_id].name))
             if command.batches.is_transactional[row]:
-                assert outcome.error_codes[row] != NO_ERROR, "nobody has a transactional id"
+                assert outcome.error_codes[row] != NO_ERROR, "`abort_transactions` forgot every transactional id"
                 recovered.of_transactions += 1
             elif outcome.error_codes[row] != NO_ERROR:
                 recovered.refused += 1

@@ -100,11 +100,11 @@ class Frozen:
         return framed(compressed), _digest_of(canonical)
 
     def digest(self) -> bytes:
-        """As `digest` of the state."""
+        """The digest of the frozen state, equal to that of `digest`."""
         return _digest_of(self._canonical())
 
     def _canonical(self) -> bytes:
-        """What the encoder would give for the whole, but made of a piece for each partition."""
+        """The bytes that the encoder would give for the whole, made of a piece for each partition."""
         return b"".join(_pieces(self._wire, self.rules_version))
 
 

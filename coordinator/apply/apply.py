@@ -68,7 +68,7 @@ from protocol.types import Milliseconds, SessionId
 REPEATED = Refused(
     error_code=ErrorCode.request_timed_out, reason="the entry is a repeat: its outcome was given at its first copy"
 )
-"""To whoever still waits, the outcome is unknown: it was applied before this agent looked (safety rule S1)."""
+"""The outcome for a proposer that still waits: unknown, since the first copy was applied before it waited (S1)."""
 
 
 def apply(state: ClusterState, record: LedgerRecord) -> tuple[Proposal | None, Outcome]:

@@ -66,7 +66,7 @@ class EntityFilter:
 
 
 def quota_entity_of(named: Sequence[tuple[str, str | None]]) -> QuotaEntity:
-    """Raises `InvalidQuota` where nobody is named, or nobody that has quotas."""
+    """The entity of these types and names. Raises `InvalidQuota` where there are none, or where one has no quotas."""
     types = [entity_type for entity_type, _ in named]
     if not types:
         raise InvalidQuota("Invalid empty client quota entity")

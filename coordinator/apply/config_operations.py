@@ -1,4 +1,4 @@
-"""What operations make of a resource's configs: the same where an agent looks before it proposes, and where applied.
+"""The result of config operations on a resource, both for the check before a proposal and where an entry is applied.
 
 Source: org.apache.kafka.controller.ConfigurationControlManager.incrementalAlterConfigs (Kafka 4.3).
 """

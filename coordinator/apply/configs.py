@@ -1,8 +1,8 @@
 """Configs, quotas, and what else administrators alter. Part of `coordinator.apply.apply`.
 
-Rule: an alteration is carried out on what is set at its position, so none undoes another; a mapping that changed is
-another object, which tells whoever keeps something that follows from it. Names and values were judged by the proposer.
-How much there may be in all is judged here, with the values of `protocol.limits`: changing one of them is a change of
+Rule: an alteration is carried out on what is set at its position, so none undoes another. A mapping that changed is
+another object, by which caches that derive from it notice the change. The proposer checked names and values. How much
+there may be in all is checked here, with the values of `protocol.limits`: changing one of them is a change of
 the rules (S3).
 Source: org.apache.kafka.controller.ConfigurationControlManager, ClientQuotaControlManager (Kafka 4.3).
 """

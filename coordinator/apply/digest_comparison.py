@@ -1,20 +1,21 @@
 """Agents that compare the digests of their states (safety rule S3). Part of `coordinator.apply.apply`.
 
-Whoever is about to publish a snapshot appends `CompareDigest`. Every agent that is live then computes the digest behind
-that very append, and says it by `ReportDigest`. So the ledger holds what all computed, and each judges itself by it.
+The maintenance leader appends `CompareDigest` before it publishes a snapshot. Every agent that is live then computes
+the digest behind that very append, and appends it by `ReportDigest`. So the ledger holds what all computed, and each
+agent judges itself by it.
 
-Rule: more than half of those who were asked are right, whoever is the maintenance leader; nobody else is. Why:
+Rule: a digest that more than half of the asked agents computed is right, and no other one is. Why:
 - The maintenance leader may be the one that is wrong, so its word counts as much as any other's, and no snapshot is
-  published of a state that others computed otherwise: it would make the wrong state everybody's, once the ledger is
-  trimmed.
-- Where agents differ and no digest has more than half, nobody knows who is right, and an agent that cannot know does
-  not serve: all stop that were asked. What each had computed was in its memory alone, so each that starts
-  again computes it anew from the last snapshot and from the same entries. It was not asked then, so what others said
-  before it began is no verdict on it.
-- A session that ends without a word is not waited for, but it counts: or a few whose others are cut off for a moment
-  would be most, and the others wrong when they are back. Where those that spoke agree, but are too few, nothing is
-  decided, and the next comparison tells.
-- An agent that cannot tell (its program writes other canonical bytes, or it came by a snapshot past the position) does
+  published of a state that others computed otherwise: it would make the wrong state that of all agents, once the ledger
+  is trimmed.
+- Where agents differ and no digest has more than half, it is unknown which is right, and an agent that cannot know does
+  not serve: all asked agents stop. What each had computed was in its memory alone, so after a restart it computes the
+  state again from the last snapshot and the same entries. Its new session was not asked, so the old reports are no
+  verdict on it.
+- A session that ends without a report is not waited for, but it counts. Otherwise a few agents would be the majority
+  while the others are cut off for a moment, and the others would be wrong when they are back. Where the reports agree,
+  but are too few, nothing is decided, and the next comparison decides.
+- An agent that has no digest (its program writes other canonical bytes, or it loaded a snapshot past the position) does
   not count.
 
 What is in the state is small and bounded: a digest for each session that was live.
@@ -31,24 +32,24 @@ from protocol.types import SessionId
 
 
 class DigestVerdict(Enum):
-    """What a comparison says of an agent."""
+    """The verdict of a comparison on one agent."""
 
     OPEN = "open"
-    """Not everybody has said something."""
+    """Some agents have not reported yet."""
     AGREED = "agreed"
     """All computed the same."""
     OTHERS_DIFFER = "others differ"
-    """More than half computed what this agent did, and somebody else did not: that one stops."""
+    """More than half computed what this agent did, and another agent did not: that one stops."""
     DIVERGED = "diverged"
     """More than half computed something else than this agent: it must not serve."""
     UNDECIDED = "undecided"
-    """Some differ, and no digest has more than half: nobody knows who is right, so nobody may serve."""
+    """Some differ, and no digest has more than half: it is unknown which is right, so no asked agent may serve."""
     INCOMPLETE = "incomplete"
-    """Too few have spoken before their sessions ended, or can tell: it says nothing of anybody."""
+    """Too few reported a digest before their sessions ended: no verdict on any agent."""
 
 
 def compare_digest(state: ClusterState, command: CompareDigest) -> Outcome:
-    """Begin a comparison at this position, in the place of the one before: any agent may ask."""
+    """Begin a comparison at this position, which replaces the one before: any agent may ask."""
     state.comparison = DigestComparison(
         position=state.position,
         shape=command.shape,
@@ -85,9 +86,9 @@ def excuse(state: ClusterState, session_id: SessionId) -> None:
 
 
 def judge(comparison: DigestComparison, own: bytes) -> DigestVerdict:
-    """What it says of an agent that was asked and computed `own`. Once it is not open, it stays, until the next begins.
+    """The verdict on an agent that was asked and computed `own`. Any but `OPEN` stays until the next comparison begins.
 
-    Only that all agree is told late: where some have not spoken, one of them may still differ.
+    Only `AGREED` takes all reports: an agent that has not reported yet may still differ.
     """
     said = _said(comparison)
     is_complete = None not in comparison.digests.values()

@@ -219,8 +219,8 @@ def delete_group(state: ClusterState, session_id: SessionId, command: DeleteGrou
 def expire_offsets(state: ClusterState, command: ExpireOffsets) -> Outcome:
     """Forget old offsets, and groups of which nothing is left; a time ahead of the state's counts as that (S2).
 
-    What was written while nobody told the time is as old as this entry. Where that tells none either, for the clock was
-    found wrong after this was proposed, it counts as one of `NO_TIME`.
+    Offsets that were written without a time are as old as this entry. Where this entry has no time either, because its
+    agent's clock was found wrong after the proposal, they keep `NO_TIME`.
     """
     now_ms = Milliseconds(min(command.now_ms, state.known_time_ms))
     for group_id in command.group_ids:
@@ -293,7 +293,7 @@ def claimed(
     """The group, if the session may change it under this claim, and it is of this version (safety rule S13)."""
     group = state.groups.get(group_id)
     if group is None or (group.claimed_by, group.claim_epoch) != (session_id, claim_epoch):
-        holder = "nobody" if group is None else f"session {group.claimed_by} by claim {group.claim_epoch}"
+        holder = "no session" if group is None else f"session {group.claimed_by} by claim {group.claim_epoch}"
         return Refused(
             error_code=ErrorCode.not_coordinator,
             reason=f"group {group_id!r} is coordinated by {holder}, not by session {session_id} by claim {claim_epoch}",

@@ -1,9 +1,9 @@
 """Objects and their references (safety rule S6). Part of `coordinator.apply.apply`.
 
 Rule: an object is in the state while chunks refer to it; with the last reference its key goes to `released`, with the
-state's time, and stays there until its deletion is reported. Where the entry tells no time, for its agent's clock is
-unchecked, the state's may be as old as the last entry that told one, and the grace would seem to have passed with the
-next: such an object waits for that one (safety rule S2), and its grace begins then.
+state's time, and stays there until its deletion is reported. An entry has no time while its agent's clock is unchecked.
+The state's time may then be as old as the last entry that had one, and the grace would seem to have passed with the
+next: such an object waits for that entry (safety rule S2), and its grace begins then.
 """
 
 from collections import Counter
@@ -54,7 +54,7 @@ def release_key(state: ClusterState, key: str) -> None:
 
 
 def _note_unneeded(state: ClusterState, object_id: ObjectId, key: str) -> None:
-    """Of the file's last two references one is gone: if the other one is the table's, no chunk needs the file."""
+    """Handles the loss of a file's last reference but one: if the last one is the table's, no chunk needs the file."""
     topic_id = topic_of_parquet_key(key)
     topic = None if topic_id is None else state.topics.get(topic_id)
     if topic is not None and topic.table is not None and object_id in topic.table.objects:
@@ -62,7 +62,7 @@ def _note_unneeded(state: ClusterState, object_id: ObjectId, key: str) -> None:
 
 
 def stamp_untimed(state: ClusterState) -> None:
-    """Let the grace begin, at the state's time, of what was released while nobody told the time."""
+    """Let the grace of objects that entries without a time released begin now, at the state's time."""
     for key in state.released_untimed:
         if state.released.get(key) == NO_TIME:
             state.released[key] = state.time_ms

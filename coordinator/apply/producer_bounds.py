@@ -57,13 +57,13 @@ def note_written(
 
 
 def note_dropped(state: ClusterState, partition: PartitionState) -> None:
-    """A producer's state went, or was not kept: which, nobody knows later (safety rule S8)."""
+    """Counts a producer's state that was dropped, or not kept. Whose it was is not remembered (safety rule S8)."""
     partition.unknown_producers_below = state.producer_id_next
     state.producers_dropped_count += 1
 
 
 def put_in_order(state: ClusterState) -> None:
-    """The bounds come into force: nobody noted positions before, so the time of the last write counts for those."""
+    """Put the bounds into force. Older rules noted no positions, so those states are ordered by their last write."""
     found = [
         (producer.last_active_ms, topic_id, index, producer_id, producer)
         for topic_id, topic in state.topics.items()

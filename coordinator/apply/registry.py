@@ -126,7 +126,7 @@ def _check_references(registry: Registry, command: RegisterSchema) -> RegistryRe
 
 
 def _check_imported(registry: Registry, command: RegisterSchema, known_id: int | None) -> RegistryRefused | None:
-    """An id means one content for ever, and a version one id."""
+    """Reject an id that has another content, and a version that has another id: neither ever changes its meaning."""
     reason = ""
     if command.schema_id is not None and known_id not in (None, command.schema_id):
         reason = f"The schema has the id {known_id} already, it cannot have {command.schema_id} too."
@@ -140,7 +140,10 @@ def _check_imported(registry: Registry, command: RegisterSchema, known_id: int |
 
 
 def _check_seen(registry: Registry, command: RegisterSchema) -> RegistryRefused | None:
-    """What the schema was judged against is what there is. Nothing is judged where schemas are imported."""
+    """Reject a schema that was checked against versions or a compatibility that have changed since.
+
+    Imported schemas are not checked for compatibility.
+    """
     wanted = registry.compatibility(command.subject)
     if registry.mode(command.subject) is RegistryMode.IMPORT:
         return None
@@ -172,12 +175,12 @@ def _check_room(
         reason = f"Ids and versions end at {ID_END - 1}."
     if not reason:
         return None
-    reason = f"{reason} Delete permanently what nobody needs."
+    reason = f"{reason} Permanently delete schemas that are not needed."
     return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=reason)
 
 
 def delete_versions(registry: Registry, command: DeleteVersions) -> VersionsDeleted | RegistryRefused:
-    """Delete one version or all, at first so that they can still be read, then for ever."""
+    """Delete one version or all: first softly, so that they can still be read, then permanently."""
     subject = command.subject
     if registry.mode(subject) is RegistryMode.READONLY:
         return _read_only(subject)

@@ -92,7 +92,7 @@ def _check(state: ClusterState, session_id: SessionId, command: ReplaceChunks) -
 
 
 def _check_entering(state: ClusterState, swaps: list[_Swap], table: TableCommit, *, new_file: str) -> None:
-    """What enters the table has to be there when the chunks that are replaced have let go of their objects."""
+    """Reject data files that no chunk would refer to any more once the replaced chunks are gone."""
     dropped: Counter[int] = Counter()
     for swap in swaps:
         dropped.update(swap.partition.index.object_ids(swap.row_first, swap.row_end))
@@ -110,7 +110,7 @@ def _check_partition(state: ClusterState, partition: PartitionState, replacement
     index = partition.index
     where = f"partition {replacement.partition}"
     if not replacement.replaced or not replacement.archived:
-        raise _Different(f"{where}: nothing is replaced, or nothing stands in its place")
+        raise _Different(f"{where}: nothing is replaced, or nothing replaces it")
     row_first = index.locate(replacement.replaced[0].offset_first)
     if row_first is None or row_first + len(replacement.replaced) > len(index):
         raise _Different(f"{where}: the chunks from offset {replacement.replaced[0].offset_first} are not there")

@@ -8,10 +8,10 @@ defaults hold where nothing was altered, no more. `due_chunks` is the same for t
 nothing is due.
 
 An entry says how many chunks it may let go of, and which partitions it looks at: applying one holds up every agent, so
-whoever proposes it keeps it small, and goes on with another entry.
+the proposer keeps it small, and goes on with another entry.
 
 Producers keep their state, as in Kafka since 2.4 (KIP-360): what goes are records, and a repeat of them is still known.
-So there is nobody to exempt from safety rule S8 here.
+So no producer needs an exemption from safety rule S8 here.
 
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteOldSegments, maybeIncrementLogStartOffset (Kafka 4.3).
 A chunk is to Penstock what a segment is there, with its greatest timestamp and all its bytes. Differs from Kafka: a
@@ -42,7 +42,7 @@ class Starts(NamedTuple):
 
 
 class _Limits(NamedTuple):
-    """What a topic's partitions keep. None: no limit."""
+    """The retention limits of a topic's partitions. None: no limit."""
 
     log_from_ms: int | None
     log_bytes_max: int | None
@@ -90,7 +90,7 @@ def apply_retention(state: ClusterState, command: ApplyRetention) -> Outcome:
 
 
 def due_chunks(state: ClusterState, topic: TopicState, proposed: ApplyRetention) -> Iterator[int | None]:
-    """Of each partition how many chunks have to go; None where nothing moves, not even a start.
+    """The number of chunks to drop from each partition; None where nothing moves, not even a start.
 
     The command's defaults and time count, its bounds do not.
     """
@@ -106,14 +106,14 @@ def _move(state: ClusterState, partition: PartitionState, starts: Starts) -> int
     partition.log_start, partition.table_start = starts
     dropped = partition.index.truncate_before(Offset(min(starts)))
     # What the table keeps is to be archived yet, without what was aborted. Fetches begin behind the log's start, and
-    # are not told of a range whose marker is before it (safety rule S5).
+    # their answers list no aborted range whose marker is before it (safety rule S5).
     forget_markers(partition, OFFSET_FIRST, partition.index.first)
     release_references(state, dropped)
     return len(dropped)
 
 
 def forget_markers(partition: PartitionState, offset_first: Offset, offset_end: Offset) -> None:
-    """The markers in this range are served no more, so readers are told no longer of what they ended (S5)."""
+    """Drop the aborted ranges whose markers are in this range, which is not served any more (S5)."""
     if partition.transactions is not None:
         partition.transactions.forget_markers(offset_first, offset_end)
         if partition.transactions.is_empty:

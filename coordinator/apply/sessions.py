@@ -76,7 +76,7 @@ def _end(state: ClusterState, session_id: SessionId) -> None:
 
 
 def forget_sessions(state: ClusterState, command: ForgetSessions) -> Outcome:
-    """Stop remembering ended sessions. Others in the list stay: two housekeepers may report the same."""
+    """Stop remembering ended sessions. Unknown ones are skipped: two maintenance leaders may report the same."""
     for session_id in command.sessions:
         state.sessions_ended.pop(session_id, None)
     return Done()

@@ -216,9 +216,10 @@ def terminate_transaction(state: ClusterState, command: TerminateTransaction) ->
 
 
 def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalIds) -> Outcome:
-    """Forget who was not heard of for long; a cutoff ahead of the state's time counts as that time (S2).
+    """Forget idle transactional ids; a cutoff ahead of the state's time counts as that time (S2).
 
-    Who was heard of while nobody told the time was heard of now, if this entry tells it; else nobody knows yet.
+    Ids that were last used without a known time count as used now if this entry has a time; otherwise they keep
+    `NO_TIME`.
     """
     before_ms = min(command.cutoff_ms, state.time_ms)
     for held in state.transactional_ids.values():
@@ -237,7 +238,7 @@ def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalId
 
 
 def set_transaction_version(state: ClusterState, command: SetTransactionVersion) -> Outcome:
-    """Change the level of transaction.version; the epoch tells clients that there is something new."""
+    """Change the level of transaction.version; by the epoch clients see that it changed."""
     if not 0 <= command.level <= TRANSACTION_VERSION_NEWEST:
         return Refused(
             error_code=ErrorCode.invalid_update_version,

@@ -90,7 +90,7 @@ def decode(record: LedgerRecord) -> Proposal:
 
 
 def _checked(record: LedgerRecord) -> memoryview:
-    """What follows the CRC of an entry, which is right. An entry under a key that is not its own is damaged too."""
+    """The bytes behind an entry's CRC, which is checked. An entry under a key that is not its own is damaged, too."""
     payload = record.payload
     if len(payload) < _CHECKED_HEADER.size:
         raise LedgerCorrupt(f"an entry of {len(payload)} bytes ends before its checksum")

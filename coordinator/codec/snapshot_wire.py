@@ -51,9 +51,9 @@ class SnapshotPartition(WireStruct, frozen=True):
     waiting: list[tuple[int, list[tuple[int, int, int, int, int, int]]]] = []
     """By producer id, the fields of each `UnplacedBatch` but its checksum."""
     producer_positions: Annotated[list[int], since(RULES_CHECKED_STORAGE)] = []
-    """Of each of `producers`, in their order: the last position."""
+    """The last position of each of `producers`, in their order."""
     waiting_checksums: Annotated[list[list[int]], since(RULES_CHECKED_STORAGE)] = []
-    """Of each of `waiting`, in their order: the checksum of each run."""
+    """The checksum of each run of each of `waiting`, in their order."""
 
 
 class SnapshotTopic(WireStruct, frozen=True):
@@ -107,7 +107,7 @@ _RECORDED_SHAPES = {
     RULES_CHECKED_STORAGE: bytes.fromhex("adaa8b3811de0c9a"),
     RULES_CHECKED_ENTRIES: bytes.fromhex("adaa8b3811de0c9a"),
 }
-"""Of versions whose form is settled: other programs say the same, whatever their structs are called."""
+"""The shapes of released forms. Fixed, because `described_shape` changes with the names of fields."""
 
 
 def snapshot_shape(rules_version: int) -> bytes:

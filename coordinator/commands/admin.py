@@ -56,13 +56,13 @@ class AssignReplicas(WireStruct, frozen=True, kw_only=True, tag=30):
 
 
 class ConfigOperation(WireStruct, frozen=True, kw_only=True):
-    """What is done to one config. `value` is empty for DELETE, and elements between commas for APPEND and SUBTRACT."""
+    """An operation on one config. `value` is empty for DELETE, and elements between commas for APPEND and SUBTRACT."""
 
     kind: OperationKind
     name: str
     value: str
     list_default: str = ""
-    """What a list holds where nothing was set, for APPEND and SUBTRACT."""
+    """The value of a list that was not set, for APPEND and SUBTRACT."""
 
 
 class AlterConfigs(WireStruct, frozen=True, kw_only=True, tag=28):

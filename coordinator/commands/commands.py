@@ -98,7 +98,7 @@ class StartDrain(WireStruct, frozen=True, kw_only=True, tag=13):
 
 
 class ClaimMaintenanceLeader(WireStruct, frozen=True, kw_only=True, tag=14):
-    """The session's agent wants to keep house: refused while somebody does, or where the epoch is not the next one."""
+    """Claim the role of maintenance leader. Rejected while a live session keeps it, or if `epoch` is not the next."""
 
     epoch: Natural
 
@@ -113,7 +113,8 @@ class CompareDigest(WireStruct, frozen=True, kw_only=True, tag=17):
 
 
 class ReportDigest(WireStruct, frozen=True, kw_only=True, tag=18):
-    """What the session's agent computed at the position of a `CompareDigest`; None where it writes another shape."""
+    """The digest that the session's agent computed at the position of a `CompareDigest`; None where it writes another
+    shape."""
 
     position: PositionField
     digest: Digest | None
@@ -186,8 +187,8 @@ class CommitChunks:
     chunks: ChunkColumns
     batches: BatchColumns
     batch_crcs: bytes = b""
-    """Of each batch the CRC in its header, as `protocol.records.crc.pack_crcs` gives them; of none where the form in
-    force has no place for them."""
+    """The CRC in each batch's header, as `protocol.records.crc.pack_crcs` gives them; empty where the form in force has
+    no field for them."""
 
 
 class ReplacedChunk(WireStruct, frozen=True, kw_only=True):
@@ -222,7 +223,7 @@ class PartitionReplacement(WireStruct, frozen=True, kw_only=True):
     replaced: tuple[ReplacedChunk, ...]
     """Consecutive chunks of the index, in order of offsets."""
     archived: tuple[ArchivedChunk, ...]
-    """What stands in their place, in order of offsets, covering exactly the same range of offsets."""
+    """The chunks that replace them, in order of offsets, covering exactly the same range of offsets."""
 
 
 class NewObject(WireStruct, frozen=True, kw_only=True):
@@ -256,7 +257,7 @@ class ReplaceChunks(WireStruct, frozen=True, kw_only=True, tag=8):
     object_bytes: Natural
     partitions: tuple[PartitionReplacement, ...]
     table: TableCommit | None = None
-    """What becomes of the table with it; None where the file holds no rows."""
+    """The commit to the table that comes with it; None where the file holds no rows."""
 
 
 class CommitTable(WireStruct, frozen=True, kw_only=True, tag=39):
@@ -365,7 +366,7 @@ DEFINITIONS = (
     SetCompatibility,
     SetMode,
 )
-"""What they say stands in no object of the intake: a recovery has it from a snapshot or the ledger alone."""
+"""Commands whose content stands in no object of the intake: a recovery has it from a snapshot or the ledger alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -388,7 +389,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refused:
-    """The command changed nothing. `error_code` is what a client that asked for it is told."""
+    """The command changed nothing. `error_code` is the answer for a client that asked for it."""
 
     error_code: ErrorCode
     reason: str
@@ -414,7 +415,7 @@ class ChunksCommitted:
     append_time_ms: Sequence[int]
     log_start: Sequence[int]
     grown: tuple[tuple[TopicId, PartitionIndex], ...]
-    """Partitions whose log end moved: whoever waits for their records can go on."""
+    """Partitions whose log end moved: fetches that wait for their records can go on."""
     waiting_append_time_ms: Mapping[int, int] = field(default_factory=dict[int, int])
     """By row of the command's batches: the append time of a batch that waits for its transaction's commit, where the
     broker stamps it; a duplicate has its first copy's while that waits. No offset leads to it."""

@@ -1,4 +1,4 @@
-"""What is durable of a group of the consumer protocol (KIP-848), and the rows by which an entry changes it.
+"""The durable part of a group of the consumer protocol (KIP-848), and the rows by which an entry changes it.
 
 Rule: values are frozen and compared by content; only `replay` changes a `ConsumerGroup`, the same way in the state and
 in a coordinator's copy of it. Partitions stand in order of topic id and index, so that equal values are equal tuples.
@@ -26,9 +26,9 @@ OwnedPartitions = tuple[tuple[TopicIdField, tuple[tuple[PartitionField, Index], 
 TopicsHash = Annotated[bytes, Meta(max_length=32)]
 
 NO_TOPICS_HASH = b""
-"""What the subscribed topics look like where there are none."""
+"""The hash of a group without subscribed topics."""
 GROUP_EPOCH_FIRST = 1
-"""Of a group that has had no member yet: the first one to join is given 2, as Kafka 4.3 does."""
+"""The epoch of a group that has had no member yet: the first one to join is given 2, as Kafka 4.3 does."""
 LEAVE_EPOCH = -1
 """Kafka's LEAVE_GROUP_MEMBER_EPOCH."""
 LEAVE_STATIC_EPOCH = -2
@@ -57,7 +57,7 @@ class GroupPhase(IntEnum):
 
 
 class ClassicProtocols(WireStruct, frozen=True, kw_only=True):
-    """What a member says that still speaks JoinGroup while its group has moved on."""
+    """The protocols and time-out of a member that still speaks JoinGroup in a consumer group."""
 
     session_timeout_ms: Signed32
     protocols: tuple[tuple[str, bytes], ...]
@@ -131,14 +131,14 @@ NEW_MEMBER = MemberAssignment(epoch=0, previous_epoch=0, state=MemberState.STABL
 
 @dataclass(slots=True, kw_only=True)
 class ConsumerGroup:
-    """A group. Whoever has no row in `assignments` stands at `NEW_MEMBER`; without one in `targets` nothing is its."""
+    """A group. A member without a row in `assignments` is at `NEW_MEMBER`; one without a target is assigned nothing."""
 
     epoch: int = GROUP_EPOCH_FIRST
     """Raised by whatever asks for another target assignment."""
     target_epoch: int = GROUP_EPOCH_FIRST
     """The group epoch that the target assignment was made for."""
     topics_hash: bytes = NO_TOPICS_HASH
-    """What the subscribed topics looked like when the group epoch was last raised."""
+    """The hash of the subscribed topics when the group epoch was last raised."""
     members: dict[str, ConsumerMember] = field(default_factory=dict[str, ConsumerMember])
     assignments: dict[str, MemberAssignment] = field(default_factory=dict[str, MemberAssignment])
     targets: dict[str, Partitions] = field(default_factory=dict[str, Partitions])
@@ -181,7 +181,7 @@ class ConsumerGroupChange(WireStruct, frozen=True, kw_only=True):
     target_epoch: Index
     topics_hash: TopicsHash
     is_new: bool = False
-    """The group begins anew: there was none, or one of another kind, which this replaces."""
+    """The group is created: there was none, or one of another kind, which this replaces."""
     removed: tuple[str, ...] = ()
     members: tuple[ConsumerMember, ...] = ()
     assignments: tuple[AssignmentRow, ...] = ()
@@ -213,7 +213,7 @@ def refusal(group: ConsumerGroup | None, change: ConsumerGroupChange) -> str | N
 
 
 def replay(group: ConsumerGroup | None, change: ConsumerGroupChange) -> ConsumerGroup:
-    """The group as the change leaves it: `group` itself, changed, or another where it begins anew.
+    """The group as the change leaves it: `group` itself, changed, or a new one where the change creates it.
 
     Total, but the group is sound only where `refusal` found nothing.
     """

@@ -27,7 +27,7 @@ class NewerForm(ValueError):
 
 
 class WireStruct(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What ledger entries and snapshots are made of: an array, in which nothing follows the last field.
+    """A part of a ledger entry or a snapshot: an array, in which nothing follows the last field.
 
     msgspec ignores what follows unless it is forbidden, of arrays as of objects: an agent would lose a field that a
     newer one wrote, and compute another state without a word.
@@ -72,7 +72,7 @@ def form_needed(value: object) -> int:
 
 
 def in_form(value: object, rules_version: int) -> object:
-    """What the encoder writes of a wire struct, or of a list of them, under a version of the rules.
+    """The value that the encoder writes for a wire struct, or for a list of them, under a version of the rules.
 
     Raises `NewerForm` for what that version's form has no place for.
     """

@@ -30,7 +30,7 @@ class WriteClassicGroup(WireStruct, frozen=True, kw_only=True, tag=20):
     group_id: str
     claim_epoch: Natural
     version: Natural
-    """Of the group that it was made of: another one refuses it."""
+    """The version of the group that the change was computed from; it is rejected if the group has another one."""
     group: ClassicGroup
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class WriteConsumerGroup(WireStruct, frozen=True, kw_only=True, tag=25):
     group_id: str
     claim_epoch: Natural
     version: Natural
-    """As in `WriteClassicGroup`."""
+    """See `WriteClassicGroup`."""
     change: ConsumerGroupChange
 
 

@@ -1,8 +1,8 @@
-"""What the ledger holds of a group: who coordinates it, its members and their assignment, and its committed offsets.
+"""The durable part of a group: its coordinator, its members and their assignment, and its committed offsets.
 
 Rule: values only; pure. A group's live part (who joins just now, who was heard of last) is in its coordinator's memory
 and is lost with it; what is here is enough for the next coordinator to go on without a rebalance. Times are the state's
-at apply: `NO_TIME` where nobody told the time then, until somebody does (safety rule S2).
+at apply: `NO_TIME` where the entry had no time, until an entry has one (safety rule S2).
 Source of the ideas: org.apache.kafka.coordinator.group.modern and .classic (Kafka 4.3).
 """
 
@@ -41,7 +41,7 @@ class ClassicGroup(WireStruct, frozen=True, kw_only=True):
     protocol_type: str
     """"" while no member has named one."""
     protocol: str | None
-    """What the members agreed on; None where there are none."""
+    """The protocol that the members agreed on; None where there are none."""
     leader: str | None
     """A member id; None where there are no members."""
     members: tuple[ClassicMember, ...]
@@ -49,11 +49,11 @@ class ClassicGroup(WireStruct, frozen=True, kw_only=True):
     is_synced: bool
     """The leader's assignment is there (Stable); until then members may ask for it (CompletingRebalance)."""
     is_rebalance_due: bool = False
-    """The members have to join again, whoever coordinates them: some partitions may be nobody's now."""
+    """The members have to join again under any coordinator: some partitions may be unassigned now."""
 
 
 NO_GROUP: Final = ClassicGroup(generation=0, protocol_type="", protocol=None, leader=None, members=(), is_synced=True)
-"""What a group is before anybody joined."""
+"""The value of a group that no member has joined yet."""
 
 
 def check_generation(group: ClassicGroup) -> None:
@@ -89,7 +89,7 @@ class GroupState:
     version: int = 0
     """How often `value` was written."""
     value: ClassicGroup | ConsumerGroup | None = None
-    """None where nobody ever joined: offsets alone, of which the last was not taken away."""
+    """None where no member ever joined: then the group has offsets alone, or is nothing but a claim."""
     offsets: dict[TopicId, dict[PartitionIndex, CommittedOffset]] = field(
         default_factory=dict[TopicId, dict[PartitionIndex, CommittedOffset]]
     )
@@ -97,7 +97,7 @@ class GroupState:
     pending: dict[ProducerId, dict[TopicId, dict[PartitionIndex, CommittedOffset]]] = field(
         default_factory=dict[ProducerId, dict[TopicId, dict[PartitionIndex, CommittedOffset]]]
     )
-    """What becomes true with the open transaction of a producer, by producer (KIP-98). No empty mapping in it."""
+    """The offsets that a producer's open transaction commits, by producer (KIP-98). No empty mapping in it."""
     empty_since_ms: Milliseconds | None = None
     """Since when `value` has had no members; None where it has some, or where there is no value."""
     commits_count: int = 0
@@ -134,7 +134,7 @@ def generation_of(value: ClassicGroup | ConsumerGroup) -> int:
 
 
 def group_key(group_id: str) -> bytes:
-    """What `coordinator.state.rendezvous` hashes to find the group's coordinator."""
+    """The bytes that `coordinator.state.rendezvous` hashes to find the group's coordinator."""
     return b"group " + group_id.encode()
 
 
@@ -146,7 +146,7 @@ def count_offsets(groups: Iterable[GroupState]) -> int:
 def heard_until_s(now_s: float) -> float:
     """Until when members of a group that is taken up `now_s` may be heard by the coordinator before.
 
-    That one goes on while its watch lags and has not told it of the new claim, at most for a lease (safety rule S4). So
-    the silence of members begins then: the next coordinator would else take for gone who was never silent.
+    That one goes on while its watch lags and has not delivered the new claim, at most for a lease (safety rule S4). So
+    session time-outs begin then: the next coordinator would otherwise remove members that were never silent.
     """
     return now_s + LEDGER_SESSION_SECONDS

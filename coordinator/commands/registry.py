@@ -42,7 +42,7 @@ class Compatibility(IntEnum):
 
 
 class RegistryMode(IntEnum):
-    """What may be done to a subject."""
+    """The changes that a subject allows."""
 
     READWRITE = 0
     READONLY = 1
@@ -50,7 +50,7 @@ class RegistryMode(IntEnum):
 
 
 class RegistryError(Enum):
-    """Why a command was refused; the values are the codes that clients of the API are told."""
+    """The reason for a rejected command; the values are the error codes in the API's answers."""
 
     SUBJECT_NOT_FOUND = 40401
     VERSION_NOT_FOUND = 40402
@@ -64,7 +64,7 @@ class RegistryError(Enum):
     INVALID_SUBJECT = 42208
     SCHEMA_TOO_LARGE = 42209
     CHANGED_MEANWHILE = 0
-    """No client is told: the agent that proposed the command judges again."""
+    """Never answered to a client: the agent that proposed the command checks the schema again."""
 
 
 class SchemaReference(WireStruct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ one that does not. docs/adr/0021: how a change is made, and what an agent of ano
 from typing import Final
 
 RULES_FIRST: Final = 1
-"""What every cluster began with that was made before the second version."""
+"""The rules of clusters that were created before the second version."""
 
 RULES_CHECKED_STORAGE: Final = 2
 """Checksums of chunks in the ledger, a bound for producer states, aborted ranges that apply itself sees dropped (S5),
@@ -19,4 +19,4 @@ RULES_CHECKED_ENTRIES: Final = 3
 """A checksum in every entry, of its bytes, its session and its number."""
 
 RULES_NEWEST: Final[int] = RULES_CHECKED_ENTRIES
-"""What this program knows. It serves no cluster in which a later one is in force."""
+"""The newest version that this program knows. It serves no cluster in which a later one is in force."""

@@ -91,15 +91,15 @@ class TerminateTransaction(WireStruct, frozen=True, kw_only=True, tag=35):
 
 
 class ExpireTransactionalIds(WireStruct, frozen=True, kw_only=True, tag=36):
-    """Forget transactional ids that nobody used since the smaller of `cutoff_ms` and the state's time (S2), so many at
-    most: what is due beyond that needs another entry."""
+    """Forget transactional ids that were not used since the smaller of `cutoff_ms` and the state's time (S2), at most
+    `ids_max`: more of them need another entry."""
 
     cutoff_ms: MillisecondsField
     ids_max: Natural = LONG_MAX
 
 
 class SetTransactionVersion(WireStruct, frozen=True, kw_only=True, tag=38):
-    """Tell clients another level of the feature transaction.version from now on (KIP-584): 0 to 2."""
+    """Set the level of the feature transaction.version that ApiVersions answers (KIP-584): 0 to 2."""
 
     level: Annotated[int, Meta(ge=0, le=127)]
 
@@ -142,18 +142,19 @@ TransactionCommand = PlainTransactionCommand | CommitTransactionalOffsets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDecided:
-    """What became of a command on a transaction, refusals included: they may have changed the stamp's order (S7)."""
+    """The outcome of a command on a transaction, errors included: they are no `Refused`, for a rejected command is an
+    entry of the transaction's order, too (S7)."""
 
     error_code: ErrorCode
-    """As the newest version of the request has it (`txn.transaction_requests`)."""
+    """The error of the newest version of the request (`txn.transaction_requests`)."""
     producer_id: ProducerId = NO_PRODUCER_ID
     epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     is_stale: bool = False
     """The request came on a connection that its client had given up: nothing is to be answered (safety rule S7)."""
     grown: tuple[TransactionPartition, ...] = ()
-    """Partitions that have a marker now: whoever waits for their records can go on."""
+    """Partitions that have a marker now: fetches that wait for their records can go on."""
     ended_groups: tuple[str, ...] = ()
-    """Groups whose pending offsets became true, or were dropped."""
+    """Groups whose pending offsets were committed or dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -569,7 +569,7 @@ CLUSTER_WIDE: Final = frozenset(
         "producer.id.expiration.ms",
     }
 )
-"""What one agent does for all, or all do alike where an entry is applied: altered for every broker, or for none."""
+"""Configs of work that one agent does for all, or that is part of apply: altered for every broker, or for none."""
 RETENTION_TIMES: Final = ("log.retention.hours", "log.retention.minutes", "log.retention.ms")
 """KafkaConfig.logRetentionTimeMillis refuses 0, which would drop every record at once."""
 
@@ -581,7 +581,7 @@ def validate_broker(name: str, value: str) -> None:
         raise InvalidConfig(f"Unknown broker config name: {name}")
     spec.validate(value)
     if name in RETENTION_TIMES and int(value) == 0:
-        raise InvalidConfig(f"Invalid value {value} for configuration {name}: must be -1 for ever, or at least 1")
+        raise InvalidConfig(f"Invalid value {value} for configuration {name}: must be -1 for no limit, or at least 1")
 
 
 def validate_dynamic(configs: Mapping[str, str], *, is_every_broker: bool) -> None:

@@ -28,7 +28,7 @@ MATCHED: Final = frozenset(
         "client_source_port",
     }
 )
-"""What a subscription may ask of a client."""
+"""The properties of a client that a subscription's `match` may name."""
 
 CLIENT_METRICS_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     ConfigSpec(
@@ -78,7 +78,7 @@ def validate_client_metrics(configs: Mapping[str, str]) -> None:
 
 
 def read_pattern(pattern: str) -> tuple[str, str]:
-    """What of a client a pattern is about, and the expression. That it can be read is seen to where it is altered."""
+    """The property of a client that a pattern names, and its expression, which was checked when it was altered."""
     name, _, expression = pattern.partition("=")
     return name.strip(), expression.strip()
 

@@ -1,4 +1,4 @@
-"""What a CLIENT_METRICS resource asks of clients: which metrics, how often, of which clients (KIP-714).
+"""The subscription of a CLIENT_METRICS resource: which metrics, how often, from which clients (KIP-714).
 
 Rule: pure. The configs were checked when they were set (`coordinator.configs.client_metrics_configs`). Patterns are
 regular expressions that have to match the whole of what a client says (`agent.telemetry.subscriptions` asks RE2); of

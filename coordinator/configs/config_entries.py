@@ -37,7 +37,7 @@ class ConfigEntry:
 
 
 def topic_entry(configs: Mapping[str, str], layers: Layers, name: str) -> ConfigEntry:
-    """Of a topic with these overrides."""
+    """The entry of a topic with these overrides."""
     spec, broker_names = TOPIC_CONFIGS[name], BROKER_SYNONYMS.get(name, ())
     # Where several broker configs stand behind one, none alone has the default.
     is_default_named = len(broker_names) == 1
@@ -49,12 +49,12 @@ def topic_entry(configs: Mapping[str, str], layers: Layers, name: str) -> Config
 
 
 def broker_entry(layers: Layers, name: str) -> ConfigEntry:
-    """Of the broker whose layers they are."""
+    """The entry of the broker with these layers."""
     return _entry(BROKER_CONFIGS[name], list(_of_broker(layers, [(name, 1)])))
 
 
 def every_broker_entries(configs: Mapping[str, str]) -> list[ConfigEntry]:
-    """What was altered for every broker, and nothing else."""
+    """The entries that were altered for every broker, and no defaults."""
     layers = [(ConfigSource.DYNAMIC_DEFAULT_BROKER, configs)]
     return [
         _entry(BROKER_CONFIGS[name], list(_of_broker(layers, [(name, 1)], with_default=False)))
@@ -64,7 +64,7 @@ def every_broker_entries(configs: Mapping[str, str]) -> list[ConfigEntry]:
 
 
 def group_entry(configs: Mapping[str, str], layers: Layers, name: str) -> ConfigEntry:
-    """Of a group with these configs."""
+    """The entry of a group with these configs."""
     spec, broker_name = GROUP_CONFIGS[name], broker_name_of(name)
     synonyms = list(_own(configs, name, ConfigSource.GROUP))
     if broker_name is not None:
@@ -76,7 +76,7 @@ def group_entry(configs: Mapping[str, str], layers: Layers, name: str) -> Config
 
 
 def client_metrics_entry(configs: Mapping[str, str], name: str) -> ConfigEntry:
-    """Of a telemetry subscription (KIP-714)."""
+    """The entry of a telemetry subscription (KIP-714)."""
     return _entry(CLIENT_METRICS_CONFIGS[name], list(_own(configs, name, ConfigSource.CLIENT_METRICS)))
 
 
@@ -92,7 +92,7 @@ def _own(configs: Mapping[str, str], name: str, source: ConfigSource) -> Iterabl
 
 
 def _of_broker(layers: Layers, names: Sequence[tuple[str, int]], *, with_default: bool = True) -> Iterable[Synonym]:
-    """What brokers say under these names, each with the factor of its unit."""
+    """The values of broker configs, as synonyms, each multiplied by the factor of its unit."""
     for source, configs in layers:
         for name, factor in names:
             if name in configs:

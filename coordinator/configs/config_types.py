@@ -1,4 +1,4 @@
-"""What a config of Kafka's is: its type, default, the values it takes, and whether Penstock does anything with it.
+"""The description of a Kafka config: type, default, valid values, and whether it has an effect in Penstock.
 
 Source of types and parsing: org.apache.kafka.common.config.ConfigDef (Kafka 4.3). Tables:
 `coordinator.configs.topic_configs`, `coordinator.configs.broker_configs`.

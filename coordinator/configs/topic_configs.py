@@ -56,7 +56,7 @@ ALWAYS: Final = "always"
 IRREPRODUCIBLE: Final = "irreproducible"
 """Its value where files omit the bytes that typed columns reproduce."""
 FORMER_RAW_VALUES: Final[Mapping[str, str]] = {"all": ALWAYS, "needed": IRREPRODUCIBLE}
-"""What earlier builds called them, by the former name: ledgers hold these."""
+"""The values by the names that earlier builds gave them, which stand in ledgers."""
 TABLE_RETENTION: Final = "penstock.table.retention.ms"
 """How long a topic's table keeps records: a config that Kafka does not have."""
 AS_THE_LOG: Final = -2

@@ -31,5 +31,5 @@ def validate_topic_name(name: str) -> None:
 
 
 def shape(name: str) -> str:
-    """What two names that collide have in common: metrics write '.' as '_', so `a.b` and `a_b` cannot both exist."""
+    """The name as metrics write it, with '.' as '_': equal shapes collide, so `a.b` and `a_b` cannot both exist."""
     return name.replace(".", "_")

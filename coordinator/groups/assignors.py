@@ -30,7 +30,7 @@ RANGE = "range"
 class Subscriber:
     instance_id: str | None
     topics: frozenset[TopicId]
-    """Those of its topics that exist."""
+    """The subscribed topics that exist."""
 
 
 _Owned = dict[str, dict[TopicId, list[int]]]
@@ -87,7 +87,7 @@ def _range_key(member_id: str, instance_id: str | None) -> tuple[bool, str]:
 def assign_uniform(
     subscribers: Mapping[str, Subscriber], counts: Mapping[TopicId, int], previous: Mapping[str, Partitions]
 ) -> dict[str, Partitions]:
-    """As even as the subscriptions allow, and of that the closest to `previous`."""
+    """The assignment that is as even as the subscriptions allow, and of those the closest to `previous`."""
     order = sorted(subscribers)
     if not order:
         return {}
@@ -170,7 +170,7 @@ def _assign_unlike(
 
 
 def _deal(members: Iterable[str], rows: Iterable[tuple[TopicId, int]], owned: _Owned, loads: dict[str, int]) -> None:
-    """Give each partition to whoever has the fewest then."""
+    """Give each partition to the member that has the fewest then."""
     heap = [(loads[member_id], member_id) for member_id in members]
     heapify(heap)
     for topic_id, index in rows:

@@ -1,6 +1,6 @@
-"""What whoever looks is told of a classic group, where it is held and where only the ledger has it.
+"""Descriptions of a classic group, from its coordinator's memory or from the ledger alone.
 
-Rule: pure; what is told is a copy, which later changes of the group leave as it is. Metadata and assignments are told
+Rule: pure; a description is a copy, which later changes of the group leave as it is. It has metadata and assignments
 only while the assignment is settled.
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager.describeGroups, classic.ClassicGroup.describe (Kafka
 4.3).

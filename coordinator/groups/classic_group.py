@@ -2,17 +2,16 @@
 
 Rule: sans I/O. A request or the passing of time goes in by one of the methods; what is to be done comes out of
 `take_work`; `deadline_s` says when `expire` has something to do. The group changes at once, ahead of the ledger: its
-coordinator tells nobody of a change before it is applied, and throws the whole object away where it was not. States
-change by `classic_states.NEXT_STATES` alone; anything else is a bug and raises.
+coordinator answers nothing that depends on a change before that is applied, and discards the whole object where it was
+not. States change by `classic_states.NEXT_STATES` alone; anything else is a bug and raises.
 
     Empty -> PreparingRebalance: the first member joins, and others get some time to come too
     PreparingRebalance -> CompletingRebalance: all have joined, or had the time to; a new generation begins
     PreparingRebalance -> Empty: all have left meanwhile
-    CompletingRebalance -> Stable: the leader told who is assigned what
+    CompletingRebalance -> Stable: the leader sent the assignment
     CompletingRebalance, Stable -> PreparingRebalance: somebody came, left, was silent, or changed its mind
 
-The file is above 500 lines because every request changes the same few fields, and is one table of rules to whoever
-looks one up.
+The file is above 500 lines because every request changes the same few fields: a reader finds all rules in one place.
 
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager (classicGroup* methods) and classic.ClassicGroup
 (Kafka 4.3); KIP-62, KIP-134, KIP-345, KIP-394, KIP-559, KIP-814.
@@ -74,14 +73,14 @@ class LiveClassicGroup:
         self._is_past_known = not value.members
         """Whether this coordinator would know of a rebalance that was going on: it began this generation itself."""
         self._first_delay: FirstJoinDelay | None = None
-        """Of a rebalance that began with nobody; None in any other."""
+        """The delay of a rebalance that began in an empty group; None in any other."""
         if self.state is ClassicGroupState.COMPLETING:
             self._await_syncs(now_s)
         if value.is_rebalance_due:
             self.rebalance("the last member of the consumer protocol left: partitions may be unassigned", now_s)
 
     def take_work(self) -> Work:
-        """What has come up since this was called last."""
+        """The work that has come up since the last call."""
         work, self._work = self._work, Work()
         return work
 
@@ -169,7 +168,7 @@ class LiveClassicGroup:
         elif self.state is ClassicGroupState.STABLE and not has_changed and not is_leader:
             self._answer_join(member, join.ticket)
         else:
-            # A leader that joins a stable group again wants to assign anew: its topics may have changed.
+            # A leader joins a stable group again in order to make another assignment: its topics may have changed.
             self.members.update(member, join)
             self._await_join(member, join)
             self._rebalance_or_complete(f"member {member.member_id} joins again: {join.reason}", now_s)
@@ -192,7 +191,7 @@ class LiveClassicGroup:
         member.heard_of(now_s)
         self._work.log_messages.append(f"member {member.member_id} takes the place of {old.member_id}")
         if self.state is ClassicGroupState.STABLE and self._is_past_known and self.members.vote() == self.protocol:
-            # What is assigned stays, whoever has it: no rebalance, but the new id has to be kept.
+            # The assignment stays, and only the member id changes: no rebalance, but the ledger needs the new id.
             self._write()
             is_leader = self.members.leader == member.member_id
             if join.may_skip_assignment:
@@ -206,7 +205,7 @@ class LiveClassicGroup:
             self._complete_if_all_joined(now_s)
         else:
             # The leader may be assigning to the old id just now. Or the old one gave partitions up for a rebalance
-            # that the last coordinator had begun (KIP-429), and nobody else would ask for it. Differs from Kafka.
+            # that the last coordinator had begun (KIP-429), and no other member would ask for it. Differs from Kafka.
             self._rebalance(f"static member {member.member_id} came back: {join.reason}", now_s)
 
     # SyncGroup
@@ -229,7 +228,7 @@ class LiveClassicGroup:
             self._assign(sync.assignments, now_s)
 
     def _assign(self, assignments: Sequence[tuple[str, bytes]], now_s: float) -> None:
-        """Tell what the leader assigns. What no entry takes costs a rebalance, so nobody tries it again at once.
+        """Take the leader's assignment. One that is too large for an entry costs a rebalance, which delays a retry.
 
         It is UNKNOWN_SERVER_ERROR, as Kafka's RecordTooLargeException is (appendGroupMetadataErrorToResponseError).
         """
@@ -241,7 +240,7 @@ class LiveClassicGroup:
             for each in self.members.all():
                 if self._end_sync(each, ErrorCode.unknown_server_error):
                     each.heard_of(now_s)
-            self._rebalance(f"no ledger entry takes {size} bytes of assignments with what members tell", now_s)
+            self._rebalance(f"no ledger entry takes {size} bytes of assignments with all metadata", now_s)
         else:
             self._move_to(ClassicGroupState.STABLE)
             for each in self.members.all():
@@ -273,7 +272,7 @@ class LiveClassicGroup:
     # Heartbeat, LeaveGroup, OffsetCommit
 
     def heartbeat(self, member_id: str, group_instance_id: str | None, generation: int, now_s: float) -> ErrorCode:
-        """Hear of a member: REBALANCE_IN_PROGRESS tells it to join again."""
+        """Note that a member is alive; it has to join again where the answer is REBALANCE_IN_PROGRESS."""
         error = self.members.check(member_id, group_instance_id)
         if error is not ErrorCode.none:
             return error
@@ -283,7 +282,7 @@ class LiveClassicGroup:
         return ErrorCode.rebalance_in_progress if self.state is ClassicGroupState.PREPARING else ErrorCode.none
 
     def leave(self, leavers: Sequence[Leaver], now_s: float) -> tuple[ErrorCode, ...]:
-        """Let members go, and tell for each whether it was one."""
+        """Remove members; returns an error for each leaver, which is set where it was no member."""
         answers = tuple(self._leave(leaver) for leaver in leavers)
         gone = ", ".join(
             leaver.member_id or f"instance {leaver.group_instance_id}"
@@ -313,7 +312,7 @@ class LiveClassicGroup:
     ) -> ErrorCode:
         """Whether offsets may be committed in that member's name; that counts as being heard of.
 
-        A negative generation is that of a tool, or of a consumer that assigns itself: only while nobody is a member.
+        A negative generation comes from a tool, or from a consumer that assigns itself: valid only in an empty group.
         What is pending until a transaction ends may be committed between JoinGroup and SyncGroup too (KIP-447).
         """
         if generation < 0 and self.state is ClassicGroupState.EMPTY:
@@ -433,12 +432,12 @@ class LiveClassicGroup:
     # What is common
 
     def _await_join(self, member: LiveMember, join: Join) -> None:
-        """A second JoinGroup takes the place of the first, whose sender is gone; Kafka never answers that one."""
+        """A second JoinGroup replaces the first, whose sender is gone; Kafka never answers that one."""
         self._end_join(member, ErrorCode.rebalance_in_progress, member.member_id)
         member.join_ticket = join.ticket
 
     def _remove(self, member_id: str) -> None:
-        """Drop a member. What it waits for is told UNKNOWN_MEMBER_ID: a client that is there after all joins anew."""
+        """Drop a member. Its waiting requests get UNKNOWN_MEMBER_ID, upon which a live client joins again."""
         self._unsynced.pop(member_id, None)
         member = self.members.remove(member_id)
         if member is not None:
@@ -470,7 +469,7 @@ class LiveClassicGroup:
         leader: str | None = None,
         skip_assignment: bool = False,
     ) -> None:
-        """Tell of the generation as it is."""
+        """Answer with the current generation."""
         answer = JoinAnswer(
             error_code=ErrorCode.none,
             member_id=member.member_id,
@@ -491,7 +490,7 @@ class LiveClassicGroup:
         self._work.write = self.value()
 
     def value(self) -> ClassicGroup:
-        """What the ledger is to keep of the generation that is."""
+        """The current generation, as the ledger keeps it."""
         return ClassicGroup(
             generation=self.generation,
             protocol_type=self.protocol_type,
@@ -502,5 +501,5 @@ class LiveClassicGroup:
         )
 
     def describe(self) -> Description:
-        """What whoever looks is told."""
+        """The group for DescribeGroups and ListGroups."""
         return describe(self.state, self.protocol_type, self.protocol, self.members.by_id.values())

@@ -62,7 +62,7 @@ class LiveMember:
         self.deadline_s = max(now_s, self.silent_from_s) + self.session_timeout_ms / 1000
 
     def still_heard_of(self, now_s: float) -> None:
-        """Like `heard_of`, where nobody looks whether the deadline comes earlier by it than it was."""
+        """Like `heard_of`, but never moves the deadline to an earlier time."""
         self.deadline_s = max(self.deadline_s, now_s + self.session_timeout_ms / 1000)
 
     def metadata(self, protocol: str | None) -> bytes:
@@ -105,13 +105,13 @@ def member_of(join: Join, member_id: str, deadline_s: float) -> LiveMember:
 
 
 def size_of(member: Join | LiveMember) -> int:
-    """Characters and bytes of what a member tells of itself, its id apart, and something for each protocol."""
+    """Characters and bytes of a member's description of itself, without its id, and a surcharge for each protocol."""
     names = len(member.client_id) + len(member.group_instance_id or "")
     return names + sum(CLASSIC_PROTOCOL_BYTES + len(name) + len(metadata) for name, metadata in member.protocols)
 
 
 class Members:
-    """Members by id, members by instance id, and those that were told an id and have not joined with it yet."""
+    """Members by id, members by instance id, and ids that were given out and that no member has joined with yet."""
 
     def __init__(self, members: Iterable[ClassicMember], leader: str | None, now_s: float) -> None:
         self.by_id: dict[str, LiveMember] = {}
@@ -121,7 +121,7 @@ class Members:
         """Ids that were given out, with the time until which their members may come."""
         self.leader = leader
         self.size = 0
-        """What all members tell of themselves, by `size_of`."""
+        """The sum of `size_of` of all members."""
         self._supported: dict[str, int] = {}
         """How many members know each protocol."""
         for member in members:
@@ -144,7 +144,7 @@ class Members:
         return len(self.by_id)
 
     def all(self) -> Sequence[LiveMember]:
-        """As they are now: the caller may change who is in the group."""
+        """A copy of the current members: the caller may add and remove some meanwhile."""
         return tuple(self.by_id.values())
 
     def check(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
@@ -211,7 +211,7 @@ class Members:
         self._count(member, 1)
 
     def elect(self) -> bool:
-        """Let somebody lead who has joined; False where nobody has, or there is nobody."""
+        """Make a member that has joined the leader; False where none has joined, or the group has no leader."""
         leader = None if self.leader is None else self.by_id[self.leader]
         if leader is None:
             return False

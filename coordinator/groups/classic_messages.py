@@ -1,4 +1,4 @@
-"""What the live part of a classic group is asked, and what it answers.
+"""Requests to the live part of a classic group, and its answers.
 
 Rule: values only, with Kafka's error codes in the answers; pure. A request that may have to wait brings a ticket, and
 every ticket is answered once. Source: org.apache.kafka.common.message.JoinGroupRequestData and its like (Kafka 4.3).
@@ -44,7 +44,7 @@ class Join:
     member_id: str
     """`NO_MEMBER_ID` from a member that has none yet."""
     member_id_new: str
-    """An id that nobody has, for such a member."""
+    """An unused id, for such a member."""
     group_instance_id: str | None
     client_id: str
     client_host: str
@@ -53,15 +53,15 @@ class Join:
     rebalance_timeout_ms: int
     session_timeout_ms: int
     needs_known_id: bool
-    """From version 4 on a dynamic member is told its id first, and joins with it (KIP-394)."""
+    """From version 4 on a dynamic member first gets its id as an answer, and joins with it (KIP-394)."""
     may_skip_assignment: bool
-    """From version 9 on a leader can be told not to assign anew (KIP-814)."""
+    """From version 9 on the answer can let a leader keep the assignment (KIP-814)."""
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sync:
-    """A SyncGroup. Type and name of the protocol are None in versions that do not tell them."""
+    """A SyncGroup. Type and name of the protocol are None in versions without these fields."""
 
     ticket: Ticket
     member_id: str
@@ -82,7 +82,7 @@ class Leaver(NamedTuple):
 
 
 class JoinedMember(NamedTuple):
-    """What a leader is told of a member."""
+    """A member in the leader's JoinGroup answer."""
 
     member_id: str
     group_instance_id: str | None
@@ -110,7 +110,7 @@ class SyncAnswer:
 
 
 class DescribedMember(NamedTuple):
-    """What DescribeGroups tells of a member; metadata and assignment only while the group is stable."""
+    """A member in DescribeGroups; with metadata and assignment only while the group is stable."""
 
     member_id: str
     group_instance_id: str | None
@@ -122,7 +122,7 @@ class DescribedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Description:
-    """What DescribeGroups and ListGroups tell of a group."""
+    """A group in DescribeGroups and ListGroups."""
 
     state: str
     protocol_type: str = ""
@@ -132,9 +132,9 @@ class Description:
 
 @dataclass(slots=True, kw_only=True)
 class Work:
-    """What is to be done after something happened in a group.
+    """The effects of an event in a group, for its coordinator to carry out.
 
-    Answers leave once `write`, and all that was to be written before it, is applied: they tell of it.
+    Answers are sent once `write`, and all writes before it, are applied: they depend on these.
     """
 
     write: ClassicGroup | None = None
@@ -142,4 +142,4 @@ class Work:
         default_factory=list[tuple[Ticket, JoinAnswer | SyncAnswer]]
     )
     log_messages: list[str] = field(default_factory=list[str])
-    """What an operator may want to know."""
+    """Lines for the log."""

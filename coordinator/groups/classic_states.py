@@ -18,7 +18,7 @@ class ClassicGroupState(Enum):
     PREPARING = "PreparingRebalance"
     """Members are to join; who has waits for the others."""
     COMPLETING = "CompletingRebalance"
-    """A generation has begun; its leader is to tell who is assigned what."""
+    """A generation has begun; its leader has to send the assignment."""
     STABLE = "Stable"
 
 

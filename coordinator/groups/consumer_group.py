@@ -3,8 +3,9 @@
 Rule: pure; time comes in as seconds of the coordinator's monotonic clock. A request that cannot be met raises
 `GroupRefusal` and leaves the group as it was, the session time-outs too: so does one whose rows, or whose target
 assignment, do not fit into a ledger entry. Otherwise the group changes at once, and the
-rows of that are what the ledger has to take before the answer may be given. Who was heard of when is not durable: a new
-coordinator gives every member a whole session time-out, from the time on from which nobody but itself hears it.
+rows of that are what the ledger has to take before the answer may be given. The time of the last heartbeat is not
+durable: a new coordinator gives every member a whole session time-out, which begins when no other coordinator can hear
+it.
 
 A heartbeat does, in this order: find or make the member; note what it says of itself; raise the group epoch where the
 subscribed topics are others, or look different; make a target assignment where the epoch was raised; take the member
@@ -54,7 +55,7 @@ class LiveConsumerGroup:
     """A group as its coordinator has it in memory."""
 
     def __init__(self, group_id: str, group: ConsumerGroup | None, now_s: float, *, is_new: bool = False) -> None:
-        """Of the group in the state; or of one that the ledger has nothing of yet, empty where it is None.
+        """Loads the group of the state, or begins one that is not in the ledger yet: empty where `group` is None.
 
         Until `now_s`, which may be in the future, the coordinator before may hear its members: whatever they are heard
         of here, their silence begins no earlier.
@@ -80,11 +81,11 @@ class LiveConsumerGroup:
         self._too_large_epoch: int | None = None
         """The group epoch whose target assignment does not fit into an entry: it is not made again."""
         self._before_request: list[Callable[[], None]] = []
-        """What puts deadlines back as they were before a request."""
+        """Functions that restore the deadlines from before a request."""
         self._loaded_s = now_s
         self._loaded_members = frozenset(self.group.members)
         self.due_s = now_s
-        """`expired` has nothing to tell before."""
+        """`expired` returns nothing before."""
 
     @property
     def group(self) -> ConsumerGroup:
@@ -102,7 +103,7 @@ class LiveConsumerGroup:
     ) -> tuple[HeartbeatAnswer, ConsumerGroupChange | None]:
         """The answer, and the rows that must be in the ledger first.
 
-        `check_regex`: what is wrong with an expression that nobody in the group has used yet; None where nothing is.
+        `check_regex`: returns the fault of an expression that no member has used yet; None for a valid one.
         """
         if request.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(request, find_topic)
@@ -213,7 +214,7 @@ class LiveConsumerGroup:
         return member, standing, None
 
     def check_room(self, member_id: str, config: ConsumerGroupConfig) -> None:
-        """Raise `GroupRefusal` where the group takes nobody else in. Source: throwIfConsumerGroupIsFull."""
+        """Raise `GroupRefusal` where the group is full. Source: throwIfConsumerGroupIsFull."""
         if len(self.group.members) >= config.max_size and member_id not in self.group.members:
             raise GroupRefusal(
                 ErrorCode.group_max_size_reached,
@@ -291,9 +292,9 @@ class LiveConsumerGroup:
     ) -> None:
         """Compute the target assignment, but that of a large group not for every member that comes (KIP-1263).
 
-        One that does not fit into a ledger entry is refused to the member that asks for it. Where nobody does, as
-        topics have grown, or who did was let in before, all keep what they had, the operator is told, and it is not
-        made again in this group epoch; who has nothing is refused with its next heartbeat.
+        One that does not fit into a ledger entry is an error for the member whose request needs it. Without such a
+        member, as where topics have grown, all keep what they had, the log says so, and it is not made again in this
+        group epoch; a member that has nothing gets the error with its next heartbeat.
         Differs from Kafka, which lets small groups wait too. Members of the classic protocol would ask all the while.
         """
         if self.group.epoch in (self.group.target_epoch, self._too_large_epoch):
@@ -384,7 +385,8 @@ class LiveConsumerGroup:
     def fence(self, member_ids: list[str], find_topic: FindTopic, *, why: str = "leaves") -> ConsumerGroupChange | None:
         """Take members out of the group; who stays is given what they had with its next heartbeats.
 
-        Raises `GroupRefusal` where no ledger entry takes their ids; one does those that `expired` tells, or a single.
+        Raises `GroupRefusal` where no ledger entry takes their ids; one takes those that `expired` returns, and any
+        single id.
         """
         self._save_deadlines(member_ids)
         self.changes.append((why, member_ids))
@@ -423,7 +425,7 @@ class LiveConsumerGroup:
         return self._so_many_at_once(sorted(gone), now_s)
 
     def _so_many_at_once(self, gone: list[str], now_s: float) -> list[str]:
-        """Those whose ids one entry takes; the others' turn comes next."""
+        """The first of `gone`, as many as one entry takes; the others are returned by the next call."""
         bytes_count = 0
         for place, member_id in enumerate(gone):
             bytes_count += len(member_id.encode())
@@ -451,7 +453,7 @@ class LiveConsumerGroup:
         self._set_deadline(deadlines, member.member_id, ends_s)
 
     def _begins_s(self, member_id: str, now_s: float) -> float:
-        """When a time begins that the member has: not while the coordinator before may tell it that all is well."""
+        """When a member's time-out begins: not while the coordinator before may still answer its heartbeats."""
         return max(now_s, self._loaded_s) if member_id in self._loaded_members else now_s
 
     def _set_deadline(self, deadlines: dict[str, float], member_id: str, deadline_s: float) -> None:
@@ -463,7 +465,7 @@ _REMEDY = "let fewer members subscribe to fewer topics"
 
 
 def _putting_back(deadlines: dict[str, T], member_id: str) -> Callable[[], None]:
-    """What makes the member's deadline what it is now."""
+    """A function that sets the member's deadline back to its current value."""
     before = deadlines.get(member_id)
 
     def put_back() -> None:

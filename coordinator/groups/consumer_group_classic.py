@@ -1,9 +1,9 @@
 """Members of the classic protocol in a consumer group (KIP-848, online migration): JoinGroup and what follows it.
 
-Rule: pure; to such a member the group's member epoch is a generation. It joins, and is told its epoch at once; it asks
-for its assignment, and is told what it may use; its heartbeats tell it to join again whenever there is a step to take:
-the group's epoch rose, it has to give partitions up, or all that it waits for is free. Nobody leads: the coordinator
-assigns. What cannot be met is an error, and leaves the group as it was.
+Rule: pure; to such a member its member epoch is a generation. JoinGroup answers with the epoch at once, SyncGroup with
+the partitions that it may use. Heartbeat answers REBALANCE_IN_PROGRESS whenever there is a step to take: the group's
+epoch rose, the member has to give partitions up, or all that it waits for is free. No member leads: the coordinator
+assigns. A request that cannot be met is an error, and leaves the group as it was.
 Source: GroupMetadataManager.classicGroupJoinToConsumerGroup and its siblings for sync, heartbeat and leave, Kafka 4.3.
 """
 
@@ -73,7 +73,7 @@ def join(
 
 
 def _subscription(group: ConsumerGroup, request: Join) -> ConsumerSubscription:
-    """What the member subscribes to, where it speaks as the others do; see ConsumerGroup.supportsClassicProtocols.
+    """The member's subscription. Raises where it shares no protocol with the others: supportsClassicProtocols in Kafka.
 
     Differs from Kafka, which reads the first protocol alone: another one may be that of the group if it is downgraded.
     """
@@ -110,7 +110,7 @@ def _find(
 
 
 def sync(live: LiveConsumerGroup, request: Sync, name_of: Callable[[TopicId], str | None], now_s: float) -> SyncAnswer:
-    """What the member may use, or why it is not told."""
+    """The partitions that the member may use, or an error."""
     member, error_code = _member(live, request.member_id, request.group_instance_id)
     if member is None or member.classic is None:
         return SyncAnswer(error_code=error_code)
@@ -162,7 +162,7 @@ def _waits_for_others(live: LiveConsumerGroup, member_id: str) -> bool:
 def leave(
     live: LiveConsumerGroup, leavers: Sequence[Leaver], find_topic: FindTopic
 ) -> tuple[tuple[ErrorCode, ...], ConsumerGroupChange | None]:
-    """An error for each, and the rows that must be in the ledger before they are told. Raises `GroupRefusal`."""
+    """An error for each, and the rows that must be in the ledger before the answer. Raises `GroupRefusal`."""
     gone: list[str] = []
     error_codes: list[ErrorCode] = []
     for leaver in leavers:

@@ -13,7 +13,7 @@ from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, TopicId
 
 COMMIT_VERSION_MIN = 9
-"""Of OffsetCommit, for members that speak the consumer protocol."""
+"""The first version of OffsetCommit for members that speak the consumer protocol."""
 
 
 def commit_error(
@@ -29,8 +29,8 @@ def commit_error(
     """Whether a member may commit offsets of these partitions.
 
     One of the consumer protocol may at an older epoch, as long as that is not older than the one at which it was given
-    each of them (KIP-1251). In a transaction (TxnOffsetCommit) whoever names no member at all may as well, and an epoch
-    that does not do is told as a generation would be: the API is older than epochs.
+    each of them (KIP-1251). In a transaction (TxnOffsetCommit) a request that names no member may as well, and a wrong
+    epoch gets the error of a wrong generation: the API is older than epochs.
     """
     if epoch < 0 and not group.members:
         return ErrorCode.none

@@ -36,10 +36,10 @@ TOPICS_HASH_BYTES = 8
 
 
 class GroupCopy:
-    """What the coordinator makes of a group before the ledger has it."""
+    """The coordinator's copy of a group, with changes that the ledger does not have yet."""
 
     def __init__(self, group: ConsumerGroup | None, *, is_new: bool = False) -> None:
-        """Of a group in the state, which stays as it is; or of one that begins: empty where it is None.
+        """Copies a group of the state, which stays as it is, or begins one: empty where `group` is None.
 
         `is_new`: the ledger has nothing of the group that is given.
         """
@@ -71,7 +71,7 @@ class GroupCopy:
         """All subscribed topics in order; None where they have to be gathered again."""
         self._look: list[tuple[TopicId, int] | None] = []
         self._look_hash: bytes | None = None
-        """What they looked like last, and the hash of that."""
+        """The hash of the subscribed topics in `_look`."""
         self._looked_with: FindTopic | None = None
         for member in self.group.members.values():
             self._count(member, 1)
@@ -105,7 +105,7 @@ class GroupCopy:
 
     @property
     def regexes_bytes(self) -> int:
-        """What these take, each counted once."""
+        """The bytes of all expressions, each counted once."""
         return sum(len(regex.encode()) for regex in self._regex_counts)
 
     @property
@@ -122,12 +122,12 @@ class GroupCopy:
         return {*member.subscribed_names, *found} if found else member.subscribed_names
 
     def topics_of(self, member: ConsumerMember, find_topic: FindTopic) -> frozenset[TopicId]:
-        """Those of them that exist."""
+        """The subscribed topics that exist."""
         found = map(find_topic, self.names_of(member))
         return frozenset(topic_id for topic_id, _ in filter(None, found))
 
     def topics_hash(self, find_topic: FindTopic) -> bytes:
-        """What the topics look like to which members subscribe: another value where one came, went, or grew."""
+        """The hash of the subscribed topics: it changes where one is created, deleted, or grows."""
         if self._look_hash is not None and find_topic is self._looked_with:
             return self._look_hash
         if self._all_names is None:
@@ -185,7 +185,7 @@ class GroupCopy:
             self._forget_look()
 
     def drop_unused_regexes(self) -> None:
-        """Forget what expressions matched to which nobody subscribes any more."""
+        """Forget the matches of expressions to which no member subscribes any more."""
         for regex in [regex for regex in self.group.regexes if regex not in self._regex_counts]:
             self._save()
             del self.group.regexes[regex]

@@ -1,4 +1,4 @@
-"""What a consumer group (KIP-848) is asked by heartbeats, and what it answers; which requests are nonsense.
+"""Heartbeats of a consumer group (KIP-848) and their answers, and the check of malformed requests.
 
 Rule: values only; pure. A request that cannot be met is a `GroupRefusal`.
 Source: org.apache.kafka.common.message.ConsumerGroupHeartbeatRequestData, GroupCoordinatorService, Kafka 4.3.
@@ -21,7 +21,7 @@ NOT_SAID = -1
 
 
 class GroupRefusal(Exception):
-    """The request cannot be met; the client is told the code and the message."""
+    """The request cannot be met; the answer has the code and the message."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -32,14 +32,14 @@ class GroupRefusal(Exception):
 def too_large(message: str) -> GroupRefusal:
     """GROUP_MAX_SIZE_REACHED: of Kafka's errors the one that says that the group, not the request, is the matter.
 
-    Clients give up on it and show the message. Kafka, whose coordinator cannot write too large a record either, tells
+    Clients give up on it and show the message. Kafka, whose coordinator cannot write too large a record either, answers
     UNKNOWN_SERVER_ERROR without one.
     """
     return GroupRefusal(ErrorCode.group_max_size_reached, message)
 
 
 class Problems:
-    """What an operator has to know of a group: each is told once, until it is over."""
+    """Problems of a group that an operator has to know: each is logged once, until it is over."""
 
     def __init__(self) -> None:
         self._standing: set[str] = set()
@@ -54,7 +54,7 @@ class Problems:
             self._untold.append(f"{problem}: {detail}" if detail else problem)
 
     def take(self) -> list[str]:
-        """Those that nobody was told of yet."""
+        """The problems that were not logged yet."""
         untold, self._untold = self._untold, []
         return untold
 
@@ -123,7 +123,7 @@ def check_heartbeat(request: ConsumerHeartbeat, assignors: tuple[str, ...], *, i
             raise _invalid("SubscribedTopicNames or SubscribedTopicRegex must be set when (re-)joining")
     texts = (request.member_id, request.instance_id, request.rack_id, request.regex, *(request.names or ()))
     if sum(len(text.encode()) for text in texts if text is not None) > CONSUMER_GROUP_MEMBER_BYTES_MAX:
-        raise _invalid(f"a member may tell {CONSUMER_GROUP_MEMBER_BYTES_MAX} bytes of itself, topics included")
+        raise _invalid(f"ids, rack and subscription of a member have more than {CONSUMER_GROUP_MEMBER_BYTES_MAX} bytes")
     if request.server_assignor is not None and request.server_assignor not in assignors:
         raise GroupRefusal(
             ErrorCode.unsupported_assignor,

@@ -35,10 +35,10 @@ from protocol.types import PartitionIndex, TopicId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aim:
-    """What a member is to come to."""
+    """The goal of a member's reconciliation."""
 
     epoch: int
-    """Of the target assignment."""
+    """The epoch of the target assignment."""
     target: Partitions
     subscribed: Callable[[], AbstractSet[TopicId]]
     """The topics that it subscribes to and that exist; asked only where there is something to do."""
@@ -135,7 +135,7 @@ def _drop_unsubscribed(standing: MemberAssignment, aim: Aim, said: Partitions | 
 
 
 def _previous_epoch(standing: MemberAssignment, epoch: int) -> int:
-    """By which the member may still come, where the answer that told it the new one was lost.
+    """The epoch that the member may still send where the answer with the new one was lost.
 
     Differs from Kafka: a step that leaves the epoch as it is leaves this as it is too, and costs no entry.
     """

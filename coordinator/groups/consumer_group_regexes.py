@@ -1,7 +1,7 @@
 """Regular expressions of a live consumer group (KIP-848): when they are looked up, and what is taken of what is found.
 
 Rule: pure; the caller looks up what an expression matches. A group has room for so many expressions, and for so many
-names that they match: one for which there is none matches nothing, or what it did before, and its members are told.
+names that they match. One beyond that matches nothing, or what it did before, and its members get an error.
 Source: GroupMetadataManager.maybeUpdateRegularExpressions, Kafka 4.3.
 """
 
@@ -28,7 +28,7 @@ _PROBLEM = (
 
 
 class GroupRegexes:
-    """What a coordinator knows of them beside the group itself."""
+    """The coordinator's knowledge of a group's expressions that is not part of the group."""
 
     def __init__(self, group_id: str, problems: Problems) -> None:
         self._group_id = group_id
@@ -36,7 +36,7 @@ class GroupRegexes:
         self._resolved_s: float | None = None
         """When they were last looked up."""
         self._refused: dict[str, str] = {}
-        """Those for whose names there is no room; why."""
+        """By expression whose names exceed the limits: the problem."""
 
     def check_room(self, copy: GroupCopy, regex: str) -> None:
         """Raise `GroupRefusal` where the group takes no other expression, which this is."""
@@ -79,7 +79,7 @@ class GroupRegexes:
         next coordinator looks again, and finds that only these are wanting.
 
         Differs from Kafka: also where an expression that is new matches nothing. Its members may have had another one
-        before, and what that gave them would else be nobody's.
+        before, whose partitions would otherwise stay unassigned.
         """
         self._resolved_s = now_s
         before = copy.group.regexes
@@ -109,7 +109,7 @@ class GroupRegexes:
 
 @dataclass(slots=True, kw_only=True)
 class RegexCapacity:
-    """What a group has room for of what its expressions were found to match."""
+    """A group's expressions by the matches that its limits allow them."""
 
     taken: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """These match what was found."""
@@ -178,7 +178,7 @@ class _Entries:
 
 
 def names_bytes(names: Sequence[str]) -> int:
-    """What names of topics, which are ASCII, take before compression."""
+    """The bytes of topic names, which are ASCII, before compression."""
     return sum(map(len, names)) + TEXT_HEAD_BYTES * len(names)
 
 

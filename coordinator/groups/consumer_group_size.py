@@ -16,9 +16,9 @@ from protocol.types import SessionId
 TEXT_HEAD_BYTES = 5
 """MessagePack's, at most, of texts, bytes, arrays and numbers."""
 TOPIC_BYTES = 32
-"""Of a topic with its partitions, beside these: its id, and heads of arrays."""
+"""The bytes of a topic without its partitions: its id, and heads of arrays."""
 MEMBER_BYTES = 128
-"""Of a member's numbers and heads of arrays."""
+"""The bytes of a member's numbers and heads of arrays."""
 
 
 def fits(change: ConsumerGroupChange, bytes_max: int = CONSUMER_GROUP_CHANGE_BYTES_MAX) -> bool:

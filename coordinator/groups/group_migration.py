@@ -122,9 +122,9 @@ def downgraded(
 ) -> ClassicGroup:
     """The group as a classic one of those who stay, all of them members of the classic protocol.
 
-    They have what they were to have; where one of them does not have it yet, all have to join again. Differs from
-    Kafka, where who waits for partitions at the group's epoch takes the generation for the one that it is in: until the
-    next rebalance nobody has them. Raises `NotMigratable`.
+    They keep their target assignment; where one of them does not have it yet, all have to join again. Differs from
+    Kafka, where a member that waits for partitions at the group's epoch takes the generation for its own: until the
+    next rebalance those partitions are unassigned. Raises `NotMigratable`.
     """
     gone = set(leaving)
     staying = [member for member_id, member in sorted(group.members.items()) if member_id not in gone]
@@ -151,7 +151,7 @@ def downgraded(
 
 
 def _check_size(members: Iterable[ClassicMember]) -> None:
-    """Raise `NotMigratable` where what members tell, and what they are assigned, does not fit into one entry."""
+    """Raise `NotMigratable` where the members' metadata and assignments do not fit into one entry."""
     size = sum(
         len(member.assignment) + sum(len(name) + len(metadata) for name, metadata in member.protocols)
         for member in members
@@ -184,9 +184,9 @@ def _downgrade_member(
 
 
 def assignment_bytes(has: Partitions, metadata: bytes, name_of: Callable[[TopicId], str | None]) -> bytes:
-    """What a classic member is told that it has, in the version of its subscription.
+    """The assignment as a classic member reads it, in the version of its subscription.
 
-    In the first version, which every consumer reads, where the subscription cannot be read: it was let in all the same.
+    It has the first version, which every consumer reads, where the subscription is unreadable: such a member is let in.
     """
     named = {name: indexes for topic_id, indexes in has if (name := name_of(topic_id)) is not None}
     try:

@@ -2,7 +2,7 @@
 
 Rule: pure; the time is given. An offset that says itself how long it is kept goes by that. Otherwise what counts is
 - in a classic group without members: since when it has had none; all of them go at once;
-- where nobody ever joined, and in a consumer group (KIP-848): the offset's own commit;
+- in a group without any member ever, and in a consumer group (KIP-848): the offset's own commit;
 - in a classic group of consumers whose assignment is complete: likewise;
 - in any other group with members nothing goes, nor does what is committed for a topic that a member subscribes to.
 An offset that an open transaction may replace stays until that has ended.

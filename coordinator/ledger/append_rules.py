@@ -1,4 +1,4 @@
-"""What an append may be, and what a repeated one is: the rules that every ledger backend shares.
+"""Which appends are valid, and which are repeats: the rules that every ledger backend shares.
 
 Rule: pure decisions over what a backend remembers of a session; the backend reads, asks here, then writes.
 """
@@ -63,5 +63,5 @@ def position_of_repeat(
 
 
 def entries_of(revision: Sequence[LedgerRecord]) -> tuple[LedgerEntry, ...]:
-    """What was appended as one group."""
+    """The entries of one appended group."""
     return tuple(LedgerEntry(number=record.number, payload=record.payload) for record in revision)

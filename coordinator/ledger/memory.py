@@ -36,7 +36,7 @@ from protocol.types import Position, SessionId
 
 
 class AppendFate(Enum):
-    """What becomes of one append."""
+    """The fate of one append."""
 
     APPLIED = "applied"
     """Nothing goes wrong."""
@@ -59,7 +59,7 @@ class _Delayed:
 
 
 class MemoryLedgerCore:
-    """What the ledger holds. Synchronous; owned by one event loop."""
+    """The contents of the ledger. Synchronous; owned by one event loop."""
 
     def __init__(self, *, cluster_id: str = "memory", incarnation: int = 1) -> None:
         self._changed = asyncio.Event()

@@ -137,7 +137,7 @@ class OutcomeUnknown(Exception):
 
 RECOVER = 'docs/operations/recovery.md, "etcd was wiped or restored from a backup"'
 UNREADABLE = 'docs/operations/recovery.md, "The ledger holds what cannot be read"'
-"""What people do about a key, a value or an entry that no agent can decode."""
+"""The runbook's section for a key, a value or an entry that no agent can decode."""
 
 
 def check_restart(identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
@@ -148,7 +148,7 @@ def check_restart(identity: LedgerIdentity, pointer: SnapshotPointer) -> None:
 
 
 def being_recovered() -> LedgerCorrupt:
-    """What whoever writes to a fenced ledger is told (`Ledger.fence`)."""
+    """The error of a write to a fenced ledger (`Ledger.fence`)."""
     return LedgerCorrupt(
         "this ledger is being recovered: let `penstock recover` finish, then start the agents "
         '(docs/operations/recovery.md, "etcd was wiped or restored from a backup")'
@@ -156,7 +156,7 @@ def being_recovered() -> LedgerCorrupt:
 
 
 def not_fenced() -> LedgerCorrupt:
-    """What a restart of a ledger that is open is told."""
+    """The error of a restart of a ledger that is not fenced."""
     return LedgerCorrupt("this ledger was not fenced, so agents may write to it meanwhile: nothing was changed")
 
 
@@ -182,8 +182,8 @@ class Ledger(Protocol):
     async def claim_bucket(self, bucket_id: str) -> LedgerIdentity:
         """Let the ledger belong to that bucket, unless it has one, and return the identity that holds from now on.
 
-        Whoever gets another bucket's id came second: its own bucket is not this ledger's (safety rule S9). A ledger
-        that has a bucket keeps it until `restart`. After `LedgerUnavailable` a repeat is fine.
+        A caller that gets another bucket's id came second: its own bucket is not this ledger's (safety rule S9). A
+        ledger that has a bucket keeps it until `restart`. After `LedgerUnavailable` a repeat is fine.
         """
         ...
 
@@ -209,8 +209,8 @@ class Ledger(Protocol):
     def released_names(self) -> AsyncGenerator[str, None]:
         """Names whose session has ended, as that happens; it does not end.
 
-        A hint that saves asking: one that ends while nobody reads, or the ledger is away, is not told. A ledger that
-        only one process can hold tells nothing.
+        A hint that saves requests: a session that ends while this is not read, or the ledger is away, may be missing. A
+        ledger that only one process can open yields nothing.
         """
         ...
 
@@ -229,7 +229,7 @@ class Ledger(Protocol):
         ...
 
     async def load(self) -> LedgerStart:
-        """What a reader starts from (safety rule S9)."""
+        """The snapshot pointer and the entries above it, from which a reader starts (safety rule S9)."""
         ...
 
     def tail(self, after: Position) -> AsyncIterator[Sequence[LedgerRecord]]:
@@ -270,11 +270,11 @@ class Ledger(Protocol):
         ...
 
     async def fence(self) -> None:
-        """Close the ledger for everybody until `restart`: from now on no session opens and nothing is appended, whoever
-        has it open already, so what is read then is all there will ever be.
+        """Close the ledger until `restart`: from now on no session opens and nothing is appended, even by agents that
+        have it open already, so a read after it is complete.
 
-        Whoever tries gets `LedgerCorrupt`, or `Fenced` under a session that is over, and a tail may end with the
-        former; `identity`, `load` and `head` go on. Durable; a repeat is fine. Raises `SessionHeld`, and fences
+        Attempts raise `LedgerCorrupt`, or `Fenced` under a session that is over, and a tail may end with the former;
+        `identity`, `load` and `head` go on. Durable; a repeat is fine. Raises `SessionHeld`, and fences
         nothing, while sessions live: stop their agents first.
         """
         ...
@@ -283,8 +283,8 @@ class Ledger(Protocol):
         """Begin another incarnation: all that is in this fenced ledger is dropped; `identity` and `pointer` stand in
         its place, in one revision, which ends the fence.
 
-        The pointer is at `position_first` of the new incarnation, after 0 appends; so is the head then. Whoever has the
-        ledger open under the former identity gets `LedgerCorrupt` from now on, but for this object. A repeat, after
+        The pointer is at `position_first` of the new incarnation, after 0 appends; so is the head then. Other objects
+        that have the ledger open under the former identity raise `LedgerCorrupt` from now on. A repeat, after
         `LedgerUnavailable`, changes nothing more. Raises `LedgerCorrupt`, and drops nothing, without a fence.
         """
         ...

@@ -25,7 +25,7 @@ _HEADER_CHECKED_BYTES: Final = 24
 _FRAME_HEADER_CHECKED_BYTES: Final = 8
 _WORD_BYTES: Final = 4
 _MAGIC: Final = 0x377F0682
-"""Of words in little-endian order; one more: in big-endian order."""
+"""The magic number of a log with words in little-endian order; plus one: in big-endian order."""
 _VERSION: Final = 3_007_000
 _PAGE_BYTES_MIN, _PAGE_BYTES_MAX = 512, 65_536
 _SECTOR_BYTES: Final = 512
@@ -101,15 +101,15 @@ class _Checksum:
         self._start: Words = np.array([ones, zeros], dtype=np.uint32)
 
     def of(self, words: Words, before: Words) -> Words:
-        """Of each row of `words`, shape (frames, words), each from its row in `before`, shape (frames, 2)."""
+        """The checksum of each row of `words`, shape (frames, words); it begins with its row of `before`."""
         return self.of_words(words) + self.of_start(before)
 
     def of_words(self, words: Words) -> Words:
-        """What the words of each row add, shape (frames, 2)."""
+        """The part of the checksum that the words of each row add, shape (frames, 2)."""
         return words @ self.weights
 
     def of_start(self, before: Words) -> Words:
-        """What becomes of the checksums before, shape (frames, 2)."""
+        """The part of the checksum that comes from `before`, shape (frames, 2)."""
         return before @ self._start
 
 
@@ -201,7 +201,7 @@ class _Frames:
         """Whether another value of one bit makes the frame right, where all frames before it are.
 
         Not what is left of a torn frame: that would have to be the same but for this bit, checksum included. (But for
-        one byte it sometimes is: the page was in this place of an earlier log, too.) Which bit it is cannot be told:
+        one byte it sometimes is: the page was in this place of an earlier log, too.) Which bit it is stays unknown:
         the highest ones of all words count alike.
         """
         stored, computed = self._stored[frame], self._computed[frame]

@@ -17,7 +17,7 @@ from protocol.limits import LEDGER_WAL_BYTES_KEPT, LEDGER_WAL_PAGES_MAX
 from protocol.records.crc import crc32c
 
 APPLICATION_ID: Final = 0x50454E53
-"""`PENS`: tells the file from any other SQLite database."""
+"""`PENS`: marks the file among SQLite databases."""
 FORMAT_VERSION: Final = 2
 FORMAT_WITHOUT_CHECKSUMS: Final = 1
 FORMATS_WRITTEN: Final = frozenset({FORMAT_VERSION})
@@ -116,7 +116,7 @@ def create_if_empty(connection: sqlite3.Connection, path: Path, new_cluster_id: 
     """An empty file becomes the ledger of a new cluster, in one transaction."""
     if _is_empty(connection):
         _create(connection, new_cluster_id)
-        for folder in path.resolve().parents:  # whoever made them for this file may not have synced their names
+        for folder in path.resolve().parents:  # they may have been created for this file, and their names not synced
             _sync_directory(folder)
 
 
@@ -157,7 +157,7 @@ def only_read(connection: sqlite3.Connection) -> None:
 
 
 def entry_checksum(position: int, session: int, number: int, payload: bytes) -> int:
-    """What the file keeps beside an entry: a bit of it that changed would be applied as another command (S20)."""
+    """The checksum that stands beside an entry: one changed bit of it would be applied as another command (S20)."""
     return crc32c(payload, crc32c(_ENTRY_NUMBERS.pack(position, session, number)))
 
 

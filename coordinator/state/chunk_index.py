@@ -26,7 +26,7 @@ NO_ROWS = -1
 
 
 MARKER_BYTES: Final = 78
-"""What `protocol.records.control_batches.marker_batch` makes."""
+"""The length of a batch that `protocol.records.control_batches.marker_batch` makes."""
 NO_CHECKSUM: Final = 0
 """In `checksum`: not known, because the chunk is archived or a marker, or older rules were in force."""
 NO_OBJECT: Final = ObjectId(0)
@@ -60,8 +60,8 @@ class ChunkRef(NamedTuple):
     row_first: int
     row_count: int
     checksum: int = NO_CHECKSUM
-    """Of its record batches, by their CRCs (`protocol.records.crc.crc_of_crcs`): bytes that have another are not the
-    chunk's, whole as they may be (safety rule S20)."""
+    """The checksum of its record batches, from their CRCs (`protocol.records.crc.crc_of_crcs`). Bytes with another
+    checksum are not the chunk's, even if each batch is undamaged (safety rule S20)."""
 
     @property
     def is_archived(self) -> bool:
@@ -75,7 +75,7 @@ class ChunkRef(NamedTuple):
 
     @property
     def marker(self) -> MarkerRow | None:
-        """What the chunk is where it is no bytes of an object: a transaction's end."""
+        """The transaction's end that the chunk is; None for a chunk that is bytes of an object."""
         if self.object_id != NO_OBJECT:
             return None
         return MarkerRow(
@@ -84,7 +84,7 @@ class ChunkRef(NamedTuple):
 
 
 _CHUNK: Final = Struct("<5q3iI")
-"""What a row stores of `ChunkRef`: all but its offsets, in the same order."""
+"""The fields of `ChunkRef` that a row stores: all but its offsets, in the same order."""
 _ROW: Final = Struct("<5q3iIq")
 """The whole row: `log_bytes` too."""
 _ROW_GROUP: Final = Struct("<i")
@@ -119,8 +119,8 @@ assert _ROW_TYPE.fields["row_group"][1] == _ROW_GROUP_AT
 
 
 def marker_row(marker: MarkerRow) -> bytes:
-    """What an index stores of a transaction's end: the same in each of its partitions. The columns of places hold what
-    it says."""
+    """The row that an index stores for a transaction's end: the same in each of its partitions. The columns for a
+    place in an object hold the marker's fields."""
     return _ROW.pack(
         NO_OBJECT,
         marker.producer_id,
@@ -257,7 +257,7 @@ class ChunkIndex:
         )
 
     def places(self, row_first: int, row_end: int) -> Places:
-        """A copy of the rows `[row_first, row_end)`: for many rows at once, and for whoever outlives a change."""
+        """A copy of the rows `[row_first, row_end)`: for many rows at once, and for callers that outlive a change."""
         ends = np.frombuffer(self._offset_end, np.int64)[row_first:row_end].copy()
         return Places(ends, *(self._column(name)[row_first:row_end].copy() for name in Places._fields[1:]))
 
@@ -285,7 +285,7 @@ class ChunkIndex:
         return int(self._column("byte_count")[self.intake_row : row_end].sum())
 
     def log_bytes_from(self, offset: Offset) -> int:
-        """What the records from the row of `offset` on came to as they were produced: what retention.bytes keeps."""
+        """The bytes, as they were produced, of the records from the row of `offset` on: retention.bytes limits them."""
         return int(self._column("log_bytes")[bisect_right(self._offset_end, offset) :].sum())
 
     def append(

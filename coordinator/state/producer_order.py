@@ -1,7 +1,7 @@
 """Producers' states in the order of their last positions, as a heap whose entries may be out of date.
 
-Rule: an entry is never newer than its state, and a state has at most one. Whoever takes the oldest looks up what is
-true of it now: what was written since goes back in with its new position, once for all its writes.
+Rule: an entry is never newer than its state, and a state has at most one. The caller of `pop` compares the
+entry with the state's last position, and adds it again where the producer wrote since: once for all its writes.
 """
 
 from collections.abc import Iterable

@@ -62,7 +62,7 @@ class Registry:
     """Derived: of the texts of all schemas, in UTF-8."""
 
     def compatibility(self, subject: str) -> Compatibility:
-        """What holds for the subject's next version."""
+        """The compatibility that the subject's next version has to have."""
         every = self.compatibilities.get(EVERY_SUBJECT, COMPATIBILITY_DEFAULT)
         return self.compatibilities.get(subject, every)
 
@@ -152,7 +152,7 @@ class Registry:
 
 
 def registry_faults(registry: Registry) -> Iterator[str]:
-    """What does not hold of a registry that entries led to. Part of `coordinator.invariants`."""
+    """Violated invariants of a registry. Part of `coordinator.invariants`."""
     rebuilt = Registry(schema_id_next=registry.schema_id_next)
     for schema_id, content in registry.schemas.items():
         rebuilt.add_schema(schema_id, content)

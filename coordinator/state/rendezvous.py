@@ -92,10 +92,10 @@ class Placement:
         return found[:partition_count] if len(found) > partition_count else found
 
     def by_hand(self, replicas: Replicas, zone: str | None, otherwise: Assignment) -> Assignment:
-        """What becomes of replicas that a partition was given by hand.
+        """The assignment of a partition whose replicas were set by an operator.
 
-        The first of them that lives leads, those of the client's zone before others; where none lives, whoever would
-        lead by `otherwise`: any agent serves any partition.
+        The first live one leads, those of the client's zone before others. Where none is live, the leader of
+        `otherwise` leads: any agent serves any partition.
         """
         living = [node for node in replicas if node in self._zone_of]
         near = [node for node in living if zone is not None and self._zone_of[node] == zone]

@@ -57,12 +57,12 @@ class PartitionState:
     unknown_producers_below: ProducerId = PRODUCER_ID_FIRST
     """Producers with a lower id may have had state here that was dropped (safety rule S8)."""
     transactions: PartitionTransactions | None = None
-    """Those that are open here, and those that were aborted; None where there are none, as almost everywhere."""
+    """The open and the aborted transactions here; None where there are none, as in almost all partitions."""
 
     producer_order: ProducerOrder | None = field(default=None, compare=False)
     """Derived, once there are too many `producers`: which of them goes next."""
     waiting: dict[ProducerId, list[UnplacedBatch]] = field(default_factory=dict[ProducerId, list[UnplacedBatch]])
-    """What open transactions wrote that is placed at their commit, in its order; no empty list."""
+    """Batches of open transactions that are placed at their commit, in order; no empty list."""
 
     def has_open_transaction(self, producer_id: int) -> bool:
         """Whether the producer wrote here in a transaction that is open, placed or not."""
@@ -88,7 +88,7 @@ class TableState:
     """The topic's Iceberg table, since its first commit."""
 
     metadata_key: str
-    """Of the metadata JSON that holds: the pointer that a catalog tells."""
+    """The key of the current metadata JSON: the pointer that a catalog answers."""
     version: int
     """How many commits there were."""
     objects: set[ObjectId]
@@ -107,7 +107,7 @@ class TopicState:
     partitions: list[PartitionState]
     created_ms: Milliseconds
     replicas: dict[PartitionIndex, Replicas] = field(default_factory=dict[PartitionIndex, Replicas])
-    """Of the partitions that were given some by hand."""
+    """The replicas of partitions to which an operator assigned some."""
     table: TableState | None = None
     """None until the first commit: a table without rows."""
     is_log_append_time: bool = False
@@ -127,16 +127,17 @@ class ObjectState:
 
 @dataclass(slots=True, kw_only=True)
 class DigestComparison:
-    """What agents say that the state's digest was at one position (safety rule S3).
-    `coordinator.apply.digest_comparison`."""
+    """The agents' reports of the state's digest at one position (S3): `coordinator.apply.digest_comparison`."""
 
     position: Position
     shape: bytes
-    """Of the canonical bytes (`coordinator.snapshot.SHAPE`): who writes others cannot take part."""
+    """The shape of the canonical bytes (`coordinator.codec.snapshot_wire.snapshot_shape`): an agent that writes another
+    one cannot take part."""
     digests: dict[SessionId, bytes | None]
-    """What each session said that was live at `position`; None from a live one that has not said anything yet."""
+    """The report of each session that was live at `position`; None from a live one that has not reported yet."""
     asked_count: int
-    """How many were live at `position`, but for those that said that they cannot tell: of so many, most are right."""
+    """The sessions that were live at `position`, less those that reported that they have no digest: of so many, more
+    than half decide."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -157,20 +158,20 @@ class ClusterState:
     objects: dict[ObjectId, ObjectState] = field(default_factory=dict[ObjectId, ObjectState])
     released: dict[str, Milliseconds] = field(default_factory=dict[str, Milliseconds])
     """When the last reference to each object was dropped, by key, until its deletion is reported; `NO_TIME` where
-    nobody told the time since."""
+    no entry has had a time since."""
     producer_id_next: ProducerId = PRODUCER_ID_FIRST
     object_id_next: ObjectId = OBJECT_ID_FIRST
     producers_before_deletion: ProducerId = PRODUCER_ID_FIRST
     """Producers with a lower id may have written to a topic since deleted: a re-created one lets them go on (S8)."""
     maintenance_leader: SessionId | None = None
-    """The live session that is the maintenance leader; None where nobody does."""
+    """The live session that is the maintenance leader; None where there is none."""
     maintenance_leader_epoch: int = 0
     """How often that role was given."""
     comparison: DigestComparison | None = None
     """The newest comparison of digests; None before the first."""
     groups: dict[str, GroupState] = field(default_factory=dict[str, GroupState])
     vacant_groups: dict[str, None] = field(default_factory=dict[str, None])
-    """Those of them that are nothing but a claim, the oldest claim first. Follows from them."""
+    """The groups that are nothing but a claim, the oldest claim first. Follows from `groups`."""
     group_claims_count: int = 0
     """Claims of groups that were ever given: the newest one's epoch (safety rule S13)."""
     broker_configs: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
@@ -183,7 +184,7 @@ class ClusterState:
     transactional_ids: dict[str, TransactionalId] = field(default_factory=dict[str, TransactionalId])
     """In the order in which they came, in snapshots too: those that expire together go in that order."""
     transaction_version: int = TRANSACTION_VERSION_NEWEST
-    """The level of the feature transaction.version that clients are told (KIP-890, KIP-584)."""
+    """The level of the feature transaction.version that ApiVersions answers (KIP-890, KIP-584)."""
     features_epoch: int = 0
     """How often a level was changed."""
     registry: Registry = field(default_factory=Registry)
@@ -214,7 +215,7 @@ class ClusterState:
     released_untimed: list[str] = field(default_factory=list[str], compare=False)
     """Derived: what of `released` waits for a time."""
     is_time_known: bool = field(default=True, compare=False)
-    """Derived: whether the entry that is being applied tells the time."""
+    """Derived: whether the entry that is being applied has a time."""
 
     @classmethod
     def empty(cls, cluster_id: str, incarnation: int) -> "ClusterState":
@@ -223,8 +224,8 @@ class ClusterState:
 
     @property
     def known_time_ms(self) -> Milliseconds:
-        """The state's time, unless the entry that is being applied tells none: then it may be long past, and what is
-        noted has `NO_TIME` until something that expires such notes puts its own (safety rule S2)."""
+        """The state's time; `NO_TIME` while an entry without a time is applied: the state's may be long past then.
+        Commands that expire things replace `NO_TIME` with their own time later (safety rule S2)."""
         return self.time_ms if self.is_time_known else NO_TIME
 
     def uses_append_time(self, topic: TopicState) -> bool:

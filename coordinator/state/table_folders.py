@@ -1,7 +1,7 @@
 """In which folder of the bucket a topic's table lies.
 
 Rule: pure. A folder has the topic's name and id. A name that makes it longer than file systems allow is shortened; the
-id tells topics apart. A table never moves: once it has metadata, its folder is the one where that lies, since entries,
+id makes it unique. A table never moves: once it has metadata, its folder is the one where that lies, since entries,
 references and catalogs name it.
 """
 
@@ -11,7 +11,7 @@ from storage.refs import name_in_folder, short_name, topic_folder
 
 
 def folder_name(state: ClusterState, topic: TopicState) -> str:
-    """What the topic is called in the folder of its table."""
+    """The topic's name in the folder of its table."""
     if topic.table is not None:
         return name_in_folder(topic.table.metadata_key)
     # S3: agents of older rules refuse files elsewhere than under the whole name.

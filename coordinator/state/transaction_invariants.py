@@ -1,6 +1,6 @@
-"""What is true of the transactions of every state that entries can lead to. Part of `coordinator.invariants`.
+"""Invariants of the transactions in every state that entries can lead to. Part of `coordinator.invariants`.
 
-Rule: as there: reads everything, changes nothing.
+Rule: reads everything, changes nothing.
 """
 
 from collections.abc import Iterator, Sequence

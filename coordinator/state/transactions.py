@@ -1,4 +1,4 @@
-"""What the state holds of a transactional id beside `txn.transaction.TransactionMetadata`: who takes part, since when.
+"""A transactional id in the state: `txn.transaction.TransactionMetadata`, its partitions and groups, and times.
 
 Rule: values only; pure. Times are the state's at apply. A stamp says which connection of a V1 client acted last
 (safety rule S7). One id has a bounded number of them, however many groups it commits for.
@@ -21,15 +21,15 @@ class AppliedStamp(NamedTuple):
     """The connection that acted last: when it did, through whose session, and which one of that agent's it was."""
 
     position: Position
-    """Of the entry by which it acted, not of the connection's beginning: a client that goes back to a connection that
-    it has had for long has left those that it opened since."""
+    """The position of the entry by which it acted, not of the connection's beginning: a client that goes back to an old
+    connection has abandoned those that it opened since."""
     session: SessionId
     serial: int
 
     def is_newer(self, session: SessionId, stamp: Stamp) -> bool:
         """Whether a request with `stamp` from that session came on a connection that the client had before this one
-        acted, or of an age that cannot be told: at the same position through another agent. The connections of one
-        agent are ordered by their serials."""
+        acted, or on one of unknown age: at the same position through another agent. The connections of one agent are
+        ordered by their serials."""
         if session == self.session:
             return stamp.serial < self.serial
         return stamp.position <= self.position
@@ -60,18 +60,19 @@ class TransactionCounts:
 class TransactionalId:
     metadata: TransactionMetadata
     updated_ms: Milliseconds
-    """When anything was last asked for under this id; `NO_TIME` where nobody told the time then (safety rule S2)."""
+    """The time of the last request under this id; `NO_TIME` where its entry had no time (safety rule S2)."""
     started_ms: Milliseconds = NOT_STARTED
     """When the open transaction began; -1 while none is open."""
     partitions: dict[TransactionPartition, None] = field(default_factory=dict[TransactionPartition, None])
-    """Of the open transaction, in the order in which they were added; empty while none is open."""
+    """The partitions of the open transaction, in the order in which they were added; empty while none is open."""
     groups: dict[str, None] = field(default_factory=dict[str, None])
     """Groups that may have pending offsets of the open transaction."""
     waiting_runs: int = 0
-    """Of the open transaction, in all its partitions (`coordinator.state.unplaced_batches`); so are `waiting_bytes`."""
+    """Runs of unplaced batches of the open transaction, in all its partitions (`coordinator.state.unplaced_batches`);
+    `waiting_bytes` are their bytes."""
     waiting_bytes: int = 0
     stamp: AppliedStamp | None = None
-    """Of the connection that acted last on V1's behalf since the producer was initialised (S7)."""
+    """The connection on which a V1 request acted last since the producer was initialised (S7)."""
     offset_stamps: dict[str, AppliedStamp] = field(default_factory=dict[str, AppliedStamp])
     """The same for V1's TxnOffsetCommit, by group: the newest `OFFSET_STAMPS_MAX`."""
     offset_stamps_from: Position = FROM_THE_BEGINNING

@@ -2,8 +2,8 @@
 
 Rule: values only; pure. Such a topic says `penstock.transaction.placement=commit`. What a transaction writes to one of
 its partitions is placed where it commits, one run behind the other and the marker behind them, and dropped where it
-aborts: nobody ever sees an open or an aborted record there, and no consumer waits for one. What holds for a partition
-in a transaction is fixed with its first batch, whatever the topic is altered to meanwhile.
+aborts: consumers never see an open or an aborted record there, and never wait for one. The placement of a partition in
+a transaction is fixed with its first batch, whatever the topic is altered to meanwhile.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class UnplacedBatch(NamedTuple):
     append_time_ms: Milliseconds
     """-1 unless the broker stamps the records (safety rule S14)."""
     checksum: int = NO_CHECKSUM
-    """Of the batches, as a chunk's (`coordinator.state.chunk_index.ChunkRef`)."""
+    """The checksum of the batches, computed like that of a chunk (`coordinator.state.chunk_index.ChunkRef`)."""
 
     def extended(self, batch: "UnplacedBatch") -> "UnplacedBatch":
         """The run with a batch that lies right behind it."""

@@ -78,12 +78,12 @@ def is_token_refused(error: grpc.aio.AioRpcError) -> bool:
 
 
 def is_authentication_off(error: grpc.aio.AioRpcError) -> bool:
-    """etcd asks nobody for a password."""
+    """Whether etcd's authentication is disabled."""
     return "authentication is not enabled" in (error.details() or "")
 
 
 def ledger_error(error: grpc.aio.AioRpcError, access: EtcdAccess, endpoint: str) -> LedgerUnavailable | Trimmed:
-    """What the ledger's callers can act on."""
+    """The ledger's error for an error of gRPC."""
     details = error.details() or ""
     match error.code():
         case grpc.StatusCode.OUT_OF_RANGE if "compacted" in details:
@@ -118,7 +118,7 @@ def _not_let_in(details: str, access: EtcdAccess) -> str:
 
 
 def _tls_remedy(details: str, access: EtcdAccess) -> str:
-    """What to do where an endpoint fails in a way that TLS fails in. The texts are gRPC's, it has no codes for that."""
+    """The remedy for an error that TLS may have caused. The texts are gRPC's, it has no codes for that."""
     if not access.is_tls:
         return (
             ": if it never answered before, it may expect TLS: use etcds://, or give --ledger-ca"

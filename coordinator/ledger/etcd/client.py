@@ -110,7 +110,7 @@ class EtcdClient:
 
         etcd is asked for a sign of life again and again; an endpoint that gives none is left for the next one. It gives
         none for a watch that begins above its revision (`progressIfSync` in its mvcc/watchable_store.go, v3.5 and
-        v3.6), so `create` begins at a revision that was there, and is told of it again. A watch that is not asked
+        v3.6), so `create` begins at an existing revision, and receives it again. A watch without such requests
         relies on another one, whose silence ends the connection of both.
         """
         channel = self._opened()
@@ -202,7 +202,7 @@ class EtcdClient:
         return self._channel
 
     async def _log_in(self, channel: grpc.aio.Channel) -> None:
-        """Get a token, where a user is given and there is none; an empty one where etcd asks nobody for a password."""
+        """Get a token, where a user is configured and there is none; an empty one where authentication is disabled."""
         if self._access.user is None or self._token is not None:
             return
         request = rpc_pb2.AuthenticateRequest(name=self._access.user, password=self._access.password)
@@ -220,7 +220,7 @@ class EtcdClient:
             self._token = answer.token
 
     async def _failure(self, channel: grpc.aio.Channel, error: grpc.aio.AioRpcError) -> LedgerUnavailable | Trimmed:
-        """What a failed call tells its caller; the next one asks the next endpoint, if this one is at fault."""
+        """The error for a failed call; the next call asks the next endpoint, if this one is at fault."""
         if self._is_closed:
             return LedgerUnavailable("this ledger was closed")
         failure = ledger_error(error, self._access, self.endpoint)
@@ -238,7 +238,7 @@ class EtcdClient:
             await channel.close()
 
     def _given_up(self) -> LedgerUnavailable:
-        """What a call says whose connection was closed under it: gRPC cancels it then."""
+        """The error for a call whose connection was closed meanwhile: gRPC cancels it then."""
         return LedgerUnavailable("this ledger was closed" if self._is_closed else "the connection to etcd was given up")
 
     def _metadata(self) -> tuple[tuple[str, str], ...]:

@@ -190,7 +190,7 @@ def read_trimmed(value: bytes) -> Position:
 
 
 def _decode(decoder: JsonDecoder[_T], value: bytes, name: str) -> _T:
-    """What it says, where these are the very bytes that say so: a field under another name is damage (S20)."""
+    """The decoded value, if it encodes to the very same bytes: a field under another name is damage (S20)."""
     try:
         found = decoder.decode(value)
     except Undecodable as error:

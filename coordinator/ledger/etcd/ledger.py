@@ -66,7 +66,7 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class _GuardedResult:
-    """What became of a guarded transaction. `responses`: of the other branch, where it was not carried out."""
+    """The result of a guarded transaction. `responses` are those of its failure branch, where the guards failed."""
 
     is_done: bool
     revision: int
@@ -109,7 +109,7 @@ class EtcdLedger:
         one, and write nothing. The client is closed with the ledger.
 
         A session whose lease is not renewed (`keep_session`) for `session_seconds` is over. `is_compacted`: whether
-        `trim` compacts etcd's history, everybody's. `quota_bytes`: etcd's, where etcd does not tell. Raises
+        `trim` compacts etcd's whole history. `quota_bytes`: the quota of an etcd whose API does not report it. Raises
         `LedgerUnavailable`, after which the same client may be tried again, `LedgerUnsupported`, and `LedgerCorrupt`
         where the prefix holds something else.
         """
@@ -134,7 +134,7 @@ class EtcdLedger:
         )
 
     async def notices(self) -> list[str]:
-        """What whoever runs this etcd should know (safety rule S10)."""
+        """Warnings for the operator of this etcd (safety rule S10)."""
         return await notices(self._client, self._keys, is_compacted=self._is_compacted)
 
     async def identity(self) -> LedgerIdentity:
@@ -308,7 +308,7 @@ class EtcdLedger:
                 await self._check_kept(after)  # else only etcd's history is gone: the live keys are read again
 
     async def _tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
-        """What stands in etcd above `after`, then what comes. Raises `Trimmed` where that needs compacted history."""
+        """The entries above `after`, then new ones. Raises `Trimmed` where that needs compacted history."""
         revision = await self._check_kept(after)
         records = await self._read_entries(after, revision)
         if records:
@@ -394,8 +394,9 @@ class EtcdLedger:
         return (await self._write(compare=[guard], success=[put(key, write_pointer(pointer))])).is_done
 
     async def trim(self, position: Position) -> None:
-        """By whole groups: an append is guarded by the absence of its first entry alone, so a copy of one that was on
-        its way all the time would put anew what is left of its group. A damaged key goes, too: the snapshot covers it.
+        """Deletes whole groups: an append is guarded by the absence of its first entry alone, so a delayed copy of an
+        append whose first entry is gone would write its group again. A damaged key is deleted, too: the snapshot covers
+        it.
         """
         pointer = await self.pointer()
         covered = Position(0) if pointer is None else pointer.position
@@ -419,7 +420,7 @@ class EtcdLedger:
                 break
             first = whole[-1].key + b"\0"
         if self._is_compacted:
-            with contextlib.suppress(NotPermitted):  # `notices` told of it at the start
+            with contextlib.suppress(NotPermitted):  # `notices` reported it at the start
                 await self._client.compact(revision_compacted)
 
     async def _raise_trimmed(self, position: Position) -> None:

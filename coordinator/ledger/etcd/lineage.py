@@ -3,8 +3,8 @@
 Rule: no I/O. etcd can be emptied, restored from a backup, or given to another cluster while agents have it open. So
 every write is guarded by the identity and by a head that is not below what was seen when it was sent, and every read
 that begins something asks for both, and for the newest entry that was read: where etcd lost that and went on, revisions
-alone would not tell. Another ledger than that raises `LedgerCorrupt`. A bucket that somebody claims for a ledger that
-had none is learnt of: the identity has to be whole to guard a write.
+alone would not show it. Another ledger than that raises `LedgerCorrupt`. Where an agent claims a bucket for a ledger
+that had none, that is learnt: the identity has to be whole to guard a write.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownLedger:
-    """What was known of the ledger when a request was sent; its answer may be older than what was learnt since."""
+    """The state of the ledger as known when a request was sent; its answer may be older than what was learnt since."""
 
     head: Position
-    """The newest append that anything told of, or the incarnation's first position."""
+    """The newest append in any answer, or the incarnation's first position."""
     read: LedgerRecord | None
     """The last of the entries that were handed to a reader."""
 
@@ -104,7 +104,7 @@ class Lineage:
     # Writes.
 
     def guards(self, *, on_fenced: bool = False) -> list[rpc_pb2.Compare]:
-        """What a transaction that writes compares first: it is carried out on a ledger that is open, or on a fenced one
+        """The comparisons of a transaction that writes. They hold on an open ledger, or on a fenced one
         (`Ledger.fence`), never on both.
         """
         is_same = has_value(self._keys.meta, write_meta(self.identity, is_fenced=on_fenced))
@@ -113,7 +113,7 @@ class Lineage:
         return [is_same, is_modified_at_or_after(self._keys.head, self.revision(self.seen.head))]
 
     def asking(self) -> list[rpc_pb2.RequestOp]:
-        """What its other branch asks for first; `judge` takes the two answers."""
+        """The first requests of its failure branch; `judge` takes the two answers."""
         return [get(self._keys.meta), get(self._keys.head)]
 
     def judge(self, responses: Sequence[rpc_pb2.ResponseOp], seen: KnownLedger) -> None:
@@ -155,7 +155,7 @@ class Lineage:
             )
 
     def judge_event(self, pair: kv_pb2.KeyValue) -> None:
-        """Raise `LedgerCorrupt` where a watch tells that the identity is another one now, or the ledger fenced."""
+        """Raise `LedgerCorrupt` where a watch delivers another identity, or that the ledger is fenced."""
         self._judge_identity([pair])
         if is_fenced(pair.value):
             raise being_recovered()
@@ -180,15 +180,16 @@ class Lineage:
         if not self.identity.bucket_id and found.bucket_id:
             self.claimed(found)
         if found.bucket_id != self.identity.bucket_id:
+            bucket = f"the bucket {found.bucket_id}" if found.bucket_id else "no bucket"
             raise LedgerCorrupt(
-                f"etcd's ledger of cluster {found.cluster_id} names the bucket {found.bucket_id or 'of nobody'}, where "
+                f"etcd's ledger of cluster {found.cluster_id} names {bucket}, where "
                 f"it named {self.identity.bucket_id}: was etcd restored from a backup? {REMEDY}"
             )
 
     # Reads.
 
     def reading(self) -> list[rpc_pb2.RequestOp]:
-        """What a read that begins something asks for first; `judge_reading` takes the three or four answers."""
+        """The first requests of a read that begins something; `judge_reading` takes the three or four answers."""
         asked = [*self.asking(), get(self._keys.trimmed)]
         if self.seen.read is not None:
             asked.append(get(self._keys.entry(self.seen.read.session, self.seen.read.number)))
@@ -196,7 +197,7 @@ class Lineage:
 
     def judge_reading(self, responses: Sequence[rpc_pb2.ResponseOp], seen: KnownLedger) -> tuple[Head, Position]:
         """Head, and the position up to which entries were trimmed. Raises `LedgerCorrupt`, as `judge` does, and where
-        the newest entry that was read is gone although nobody trimmed it.
+        the newest entry that was read is gone although it was not trimmed.
         """
         self.judge(responses[:2], seen)
         head, trims, *found = (response.response_range.kvs for response in responses[1:])

@@ -1,6 +1,6 @@
-"""What an etcd tells of itself: its version, how full it is, who else uses it, whether its history is ever compacted.
+"""The status of an etcd: its version, how full it is, other users of it, whether its history is ever compacted.
 
-Rule: reads only, but for `try_write`. What etcd's API does not tell is not guessed: its flags cannot be read, so
+Rule: reads only, but for `try_write`. What etcd's API does not report is not guessed: its flags cannot be read, so
 whether it compacts its history by itself shows only in what it did (docs/adr/0010-ledger-in-etcd.md).
 """
 
@@ -22,7 +22,7 @@ TRIAL_BYTES = 1024
 _QUOTA_FIELD = 12
 """`dbSizeQuota` of StatusResponse, which etcd has from 3.6 and the stubs lack."""
 _FIRST_KEY, _BEYOND_ALL_KEYS = b"\0", b"\0"
-"""As the beginning of a range, and as its end."""
+"""The same bytes mean this as the beginning of a range, and as its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +33,10 @@ class EtcdStatus:
     file_bytes: int
     used_bytes: int
     quota_bytes: int | None
-    """None before etcd 3.6, which does not tell."""
+    """None before etcd 3.6, whose status lacks it."""
 
     def pressure(self, quota_bytes: int | None) -> float:
-        """The share of the quota that is in use; `quota_bytes` where etcd does not tell it."""
+        """The part of the quota that is in use; `quota_bytes` where etcd does not report the quota."""
         return self.used_bytes / (self.quota_bytes or quota_bytes or ETCD_QUOTA_BYTES_DEFAULT)
 
 
@@ -91,17 +91,17 @@ async def forget_trial(client: EtcdClient, keys: EtcdKeys) -> None:
 
 
 async def notices(client: EtcdClient, keys: EtcdKeys, *, is_compacted: bool) -> list[str]:
-    """What whoever runs this etcd should know (safety rule S10). Raises `LedgerUnavailable`."""
+    """Warnings for the operator of this etcd (safety rule S10). Raises `LedgerUnavailable`."""
     refused = "--no-etcd-compaction" if not is_compacted else await _why_not_compacted(client)
     if refused:
         return [
             f"agents do not compact etcd's history ({refused}), so etcd must, started with "
-            f"--auto-compaction-retention; its API does not tell whether it was. {await _history(client, keys)}"
+            f"--auto-compaction-retention; its API does not show whether it was. {await _history(client, keys)}"
         ]
     if await _is_shared(client, keys):
         return [
             f"etcd holds other keys than those below {keys.prefix.decode()}: agents compact its whole history behind "
-            "what they trimmed, which whoever watches those keys must bear. To leave that to etcd, start it with "
+            "what they trimmed, and watchers of those keys must handle it. To leave that to etcd, start it with "
             "--auto-compaction-retention, and agents with --no-etcd-compaction"
         ]
     return []
@@ -117,7 +117,7 @@ async def _why_not_compacted(client: EtcdClient) -> str:
 
 
 async def _history(client: EtcdClient, keys: EtcdKeys) -> str:
-    """What of etcd's history is gone, in words: the only trace that compaction leaves."""
+    """The compacted part of etcd's history, in words: the only trace that compaction leaves."""
     try:
         answer = await client.range(rpc_pb2.RangeRequest(key=keys.meta, revision=1))
     except Trimmed:

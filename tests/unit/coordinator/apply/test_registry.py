@@ -153,7 +153,7 @@ class TestLimits:
         outcome = cluster.do(register(cluster, subject, "two"))
         assert refusal(outcome) is RegistryError.OPERATION_NOT_PERMITTED
         assert isinstance(outcome, RegistryRefused)
-        assert "Delete permanently" in outcome.reason
+        assert "Permanently delete" in outcome.reason
 
     def test_of_settings_too(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(apply_registry, "REGISTRY_SUBJECTS_MAX", 0)

@@ -118,7 +118,7 @@ OTHER_PARTITION = swap(partition=1, old=(replaced(0, 5, 2, 100),), new=(archived
         (lambda c: replace(c, partitions=(swap(), swap())), "named twice"),
         (lambda c: replace(c, partitions=(OTHER_PARTITION, swap(partition=2))), "no partition 2"),
         (lambda c: replace(c, partitions=(OTHER_PARTITION, swap(old=()))), "nothing is replaced"),
-        (lambda c: replace(c, partitions=(swap(new=()),)), "nothing stands"),
+        (lambda c: replace(c, partitions=(swap(new=()),)), "nothing replaces"),
         (lambda c: replace(c, partitions=(swap(old=(replaced(30, 40, 3),)),)), "are not there"),
         (
             lambda c: replace(c, partitions=(swap(old=(replaced(20, 30, 2), replaced(30, 40, 3))),)),

@@ -111,7 +111,7 @@ def test_s9_a_bucket_that_another_agent_claimed_is_learnt_of_and_guards_what_is_
     opened.judge_event(meta(bucket_id="one"))
 
 
-@pytest.mark.parametrize(("bucket_id", "says"), [("two", "the bucket two"), ("", "the bucket of nobody")])
+@pytest.mark.parametrize(("bucket_id", "says"), [("two", "the bucket two"), ("", "names no bucket")])
 def test_s9_a_ledger_that_names_another_bucket_than_it_did_is_found_out(bucket_id: str, says: str) -> None:
     opened = lineage()
     opened.claimed(replace(IDENTITY, bucket_id="one"))
