@@ -230,24 +230,26 @@ class StateRecovery:
         """Whether agents of the rules in force, which the state keeps, know checksums of chunks."""
         return self.state.rules_version >= RULES_CHECKED_STORAGE
 
-    def expect(self, found: FoundObject) -> None:
+    def expect(self, intake_object: FoundObject) -> None:
         """Learn what an object holds that will be committed later: first all of them, then `commit` each."""
-        self._copies.update(batch for batch, _ in _sequenced(found.command))
+        self._copies.update(batch for batch, _ in _sequenced(intake_object.command))
 
-    def is_in_order(self, found: FoundObject) -> bool:
+    def is_in_order(self, intake_object: FoundObject) -> bool:
         """Whether, by their sequences, no batch has a predecessor of its producer that is still to come."""
-        return next(self._rows_out_of_order(found.command), None) is None
+        return next(self._rows_out_of_order(intake_object.command), None) is None
 
-    def commit(self, found: FoundObject) -> None:
+    def commit(self, intake_object: FoundObject) -> None:
         """Give what the object holds its place."""
-        command = found.command
-        self.state.time_ms = max(self.state.time_ms, found.modified_ms)
+        command = intake_object.command
+        self.state.time_ms = max(self.state.time_ms, intake_object.modified_ms)
         for topic_index, partition in zip(command.chunks.topic, command.chunks.partition, strict=True):
             self._ensure(command.topic_ids[topic_index], partition)
         gaps = set(self._rows_out_of_order(command))
         self._copies.subtract(batch for batch, _ in _sequenced(command))
         columns = command.batches
-        producer_ids = [NO_PRODUCER_ID if row in gaps else found for row, found in enumerate(columns.producer_id)]
+        producer_ids = [
+            NO_PRODUCER_ID if row in gaps else producer_id for row, producer_id in enumerate(columns.producer_id)
+        ]
         ends = {topic_id: self._ends(topic_id) for topic_id in command.topic_ids}
         batch_crcs = command.batch_crcs if self._has_checksums else b""
         committed = replace(command, batches=replace(columns, producer_id=producer_ids), batch_crcs=batch_crcs)
@@ -277,7 +279,9 @@ class StateRecovery:
     def _forget_tables(self, keys: Container[str]) -> None:
         """Drop a table that lost a file: readers would fail. It is built again from what the log has."""
         for topic in self.state.topics.values():
-            if topic.table is not None and any(self.state.objects[held].key in keys for held in topic.table.objects):
+            if topic.table is not None and any(
+                self.state.objects[object_id].key in keys for object_id in topic.table.objects
+            ):
                 release_references(self.state, sorted(topic.table.objects))
                 topic.table = None
 
@@ -389,9 +393,9 @@ class StateRecovery:
             passed[batch] += 1
             topic_id, partition, producer_id, epoch, sequence = batch
             key, record_count = (topic_id, partition, producer_id), command.batches.record_count[row]
-            held = self.state.partition(topic_id, partition)
+            partition_state = self.state.partition(topic_id, partition)
             is_next = next_by_producer.get(key) == (epoch, sequence)
-            if is_next or not _is_gap(held, producer_id, epoch, sequence, record_count):
+            if is_next or not _is_gap(partition_state, producer_id, epoch, sequence, record_count):
                 next_by_producer[key] = epoch, sequence_after(sequence, record_count)
             elif self._copies[batch] <= passed[batch]:
                 yield row
@@ -476,16 +480,20 @@ def _sequenced(command: CommitChunks) -> Iterator[tuple[_Batch, int]]:
             yield (topic_id, partition, producer_id, batches.producer_epoch[row], batches.base_sequence[row]), row
 
 
-def _is_gap(held: PartitionState | None, producer_id: int, epoch: int, sequence: int, record_count: int) -> bool:
+def _is_gap(
+    partition_state: PartitionState | None, producer_id: int, epoch: int, sequence: int, record_count: int
+) -> bool:
     """Whether a batch is refused as out of order because something before it is missing, and not because it is old."""
-    producer: ProducerState | None = None if held is None else held.producers.get(ProducerId(producer_id))
+    producer: ProducerState | None = (
+        None if partition_state is None else partition_state.producers.get(ProducerId(producer_id))
+    )
     decision = decide(
         producer,
         producer_id=producer_id,
         epoch=epoch,
         base_sequence=sequence,
         record_count=record_count,
-        unknown_producers_below=ProducerId(0) if held is None else held.unknown_producers_below,
+        unknown_producers_below=ProducerId(0) if partition_state is None else partition_state.unknown_producers_below,
     )
     if decision != OUT_OF_ORDER:
         return False

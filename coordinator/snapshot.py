@@ -198,7 +198,9 @@ def _to_wire(state: ClusterState) -> SnapshotContent:
         group_configs=configs_to_wire(state.group_configs),
         client_metrics_configs=configs_to_wire(state.client_metrics_configs),
         client_quotas=quotas_to_wire(state.client_quotas),
-        transactional_ids=[transactional_id_to_wire(name, held) for name, held in state.transactional_ids.items()],
+        transactional_ids=[
+            transactional_id_to_wire(name, id_state) for name, id_state in state.transactional_ids.items()
+        ],
         transaction_version=state.transaction_version,
         features_epoch=state.features_epoch,
         registry=registry_to_wire(state.registry),
@@ -308,7 +310,7 @@ def _to_state(wire: SnapshotContent) -> ClusterState:
         producers_of_transactions={
             ProducerId(found.producer_id): found.transactional_id for found in wire.transactional_ids
         },
-        open_transactions={name: None for name, held in transactional_ids.items() if held.metadata.is_ongoing},
+        open_transactions={name: None for name, id_state in transactional_ids.items() if id_state.metadata.is_ongoing},
         transaction_version=wire.transaction_version,
         features_epoch=wire.features_epoch,
         registry=wire.registry.registry(),

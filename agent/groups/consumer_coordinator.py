@@ -450,7 +450,7 @@ class ConsumerGroupCoordinator:
     def _regexes_due(self, live: HostedConsumerGroup) -> list[str]:
         if not live.group.copy.has_regexes:
             return []
-        return live.group.regexes.due(
+        return live.group.regexes.to_resolve(
             live.group.copy,
             self._config(live.group_id),
             self._clock.monotonic_s(),

@@ -147,9 +147,9 @@ def _check_component(entity_type: str, name: str | None, match_type: int) -> Non
 
 
 def described(
-    quotas: Mapping[QuotaEntity, Mapping[str, float]], wanted: EntityFilter
+    quotas: Mapping[QuotaEntity, Mapping[str, float]], entity_filter: EntityFilter
 ) -> Iterator[tuple[QuotaEntity, Mapping[str, float]]]:
     """The entities that a filter asks for, in order of their names, with their quotas."""
     for entity, values in sorted(quotas.items(), key=entity_order):
-        if wanted.matches(entity):
+        if entity_filter.matches(entity):
             yield entity, values

@@ -27,8 +27,8 @@ def altered(configs: Mapping[str, str], operations: Iterable[ConfigOperation], *
 
 
 def _elements(configs: Mapping[str, str], operation: ConfigOperation) -> list[str]:
-    held = split_list(configs.get(operation.name, operation.list_default))
+    elements = split_list(configs.get(operation.name, operation.list_default))
     named = split_list(operation.value)
     if operation.kind is OperationKind.APPEND:
-        return held + [element for element in dict.fromkeys(named) if element not in held]
-    return [element for element in held if element not in named]
+        return elements + [element for element in dict.fromkeys(named) if element not in elements]
+    return [element for element in elements if element not in named]

@@ -30,26 +30,26 @@ def commit_transactional_offsets(
     group = claimed(state, session_id, command.group_id, command.claim_epoch)
     if isinstance(group, Refused):
         return group
-    held = state.transactional_ids.get(command.transactional_id)
-    if held is None:
+    id_state = state.transactional_ids.get(command.transactional_id)
+    if id_state is None:
         return _all(command, ErrorCode.invalid_producer_id_mapping)
-    if _is_stale(held, session_id, command):
+    if _is_stale(id_state, session_id, command):
         return TransactionalOffsetsPending(error_codes=(), is_stale=True)
     error_code = join(
         state,
         command.transactional_id,
-        held,
+        id_state,
         command.producer_id,
         command.epoch,
         command.version,
         group_id=command.group_id,
-        is_added=held.metadata.is_ongoing and command.group_id in held.groups,
+        is_added=id_state.metadata.is_ongoing and command.group_id in id_state.groups,
     )
     if error_code is not ErrorCode.none:
         return _all(command, error_code)
     stamp = applied_stamp(state, session_id, command.stamp)
     if stamp is not None:
-        held.keep_offset_stamp(command.group_id, stamp)
+        id_state.keep_offset_stamp(command.group_id, stamp)
     return TransactionalOffsetsPending(error_codes=_keep(state, group, command))
 
 
@@ -79,8 +79,8 @@ def _all(command: CommitTransactionalOffsets, error_code: ErrorCode) -> Transact
     return TransactionalOffsetsPending(error_codes=[int(error_code)] * len(command.topic))
 
 
-def _is_stale(held: TransactionalId, session_id: SessionId, command: CommitTransactionalOffsets) -> bool:
-    metadata = held.metadata
+def _is_stale(id_state: TransactionalId, session_id: SessionId, command: CommitTransactionalOffsets) -> bool:
+    metadata = id_state.metadata
     if command.stamp is None or (metadata.producer_id, metadata.epoch) != (command.producer_id, command.epoch):
         return False
-    return held.is_offset_commit_stale(command.group_id, session_id, command.stamp)
+    return id_state.is_offset_commit_stale(command.group_id, session_id, command.stamp)

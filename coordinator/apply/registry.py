@@ -64,19 +64,19 @@ def register_schema(registry: Registry, command: RegisterSchema) -> SchemaRegist
     if refused is not None:
         return refused
     known_id = registry.ids_by_digest.get(content.digest)
-    found = registry.find(subject, content)
-    if found is not None and command.version is None and command.schema_id in (None, known_id):
-        return SchemaRegistered(schema_id=found[0], version=found[1])
+    registered = registry.find(subject, content)
+    if registered is not None and command.version is None and command.schema_id in (None, known_id):
+        return SchemaRegistered(schema_id=registered[0], version=registered[1])
     refused = _check_registering(registry, command) or _check_references(registry, command)
     if refused is not None:
         return refused
-    held = registry.subjects.get(subject)
+    subject_state = registry.subjects.get(subject)
     schema_id = command.schema_id if command.schema_id is not None else known_id
     if schema_id is None:
         schema_id = registry.schema_id_next
     version = command.version
     if version is None:
-        version = SUBJECT_VERSION_FIRST if held is None else max(held.versions) + 1
+        version = SUBJECT_VERSION_FIRST if subject_state is None else max(subject_state.versions) + 1
     refused = (
         _check_imported(registry, command, known_id)
         or _check_seen(registry, command)
@@ -101,11 +101,11 @@ def _check_name(subject: str) -> RegistryRefused | None:
 def _check_registering(registry: Registry, command: RegisterSchema) -> RegistryRefused | None:
     mode = registry.mode(command.subject)
     is_import = command.schema_id is not None or command.version is not None
-    wanted = RegistryMode.IMPORT if is_import else RegistryMode.READWRITE
-    if mode is wanted:
+    mode_needed = RegistryMode.IMPORT if is_import else RegistryMode.READWRITE
+    if mode is mode_needed:
         return None
     remedy = " Schemas come with their ids then." if mode is RegistryMode.IMPORT else ""
-    reason = f"Subject {command.subject} is in {mode.name} mode, this takes {wanted.name}.{remedy}"
+    reason = f"Subject {command.subject} is in {mode.name} mode, this takes {mode_needed.name}.{remedy}"
     return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=reason)
 
 
@@ -132,9 +132,11 @@ def _check_imported(registry: Registry, command: RegisterSchema, known_id: int |
         reason = f"The schema has the id {known_id} already, it cannot have {command.schema_id} too."
     elif command.schema_id is not None and known_id is None and command.schema_id in registry.schemas:
         reason = f"Overwriting the schema with id {command.schema_id} is not permitted."
-    held = registry.subjects.get(command.subject)
-    found = None if held is None or command.version is None else held.versions.get(command.version)
-    if not reason and found is not None and found.schema_id != known_id:
+    subject_state = registry.subjects.get(command.subject)
+    version_state = (
+        None if subject_state is None or command.version is None else subject_state.versions.get(command.version)
+    )
+    if not reason and version_state is not None and version_state.schema_id != known_id:
         reason = f"Version {command.version} of subject {command.subject} is another schema already."
     return RegistryRefused(error=RegistryError.OPERATION_NOT_PERMITTED, reason=reason) if reason else None
 
@@ -144,11 +146,11 @@ def _check_seen(registry: Registry, command: RegisterSchema) -> RegistryRefused 
 
     Imported schemas are not checked for compatibility.
     """
-    wanted = registry.compatibility(command.subject)
+    compatibility = registry.compatibility(command.subject)
     if registry.mode(command.subject) is RegistryMode.IMPORT:
         return None
-    is_seen = command.checked_at == registry.changed_at(command.subject) or wanted is Compatibility.NONE
-    if command.checked_as is wanted and is_seen:
+    is_seen = command.checked_at == registry.changed_at(command.subject) or compatibility is Compatibility.NONE
+    if command.checked_as is compatibility and is_seen:
         return None
     reason = f"Subject {command.subject} was changed meanwhile."
     return RegistryRefused(error=RegistryError.CHANGED_MEANWHILE, reason=reason)
@@ -161,12 +163,18 @@ def _check_room(
     if text_bytes > SCHEMA_BYTES_MAX:
         reason = f"The schema has {text_bytes} bytes, {SCHEMA_BYTES_MAX} is the most."
         return RegistryRefused(error=RegistryError.SCHEMA_TOO_LARGE, reason=reason)
-    held = registry.subjects.get(command.subject)
+    subject_state = registry.subjects.get(command.subject)
     reason = ""
-    if held is None and len(registry.subjects) >= REGISTRY_SUBJECTS_MAX:
+    if subject_state is None and len(registry.subjects) >= REGISTRY_SUBJECTS_MAX:
         reason = f"There are {len(registry.subjects)} subjects, {REGISTRY_SUBJECTS_MAX} is the most."
-    elif held is not None and version not in held.versions and len(held.versions) >= SUBJECT_VERSIONS_MAX:
-        reason = f"Subject {command.subject} has {len(held.versions)} versions, {SUBJECT_VERSIONS_MAX} is the most."
+    elif (
+        subject_state is not None
+        and version not in subject_state.versions
+        and len(subject_state.versions) >= SUBJECT_VERSIONS_MAX
+    ):
+        reason = (
+            f"Subject {command.subject} has {len(subject_state.versions)} versions, {SUBJECT_VERSIONS_MAX} is the most."
+        )
     elif not is_known and len(registry.schemas) >= SCHEMAS_MAX:
         reason = f"There are {len(registry.schemas)} schemas, {SCHEMAS_MAX} is the most."
     elif not is_known and registry.text_bytes + text_bytes > REGISTRY_TEXT_BYTES_MAX:
@@ -190,12 +198,14 @@ def delete_versions(registry: Registry, command: DeleteVersions) -> VersionsDele
     refused = _check_unreferenced(registry, [(subject, each) for each in versions], is_permanent=command.is_permanent)
     if refused is not None:
         return refused
-    held = registry.subjects[subject].versions
+    version_states = registry.subjects[subject].versions
     for version in versions:
         if command.is_permanent:
             registry.drop_version(subject, version)
         else:
-            registry.put_version(subject, version, VersionState(schema_id=held[version].schema_id, is_deleted=True))
+            registry.put_version(
+                subject, version, VersionState(schema_id=version_states[version].schema_id, is_deleted=True)
+            )
     registry.note_change(subject)
     if command.version is None and not command.is_permanent:
         registry.compatibilities.pop(subject, None)
@@ -205,25 +215,25 @@ def delete_versions(registry: Registry, command: DeleteVersions) -> VersionsDele
 
 def _deletable(registry: Registry, command: DeleteVersions) -> list[int] | RegistryRefused:
     subject, version = command.subject, command.version
-    held = registry.subjects.get(subject)
-    if held is None:
+    subject_state = registry.subjects.get(subject)
+    if subject_state is None:
         return RegistryRefused(error=RegistryError.SUBJECT_NOT_FOUND, reason=f"Subject '{subject}' not found.")
     if version is None:
-        live = held.live()
+        live = subject_state.live()
         if not command.is_permanent and not live:
             reason = f"Subject '{subject}' was soft deleted. Set permanent=true to delete permanently"
             return RegistryRefused(error=RegistryError.SUBJECT_SOFT_DELETED, reason=reason)
         if command.is_permanent and live:
             reason = f"Subject '{subject}' was not deleted first before being permanently deleted"
             return RegistryRefused(error=RegistryError.SUBJECT_NOT_SOFT_DELETED, reason=reason)
-        return list(held.versions) if command.is_permanent else live
-    found = held.versions.get(version)
-    if found is None:
+        return list(subject_state.versions) if command.is_permanent else live
+    version_state = subject_state.versions.get(version)
+    if version_state is None:
         return RegistryRefused(error=RegistryError.VERSION_NOT_FOUND, reason=f"Version {version} not found.")
-    if found.is_deleted and not command.is_permanent:
+    if version_state.is_deleted and not command.is_permanent:
         reason = f"Subject '{subject}' Version {version} was soft deleted. Set permanent=true to delete permanently"
         return RegistryRefused(error=RegistryError.VERSION_SOFT_DELETED, reason=reason)
-    if not found.is_deleted and command.is_permanent:
+    if not version_state.is_deleted and command.is_permanent:
         reason = f"Subject '{subject}' Version {version} was not deleted first before being permanently deleted"
         return RegistryRefused(error=RegistryError.VERSION_NOT_SOFT_DELETED, reason=reason)
     return [version]

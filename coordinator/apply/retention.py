@@ -55,16 +55,16 @@ def advance_log_start(state: ClusterState, command: AdvanceLogStart) -> Outcome:
     topics = [state.topics.get(topic_id) for topic_id in command.topic_ids]
     error_codes: list[int] = []
     log_starts: list[int] = []
-    for topic_index, partition_index, wanted in zip(command.topic, command.partition, command.log_start, strict=True):
+    for topic_index, partition_index, offset in zip(command.topic, command.partition, command.log_start, strict=True):
         topic = topics[topic_index]
         error_code, log_start = ErrorCode.none, NO_OFFSET
         if topic is None or partition_index >= len(topic.partitions):
             error_code = ErrorCode.unknown_topic_or_partition
-        elif wanted > topic.partitions[partition_index].log_end:
+        elif offset > topic.partitions[partition_index].log_end:
             error_code = ErrorCode.offset_out_of_range
         else:
             partition = topic.partitions[partition_index]
-            log_start = max(partition.log_start, Offset(wanted))
+            log_start = max(partition.log_start, Offset(offset))
             is_table_apart = _table_retention_ms(topic) != AS_THE_LOG
             table_start = partition.table_start if is_table_apart else max(partition.table_start, log_start)
             _move(state, partition, Starts(log_start, table_start))

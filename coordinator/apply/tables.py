@@ -67,11 +67,11 @@ def table_difference(
 
 
 def _release_difference(state: ClusterState, table: TableState | None, released: tuple[str, ...]) -> str | None:
-    held = frozenset[ObjectId]() if table is None else table.objects
+    table_objects = frozenset[ObjectId]() if table is None else table.objects
     if len(set(released)) != len(released):
         return "an object leaves the table twice"
     for key in released:
-        if state.object_ids.get(key) not in held:
+        if state.object_ids.get(key) not in table_objects:
             return f"{key!r} leaves the table, and is not in it"
     if table is not None and table.metadata_key not in released:
         return f"the metadata {table.metadata_key!r} is replaced, and does not leave the table"

@@ -77,13 +77,13 @@ def apply_transaction_command(state: ClusterState, session_id: SessionId, comman
 
 def init_producer(state: ClusterState, command: InitTransactionalProducer) -> Outcome:
     """Give a producer its next epoch. What its predecessor has open is aborted."""
-    held = state.transactional_ids.get(command.transactional_id)
-    if held is None and len(state.transactional_ids) >= TRANSACTIONAL_IDS_MAX:
+    id_state = state.transactional_ids.get(command.transactional_id)
+    if id_state is None and len(state.transactional_ids) >= TRANSACTIONAL_IDS_MAX:
         reason = f"There are {len(state.transactional_ids)} transactional ids, as many as there may be."
         return Refused(error_code=ErrorCode.policy_violation, reason=reason)
     event = events.InitProducerId(timeout_ms=command.timeout_ms, producer_id=command.producer_id, epoch=command.epoch)
-    decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    decided = _carry_out(state, command.transactional_id, held, decision, TransactionEnding.FENCED)
+    decision = decide(None if id_state is None else id_state.metadata, event, state.producer_id_next)
+    decided = _carry_out(state, command.transactional_id, id_state, decision, TransactionEnding.FENCED)
     if decision.following is not None:
         state.transactional_ids[command.transactional_id].forget_stamps()
     return decided
@@ -91,24 +91,27 @@ def init_producer(state: ClusterState, command: InitTransactionalProducer) -> Ou
 
 def add_to_transaction(state: ClusterState, session_id: SessionId, command: AddToTransaction) -> Outcome:
     """Make partitions and groups part of a V1 transaction, which begins where none is open."""
-    held = state.transactional_ids.get(command.transactional_id)
-    if _is_stale(held, session_id, command):
+    id_state = state.transactional_ids.get(command.transactional_id)
+    if _is_stale(id_state, session_id, command):
         return STALE
     event = events.AddToTransactionEvent(
         producer_id=command.producer_id, epoch=command.epoch, version=TransactionVersion.V1
     )
-    decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    if decision.error_code is not ErrorCode.none or held is None:
+    decision = decide(None if id_state is None else id_state.metadata, event, state.producer_id_next)
+    if decision.error_code is not ErrorCode.none or id_state is None:
         return TransactionDecided(error_code=decision.error_code)
     partitions = [key for key in command.partitions if state.partition(*key) is not None]
     if len(partitions) < len(command.partitions):
         return TransactionDecided(error_code=ErrorCode.unknown_topic_or_partition)
-    if len(held.partitions) + len(partitions) + len(held.groups) + len(command.groups) > TRANSACTION_MEMBERS_MAX:
+    if (
+        len(id_state.partitions) + len(partitions) + len(id_state.groups) + len(command.groups)
+        > TRANSACTION_MEMBERS_MAX
+    ):
         return TransactionDecided(error_code=ErrorCode.policy_violation)
-    decided = _carry_out(state, command.transactional_id, held, decision)
-    held.partitions.update(dict.fromkeys(partitions))
-    held.groups.update(dict.fromkeys(command.groups))
-    _keep_stamp(state, held, session_id, command)
+    decided = _carry_out(state, command.transactional_id, id_state, decision)
+    id_state.partitions.update(dict.fromkeys(partitions))
+    id_state.groups.update(dict.fromkeys(command.groups))
+    _keep_stamp(state, id_state, session_id, command)
     return decided
 
 
@@ -122,24 +125,24 @@ def join_partition(
     transactional_id = state.producers_of_transactions.get(producer_id)
     if transactional_id is None:
         return ErrorCode.invalid_producer_id_mapping
-    held = state.transactional_ids[transactional_id]
-    metadata = held.metadata
+    id_state = state.transactional_ids[transactional_id]
+    metadata = id_state.metadata
     is_ongoing = metadata.is_ongoing
-    is_added = is_ongoing and key in held.partitions
+    is_added = is_ongoing and key in id_state.partitions
     if is_ongoing and metadata.epoch == epoch and (is_added or version >= TransactionVersion.V2):
         # What `decide` would say of almost every batch: to add to what is open changes nothing but who takes part.
-        if not is_added and _is_full(held):
+        if not is_added and _is_full(id_state):
             return ErrorCode.policy_violation
-        held.updated_ms = state.known_time_ms
-        held.partitions[key] = None
+        id_state.updated_ms = state.known_time_ms
+        id_state.partitions[key] = None
         return ErrorCode.none
-    return join(state, transactional_id, held, producer_id, epoch, version, partition=key, is_added=is_added)
+    return join(state, transactional_id, id_state, producer_id, epoch, version, partition=key, is_added=is_added)
 
 
 def join(
     state: ClusterState,
     transactional_id: str,
-    held: TransactionalId,
+    id_state: TransactionalId,
     producer_id: ProducerId,
     epoch: ProducerEpoch,
     version: int,
@@ -154,22 +157,22 @@ def join(
         event = events.AddToTransactionEvent(producer_id=producer_id, epoch=epoch, version=TransactionVersion.V2)
     else:
         event = events.VerifyInTransaction(producer_id=producer_id, epoch=epoch, is_added=is_added)
-    decision = decide(held.metadata, event, state.producer_id_next)
+    decision = decide(id_state.metadata, event, state.producer_id_next)
     if decision.error_code is not ErrorCode.none:
         return decision.error_code
-    if not is_added and held.metadata.is_ongoing and _is_full(held):
+    if not is_added and id_state.metadata.is_ongoing and _is_full(id_state):
         return ErrorCode.policy_violation
     if decision.following is not None:
-        _carry_out(state, transactional_id, held, decision)
+        _carry_out(state, transactional_id, id_state, decision)
     if partition is not None:
-        held.partitions[partition] = None
+        id_state.partitions[partition] = None
     if group_id is not None:
-        held.groups[group_id] = None
+        id_state.groups[group_id] = None
     return ErrorCode.none
 
 
-def _is_full(held: TransactionalId) -> bool:
-    return len(held.partitions) + len(held.groups) >= TRANSACTION_MEMBERS_MAX
+def _is_full(id_state: TransactionalId) -> bool:
+    return len(id_state.partitions) + len(id_state.groups) >= TRANSACTION_MEMBERS_MAX
 
 
 def begin(partition: PartitionState, producer_id: ProducerId, offset: Offset) -> None:
@@ -181,8 +184,8 @@ def begin(partition: PartitionState, producer_id: ProducerId, offset: Offset) ->
 
 def end_transaction(state: ClusterState, session_id: SessionId, command: EndTransaction) -> Outcome:
     """Commit or abort."""
-    held = state.transactional_ids.get(command.transactional_id)
-    if _is_stale(held, session_id, command):
+    id_state = state.transactional_ids.get(command.transactional_id)
+    if _is_stale(id_state, session_id, command):
         return STALE
     event = events.EndTransactionEvent(
         producer_id=command.producer_id,
@@ -190,29 +193,29 @@ def end_transaction(state: ClusterState, session_id: SessionId, command: EndTran
         version=command.version,
         is_commit=command.is_commit,
     )
-    decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
+    decision = decide(None if id_state is None else id_state.metadata, event, state.producer_id_next)
     how = TransactionEnding.COMMITTED if command.is_commit else TransactionEnding.ABORTED
-    decided = _carry_out(state, command.transactional_id, held, decision, how)
-    if held is not None and decision.error_code is ErrorCode.none:
-        _keep_stamp(state, held, session_id, command)
+    decided = _carry_out(state, command.transactional_id, id_state, decision, how)
+    if id_state is not None and decision.error_code is ErrorCode.none:
+        _keep_stamp(state, id_state, session_id, command)
     return decided
 
 
 def expire_transaction(state: ClusterState, command: ExpireTransaction) -> Outcome:
     """Abort a transaction that is open for too long, if it is the one that was seen."""
-    held = state.transactional_ids.get(command.transactional_id)
+    id_state = state.transactional_ids.get(command.transactional_id)
     event = events.ExpireTransactionEvent(producer_id=command.producer_id, epoch=command.epoch, serial=command.serial)
-    decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    return _carry_out(state, command.transactional_id, held, decision, TransactionEnding.EXPIRED)
+    decision = decide(None if id_state is None else id_state.metadata, event, state.producer_id_next)
+    return _carry_out(state, command.transactional_id, id_state, decision, TransactionEnding.EXPIRED)
 
 
 def terminate_transaction(state: ClusterState, command: TerminateTransaction) -> Outcome:
     """Abort what a producer has open, as a tool asked for (safety rule S15)."""
     transactional_id = state.producers_of_transactions.get(command.producer_id)
-    held = None if transactional_id is None else state.transactional_ids[transactional_id]
+    id_state = None if transactional_id is None else state.transactional_ids[transactional_id]
     event = events.ForceTerminate(producer_id=command.producer_id, epoch=command.epoch, is_commit=command.is_commit)
-    decision = decide(None if held is None else held.metadata, event, state.producer_id_next)
-    return _carry_out(state, transactional_id or "", held, decision, TransactionEnding.TERMINATED)
+    decision = decide(None if id_state is None else id_state.metadata, event, state.producer_id_next)
+    return _carry_out(state, transactional_id or "", id_state, decision, TransactionEnding.TERMINATED)
 
 
 def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalIds) -> Outcome:
@@ -222,18 +225,18 @@ def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalId
     `NO_TIME`.
     """
     before_ms = min(command.cutoff_ms, state.time_ms)
-    for held in state.transactional_ids.values():
-        if held.updated_ms == NO_TIME:
-            held.updated_ms = state.known_time_ms
-    due = (
+    for id_state in state.transactional_ids.values():
+        if id_state.updated_ms == NO_TIME:
+            id_state.updated_ms = state.known_time_ms
+    idle_ids = (
         transactional_id
-        for transactional_id, held in state.transactional_ids.items()
-        if NO_TIME < held.updated_ms < before_ms and not held.metadata.is_ongoing
+        for transactional_id, id_state in state.transactional_ids.items()
+        if NO_TIME < id_state.updated_ms < before_ms and not id_state.metadata.is_ongoing
     )
     # Which ones go first follows from the order in which they came: snapshots keep it.
-    for transactional_id in list(islice(due, command.ids_max)):
-        held = state.transactional_ids.pop(transactional_id)
-        del state.producers_of_transactions[held.metadata.producer_id]
+    for transactional_id in list(islice(idle_ids, command.ids_max)):
+        id_state = state.transactional_ids.pop(transactional_id)
+        del state.producers_of_transactions[id_state.metadata.producer_id]
     return Done()
 
 
@@ -253,26 +256,28 @@ def set_transaction_version(state: ClusterState, command: SetTransactionVersion)
 def forget_topic_in_transactions(state: ClusterState, topic_id: TopicId) -> None:
     """The topic is deleted: no transaction has a partition of it any more."""
     for transactional_id in state.open_transactions:
-        held = state.transactional_ids[transactional_id]
-        for key in [key for key in held.partitions if key[0] == topic_id]:
-            del held.partitions[key]
+        id_state = state.transactional_ids[transactional_id]
+        for key in [key for key in id_state.partitions if key[0] == topic_id]:
+            del id_state.partitions[key]
 
 
-def _is_stale(held: TransactionalId | None, session_id: SessionId, command: AddToTransaction | EndTransaction) -> bool:
+def _is_stale(
+    id_state: TransactionalId | None, session_id: SessionId, command: AddToTransaction | EndTransaction
+) -> bool:
     """Whether another connection acted in this epoch since the request's one began (safety rule S7).
 
     One of another producer id or epoch is judged by these alone: it is fenced, and says so.
     """
-    if held is None or held.stamp is None or command.stamp is None:
+    if id_state is None or id_state.stamp is None or command.stamp is None:
         return False
-    is_current = (held.metadata.producer_id, held.metadata.epoch) == (command.producer_id, command.epoch)
-    return is_current and held.stamp.is_newer(session_id, command.stamp)
+    is_current = (id_state.metadata.producer_id, id_state.metadata.epoch) == (command.producer_id, command.epoch)
+    return is_current and id_state.stamp.is_newer(session_id, command.stamp)
 
 
 def _keep_stamp(
-    state: ClusterState, held: TransactionalId, session_id: SessionId, command: AddToTransaction | EndTransaction
+    state: ClusterState, id_state: TransactionalId, session_id: SessionId, command: AddToTransaction | EndTransaction
 ) -> None:
-    held.stamp = applied_stamp(state, session_id, command.stamp) or held.stamp
+    id_state.stamp = applied_stamp(state, session_id, command.stamp) or id_state.stamp
 
 
 def applied_stamp(state: ClusterState, session_id: SessionId, stamp: Stamp | None) -> AppliedStamp | None:
@@ -283,7 +288,7 @@ def applied_stamp(state: ClusterState, session_id: SessionId, stamp: Stamp | Non
 def _carry_out(
     state: ClusterState,
     transactional_id: str,
-    held: TransactionalId | None,
+    id_state: TransactionalId | None,
     decision: Decision,
     how: TransactionEnding | None = None,
 ) -> TransactionDecided:
@@ -292,27 +297,27 @@ def _carry_out(
     groups: tuple[str, ...] = ()
     following = decision.following
     if following is not None:
-        if held is None:
-            held = state.transactional_ids[transactional_id] = TransactionalId(
+        if id_state is None:
+            id_state = state.transactional_ids[transactional_id] = TransactionalId(
                 metadata=following, updated_ms=state.known_time_ms
             )
         else:
-            del state.producers_of_transactions[held.metadata.producer_id]
+            del state.producers_of_transactions[id_state.metadata.producer_id]
         state.producers_of_transactions[following.producer_id] = transactional_id
         if decision.is_fresh_id_used:
             state.producer_id_next = ProducerId(following.producer_id + 1)
         if decision.ending is not None:
-            grown, groups = tuple(held.partitions), tuple(held.groups)
-            _end(state, held, decision.ending)
+            grown, groups = tuple(id_state.partitions), tuple(id_state.groups)
+            _end(state, id_state, decision.ending)
             assert how is not None, "what only adds to a transaction ends none"
             state.transaction_counts.ended[how] += 1
             del state.open_transactions[transactional_id]
         if decision.is_beginning:
-            held.started_ms = state.time_ms
+            id_state.started_ms = state.time_ms
             state.transaction_counts.begun += 1
             state.open_transactions[transactional_id] = None
-        held.metadata = following
-        held.updated_ms = state.known_time_ms
+        id_state.metadata = following
+        id_state.updated_ms = state.known_time_ms
     return TransactionDecided(
         error_code=decision.error_code,
         producer_id=decision.producer_id,
@@ -322,11 +327,11 @@ def _carry_out(
     )
 
 
-def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
+def _end(state: ClusterState, id_state: TransactionalId, ending: Ending) -> None:
     """Put the marker into every partition, and let go of what the groups committed, or make it true."""
     producer_id, epoch, is_commit, now_ms = ending.producer_id, ending.epoch, ending.is_commit, state.known_time_ms
     row = marker_row(MarkerRow(producer_id, epoch, is_commit, state.time_ms))
-    for topic_id, index in held.partitions:
+    for topic_id, index in id_state.partitions:
         topic = state.topics[topic_id]
         partition = topic.partitions[index]
         is_new = producer_id not in partition.producers
@@ -349,14 +354,14 @@ def _end(state: ClusterState, held: TransactionalId, ending: Ending) -> None:
             transactions.end(producer_id, offset, is_commit=is_commit)
             if transactions.is_empty:
                 partition.transactions = None
-    for group_id in held.groups:
+    for group_id in id_state.groups:
         group = state.groups.get(group_id)
         if group is not None:
             end_pending_offsets(state, group, ending)
-    held.partitions.clear()
-    held.groups.clear()
-    held.started_ms = NOT_STARTED
-    held.waiting_runs = held.waiting_bytes = 0
+    id_state.partitions.clear()
+    id_state.groups.clear()
+    id_state.started_ms = NOT_STARTED
+    id_state.waiting_runs = id_state.waiting_bytes = 0
 
 
 def is_placed_at_commit(topic: TopicState, partition: PartitionState, producer_id: ProducerId) -> bool:
@@ -372,32 +377,32 @@ def wait_for_commit(
     state: ClusterState, partition: PartitionState, producer_id: ProducerId, run: UnplacedBatch
 ) -> bool:
     """Keep a batch until its transaction is decided; returns whether it is a run of its own, one more reference."""
-    held = state.transactional_ids[state.producers_of_transactions[producer_id]]
-    held.waiting_bytes += run.byte_count
+    id_state = state.transactional_ids[state.producers_of_transactions[producer_id]]
+    id_state.waiting_bytes += run.byte_count
     runs = partition.waiting.setdefault(producer_id, [])
     last = runs[-1] if runs else None
     if last is not None and (last.object_id, last.byte_end) == (run.object_id, run.byte_first):
         runs[-1] = last.extended(run)
         return False
     runs.append(run)
-    held.waiting_runs += 1
+    id_state.waiting_runs += 1
     return True
 
 
 def has_room_to_wait(state: ClusterState, producer_id: ProducerId, byte_count: int) -> bool:
     """Whether the producer's open transaction may have one more run of so many bytes wait for its commit."""
-    held = state.transactional_ids[state.producers_of_transactions[producer_id]]
-    is_room = held.waiting_runs < TRANSACTION_WAITING_RUNS_MAX
-    return is_room and held.waiting_bytes + byte_count <= TRANSACTION_WAITING_BYTES_MAX
+    id_state = state.transactional_ids[state.producers_of_transactions[producer_id]]
+    is_room = id_state.waiting_runs < TRANSACTION_WAITING_RUNS_MAX
+    return is_room and id_state.waiting_bytes + byte_count <= TRANSACTION_WAITING_BYTES_MAX
 
 
 def release_waiting(state: ClusterState, partitions: Iterable[PartitionState]) -> None:
     """The partitions are deleted, and what waited there with them."""
     for partition in partitions:
         for producer_id, runs in partition.waiting.items():
-            held = state.transactional_ids[state.producers_of_transactions[producer_id]]
-            held.waiting_runs -= len(runs)
-            held.waiting_bytes -= sum(run.byte_count for run in runs)
+            id_state = state.transactional_ids[state.producers_of_transactions[producer_id]]
+            id_state.waiting_runs -= len(runs)
+            id_state.waiting_bytes -= sum(run.byte_count for run in runs)
             release_references(state, [run.object_id for run in runs])
 
 

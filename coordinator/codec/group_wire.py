@@ -89,15 +89,15 @@ def _to_offsets(
     }
 
 
-def _offset_to_wire(partition: PartitionIndex, found: CommittedOffset) -> WireOffset:
+def _offset_to_wire(partition: PartitionIndex, committed: CommittedOffset) -> WireOffset:
     return WireOffset(
         partition,
-        found.offset,
-        found.leader_epoch,
-        found.metadata,
-        found.commit_ms,
-        found.retention_ms,
-        found.number,
+        committed.offset,
+        committed.leader_epoch,
+        committed.metadata,
+        committed.commit_ms,
+        committed.retention_ms,
+        committed.number,
     )
 
 

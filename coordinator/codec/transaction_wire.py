@@ -64,8 +64,8 @@ class WireTransactionalId(WireStruct, frozen=True):
         )
 
 
-def transactional_id_to_wire(transactional_id: str, held: TransactionalId) -> WireTransactionalId:
-    metadata = held.metadata
+def transactional_id_to_wire(transactional_id: str, id_state: TransactionalId) -> WireTransactionalId:
+    metadata = id_state.metadata
     return WireTransactionalId(
         transactional_id=transactional_id,
         producer_id=metadata.producer_id,
@@ -76,15 +76,15 @@ def transactional_id_to_wire(transactional_id: str, held: TransactionalId) -> Wi
         serial=metadata.serial,
         last_epoch=metadata.last_epoch,
         previous_producer_id=metadata.previous_producer_id,
-        updated_ms=held.updated_ms,
-        started_ms=held.started_ms,
-        partitions=list(held.partitions),
-        groups=list(held.groups),
-        stamp=held.stamp,
-        offset_stamps=sorted(held.offset_stamps.items()),
-        waiting_runs=held.waiting_runs,
-        waiting_bytes=held.waiting_bytes,
-        offset_stamps_from=held.offset_stamps_from,
+        updated_ms=id_state.updated_ms,
+        started_ms=id_state.started_ms,
+        partitions=list(id_state.partitions),
+        groups=list(id_state.groups),
+        stamp=id_state.stamp,
+        offset_stamps=sorted(id_state.offset_stamps.items()),
+        waiting_runs=id_state.waiting_runs,
+        waiting_bytes=id_state.waiting_bytes,
+        offset_stamps_from=id_state.offset_stamps_from,
     )
 
 

@@ -245,16 +245,16 @@ def is_reconciled(assignment: MemberAssignment, target_epoch: int) -> bool:
     return assignment.state is MemberState.STABLE and assignment.epoch == target_epoch
 
 
-def partitions(found: Mapping[TopicId, Iterable[int]]) -> Partitions:
+def partitions(topics: Mapping[TopicId, Iterable[int]]) -> Partitions:
     """In order, without topics that have none."""
-    ordered = ((topic_id, tuple(sorted(map(PartitionIndex, found[topic_id])))) for topic_id in sorted(found))
+    ordered = ((topic_id, tuple(sorted(map(PartitionIndex, topics[topic_id])))) for topic_id in sorted(topics))
     return tuple((topic_id, indexes) for topic_id, indexes in ordered if indexes)
 
 
-def owned(found: Mapping[TopicId, Mapping[PartitionIndex, int]]) -> OwnedPartitions:
+def owned(topics: Mapping[TopicId, Mapping[PartitionIndex, int]]) -> OwnedPartitions:
     """In order, without topics that have none."""
-    return tuple((topic_id, tuple(sorted(found[topic_id].items()))) for topic_id in sorted(found) if found[topic_id])
+    return tuple((topic_id, tuple(sorted(topics[topic_id].items()))) for topic_id in sorted(topics) if topics[topic_id])
 
 
-def without_epochs(found: OwnedPartitions) -> Partitions:
-    return tuple((topic_id, tuple(index for index, _ in rows)) for topic_id, rows in found)
+def without_epochs(assigned: OwnedPartitions) -> Partitions:
+    return tuple((topic_id, tuple(index for index, _ in rows)) for topic_id, rows in assigned)

@@ -108,26 +108,26 @@ def _assign_alike(
     """All members subscribe to the same topics."""
     free = {topic_id: set(range(counts[topic_id])) for topic_id in topics}
     quota, extra = divmod(sum(map(len, free.values())), len(order))
-    kept = {member_id: _still_there(previous.get(member_id, ()), free) for member_id in order}
+    rows_before = {member_id: _still_there(previous.get(member_id, ()), free) for member_id in order}
     # Those who would lose one by it get the larger shares first: every other choice moves more.
-    sizes = {member_id: len(rows) for member_id, rows in kept.items()}
+    sizes = {member_id: len(rows) for member_id, rows in rows_before.items()}
     larger = set(sorted(order, key=lambda member_id: (sizes[member_id] <= quota, member_id))[:extra])
     owned: _Owned = {}
     room: deque[tuple[str, int]] = deque()
     for member_id in order:
         limit = quota + (member_id in larger)
         owned[member_id] = {}
-        for topic_id, index in kept[member_id][:limit]:
+        for topic_id, index in rows_before[member_id][:limit]:
             owned[member_id].setdefault(topic_id, []).append(index)
             free[topic_id].discard(index)
         if sizes[member_id] < limit:
             room.append((member_id, limit - sizes[member_id]))
     for topic_id in sorted(free):
         for index in sorted(free[topic_id]):
-            member_id, left = room.popleft()
+            member_id, capacity = room.popleft()
             owned[member_id].setdefault(topic_id, []).append(index)
-            if left > 1:
-                room.append((member_id, left - 1))
+            if capacity > 1:
+                room.append((member_id, capacity - 1))
     return _result(owned)
 
 

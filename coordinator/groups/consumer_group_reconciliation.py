@@ -78,30 +78,30 @@ def has_only(said: Partitions | None, assigned: OwnedPartitions) -> bool:
     return all(own.get(topic_id, set()).issuperset(indexes) for topic_id, indexes in said)
 
 
-def _has_any(said: Partitions | None, found: OwnedPartitions) -> bool:
+def _has_any(said: Partitions | None, revoking: OwnedPartitions) -> bool:
     """Whether the member has some of them still, as far as it says."""
     if said is None:
         return True
-    wanted = {topic_id: {index for index, _ in rows} for topic_id, rows in found}
-    return any(not wanted[topic_id].isdisjoint(indexes) for topic_id, indexes in said if topic_id in wanted)
+    indexes_of = {topic_id: {index for index, _ in rows} for topic_id, rows in revoking}
+    return any(not indexes_of[topic_id].isdisjoint(indexes) for topic_id, indexes in said if topic_id in indexes_of)
 
 
 def _next_step(standing: MemberAssignment, aim: Aim, said: Partitions | None) -> MemberAssignment:
     subscribed = aim.subscribed()
     target = {topic_id: indexes for topic_id, indexes in aim.target if topic_id in subscribed}
     had = {topic_id: dict(rows) for topic_id, rows in standing.assigned}
-    kept: dict[TopicId, dict[PartitionIndex, int]] = {}
+    assigned: dict[TopicId, dict[PartitionIndex, int]] = {}
     given_up: dict[TopicId, dict[PartitionIndex, int]] = {}
     for topic_id, rows in had.items():
         stays = set(target.get(topic_id, ()))
-        kept[topic_id] = {index: epoch for index, epoch in rows.items() if index in stays}
+        assigned[topic_id] = {index: epoch for index, epoch in rows.items() if index in stays}
         given_up[topic_id] = {index: epoch for index, epoch in rows.items() if index not in stays}
     revoking = owned(given_up)
     if revoking and _has_any(said, revoking):
-        return replace(standing, state=MemberState.UNREVOKED_PARTITIONS, assigned=owned(kept), revoking=revoking)
+        return replace(standing, state=MemberState.UNREVOKED_PARTITIONS, assigned=owned(assigned), revoking=revoking)
     has_all = True
     for topic_id, indexes in target.items():
-        rows = kept.setdefault(topic_id, {})
+        rows = assigned.setdefault(topic_id, {})
         for index in indexes:
             if index in rows:
                 continue
@@ -113,7 +113,7 @@ def _next_step(standing: MemberAssignment, aim: Aim, said: Partitions | None) ->
         epoch=aim.epoch,
         previous_epoch=_previous_epoch(standing, aim.epoch),
         state=MemberState.STABLE if has_all else MemberState.UNRELEASED_PARTITIONS,
-        assigned=owned(kept),
+        assigned=owned(assigned),
         revoking=(),
     )
 

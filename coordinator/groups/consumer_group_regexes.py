@@ -59,7 +59,9 @@ class GroupRegexes:
         if problem is not None:
             raise too_large(f"SubscribedTopicRegex {regex!r} of group {self._group_id!r} cannot be followed: {problem}")
 
-    def due(self, copy: GroupCopy, config: ConsumerGroupConfig, now_s: float, *, are_topics_new: bool) -> list[str]:
+    def to_resolve(
+        self, copy: GroupCopy, config: ConsumerGroupConfig, now_s: float, *, are_topics_new: bool
+    ) -> list[str]:
         """Expressions that are to be looked up now, all of the group at once, so that they cause one rebalance."""
         regexes = copy.subscribed_regexes()
         if not regexes:
@@ -85,7 +87,7 @@ class GroupRegexes:
         before = copy.group.regexes
         taken = {regex: names for regex, names in room.taken.items() if copy.regex_count(regex)}
         self._refused = {regex: problem for regex, problem in room.refused.items() if copy.regex_count(regex)}
-        self._problems.note(_PROBLEM, is_so=bool(room.kept or self._refused))
+        self._problems.note(_PROBLEM, is_so=bool(room.unchanged or self._refused))
         has_changed = any(before.get(regex) != names for regex, names in taken.items())
         if has_changed:
             copy.raise_epoch(copy.group.topics_hash)
@@ -113,7 +115,7 @@ class RegexCapacity:
 
     taken: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     """These match what was found."""
-    kept: list[str] = field(default_factory=list[str])
+    unchanged: list[str] = field(default_factory=list[str])
     """These match what they did before."""
     refused: dict[str, str] = field(default_factory=dict[str, str])
     """These match nothing, and never did; why."""
@@ -137,7 +139,7 @@ def room_for(
             room.taken[regex] = names
             total += more
         else:
-            room.kept.append(regex)
+            room.unchanged.append(regex)
     sizes: dict[str, int] = {}
     for regex in sorted(set(regexes) - before.keys()):
         names = match(regex)

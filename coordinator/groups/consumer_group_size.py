@@ -92,5 +92,5 @@ def _assignment_bytes(assignment: AssignmentRow) -> int:
     return MEMBER_BYTES + sum(TOPIC_BYTES + (2 * TEXT_HEAD_BYTES + 1) * len(found) for found in rows)
 
 
-def _partitions_bytes(found: Partitions) -> int:
-    return sum(TOPIC_BYTES + TEXT_HEAD_BYTES * len(indexes) for _, indexes in found)
+def _partitions_bytes(partitions: Partitions) -> int:
+    return sum(TOPIC_BYTES + TEXT_HEAD_BYTES * len(indexes) for _, indexes in partitions)

@@ -63,7 +63,9 @@ def upgraded(group: ClassicGroup, find_topic: FindTopic) -> ConsumerGroup:
     return found
 
 
-def _upgrade_member(found: ConsumerGroup, group: ClassicGroup, member: ClassicMember, find_topic: FindTopic) -> None:
+def _upgrade_member(
+    consumer_group: ConsumerGroup, group: ClassicGroup, member: ClassicMember, find_topic: FindTopic
+) -> None:
     subscriptions = {name: read_subscription(metadata) for name, metadata in member.protocols}
     subscription = subscriptions.get(group.protocol or "")
     if subscription is None:
@@ -72,8 +74,8 @@ def _upgrade_member(found: ConsumerGroup, group: ClassicGroup, member: ClassicMe
     if assignment.user_data:
         raise NotMigratable("an assignor of its own keeps data in the assignment, which would be lost")
     has = by_id(assignment.partitions, find_topic)
-    epoch = found.epoch
-    found.members[member.member_id] = ConsumerMember(
+    epoch = consumer_group.epoch
+    consumer_group.members[member.member_id] = ConsumerMember(
         member_id=member.member_id,
         instance_id=member.group_instance_id,
         rack_id=subscription.rack,
@@ -85,7 +87,7 @@ def _upgrade_member(found: ConsumerGroup, group: ClassicGroup, member: ClassicMe
         server_assignor=None,
         classic=ClassicProtocols(session_timeout_ms=member.session_timeout_ms, protocols=member.protocols),
     )
-    found.assignments[member.member_id] = MemberAssignment(
+    consumer_group.assignments[member.member_id] = MemberAssignment(
         epoch=epoch,
         previous_epoch=epoch,
         state=MemberState.STABLE,
@@ -93,13 +95,13 @@ def _upgrade_member(found: ConsumerGroup, group: ClassicGroup, member: ClassicMe
         revoking=(),
     )
     if has:
-        found.targets[member.member_id] = has
+        consumer_group.targets[member.member_id] = has
 
 
-def by_id(found: TopicPartitions, find_topic: FindTopic) -> Partitions:
+def by_id(named: TopicPartitions, find_topic: FindTopic) -> Partitions:
     """The same by the ids of topics; those of topics that do not exist are left out."""
     indexes: dict[TopicId, set[PartitionIndex]] = {}
-    for name, rows in found:
+    for name, rows in named:
         topic = find_topic(name)
         if topic is not None:
             indexes.setdefault(topic[0], set()).update(PartitionIndex(index) for index in rows if index >= 0)

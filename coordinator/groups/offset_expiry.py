@@ -63,16 +63,16 @@ def _is_settled(group: ClassicGroup) -> bool:
     return group.protocol_type == PROTOCOL_TYPE and group.is_synced
 
 
-def _kept_since_ms(group: GroupState, found: CommittedOffset) -> Milliseconds:
+def _kept_since_ms(group: GroupState, committed: CommittedOffset) -> Milliseconds:
     was_joined = isinstance(group.value, ClassicGroup) and group.value.protocol_type != ""
     if was_joined and group.empty_since_ms is not None:
         return group.empty_since_ms
-    return found.commit_ms
+    return committed.commit_ms
 
 
-def _is_aged(found: CommittedOffset, since_ms: Milliseconds, now_ms: Milliseconds, retention_ms: int) -> bool:
-    if found.retention_ms is not None:
-        return now_ms - found.commit_ms >= found.retention_ms
+def _is_aged(committed: CommittedOffset, since_ms: Milliseconds, now_ms: Milliseconds, retention_ms: int) -> bool:
+    if committed.retention_ms is not None:
+        return now_ms - committed.commit_ms >= committed.retention_ms
     return now_ms - since_ms >= retention_ms
 
 

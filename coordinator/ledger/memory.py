@@ -112,8 +112,8 @@ class MemoryLedgerCore:
 
     def expire(self, session: SessionId) -> None:
         """End a session as if its lease had run out. One that is over already stays over."""
-        self.released += [name for name, held in self._sessions.items() if held == session]
-        self._sessions = {name: held for name, held in self._sessions.items() if held != session}
+        self.released += [name for name, owner in self._sessions.items() if owner == session]
+        self._sessions = {name: owner for name, owner in self._sessions.items() if owner != session}
         self._newest.pop(session, None)
         self.wake()
 

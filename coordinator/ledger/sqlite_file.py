@@ -108,9 +108,9 @@ class LedgerFile:
     # Sessions. They live in memory: none outlives the process that holds the file.
 
     def open_session(self, name: str) -> SessionId:
-        held = self._sessions.get(name)
-        if held is not None:
-            raise SessionHeld(f"session {held} lives under the name {name!r} in this process: close it first")
+        live = self._sessions.get(name)
+        if live is not None:
+            raise SessionHeld(f"session {live} lives under the name {name!r} in this process: close it first")
         with self._transaction():
             self._check_open()
             session = SessionId(self._position_last + 1)
@@ -121,7 +121,7 @@ class LedgerFile:
         return session
 
     def close_session(self, session: SessionId) -> None:
-        self._sessions = {name: held for name, held in self._sessions.items() if held != session}
+        self._sessions = {name: live for name, live in self._sessions.items() if live != session}
         self._newest.pop(session, None)
 
     def check_session(self, session: SessionId) -> None:

@@ -82,12 +82,12 @@ class Registry:
     def find(self, subject: str, content: SchemaContent, *, with_deleted: bool = False) -> tuple[int, int] | None:
         """The id and the newest version of the subject that has this content; None where none has."""
         schema_id = self.ids_by_digest.get(content.digest)
-        held = self.subjects.get(subject)
-        if schema_id is None or held is None:
+        subject_state = self.subjects.get(subject)
+        if schema_id is None or subject_state is None:
             return None
-        for version in reversed(held.versions):
-            found = held.versions[version]
-            if found.schema_id == schema_id and (with_deleted or not found.is_deleted):
+        for version in reversed(subject_state.versions):
+            version_state = subject_state.versions[version]
+            if version_state.schema_id == schema_id and (with_deleted or not version_state.is_deleted):
                 return schema_id, version
         return None
 

@@ -15,13 +15,15 @@ from protocol.types import PartitionIndex, ProducerId
 
 def transaction_faults(state: ClusterState) -> Iterator[str]:
     """Every invariant about transactions that does not hold, as a sentence."""
-    now = {held.metadata.producer_id: name for name, held in state.transactional_ids.items()}
+    now = {id_state.metadata.producer_id: name for name, id_state in state.transactional_ids.items()}
     if state.producers_of_transactions != now:
         yield "producers_of_transactions does not mirror transactional_ids"
-    if set(state.open_transactions) != {n for n, held in state.transactional_ids.items() if held.metadata.is_ongoing}:
+    if set(state.open_transactions) != {
+        n for n, id_state in state.transactional_ids.items() if id_state.metadata.is_ongoing
+    }:
         yield "open_transactions does not mirror transactional_ids"
-    for name, held in state.transactional_ids.items():
-        for fault in _transactional_id(state, held):
+    for name, id_state in state.transactional_ids.items():
+        for fault in _transactional_id(state, id_state):
             yield f"transactional id {name!r}: {fault}"
     for topic in state.topics.values():
         for index, partition in enumerate(topic.partitions):
@@ -36,33 +38,34 @@ def transaction_faults(state: ClusterState) -> Iterator[str]:
                 yield f"group {group.group_id!r}: nothing waits for producer {producer_id}"
 
 
-def _transactional_id(state: ClusterState, held: TransactionalId) -> Iterator[str]:
-    metadata = held.metadata
-    waiting = [run for key in held.partitions for run in _waiting(state, key, metadata.producer_id)]
+def _transactional_id(state: ClusterState, id_state: TransactionalId) -> Iterator[str]:
+    metadata = id_state.metadata
+    waiting = [run for key in id_state.partitions for run in _waiting(state, key, metadata.producer_id)]
     counted = (len(waiting), sum(run.byte_count for run in waiting))
-    if (held.waiting_runs, held.waiting_bytes) != counted:
-        yield f"counts {held.waiting_runs} runs of {held.waiting_bytes} bytes that wait, and has {counted}"
+    if (id_state.waiting_runs, id_state.waiting_bytes) != counted:
+        yield f"counts {id_state.waiting_runs} runs of {id_state.waiting_bytes} bytes that wait, and has {counted}"
     if metadata.producer_id >= state.producer_id_next:
         yield f"has the producer id {metadata.producer_id}, which was not given yet"
-    if metadata.is_ongoing == (held.started_ms == NOT_STARTED):
-        yield f"is {metadata.status.value}, and its transaction began at {held.started_ms}"
-    if not metadata.is_ongoing and (held.partitions or held.groups):
-        yield f"is {metadata.status.value}, and has {len(held.partitions)} partitions and {len(held.groups)} groups"
-    if max(held.updated_ms, held.started_ms) > state.time_ms:
+    if metadata.is_ongoing == (id_state.started_ms == NOT_STARTED):
+        yield f"is {metadata.status.value}, and its transaction began at {id_state.started_ms}"
+    if not metadata.is_ongoing and (id_state.partitions or id_state.groups):
+        members = f"{len(id_state.partitions)} partitions and {len(id_state.groups)} groups"
+        yield f"is {metadata.status.value}, and has {members}"
+    if max(id_state.updated_ms, id_state.started_ms) > state.time_ms:
         yield "was used in the future"
-    if len(held.offset_stamps) > OFFSET_STAMPS_MAX:
-        yield f"has stamps of {len(held.offset_stamps)} groups"
-    if any(stamp.position < held.offset_stamps_from - 1 for stamp in held.offset_stamps.values()):
-        yield f"dropped stamps below {held.offset_stamps_from}, and has an older one"
-    for key in held.partitions:
+    if len(id_state.offset_stamps) > OFFSET_STAMPS_MAX:
+        yield f"has stamps of {len(id_state.offset_stamps)} groups"
+    if any(stamp.position < id_state.offset_stamps_from - 1 for stamp in id_state.offset_stamps.values()):
+        yield f"dropped stamps below {id_state.offset_stamps_from}, and has an older one"
+    for key in id_state.partitions:
         if state.partition(*key) is None:
             yield f"has partition {key[1]} of a topic that is not there, {key[0].hex()}"
 
 
 def _partition(state: ClusterState, key: TransactionPartition, partition: PartitionState) -> Iterator[str]:
     for producer_id, runs in partition.waiting.items():
-        held = _ongoing(state, producer_id)
-        if not runs or held is None or key not in held.partitions:
+        id_state = _ongoing(state, producer_id)
+        if not runs or id_state is None or key not in id_state.partitions:
             yield f"{len(runs)} runs of producer {producer_id} wait for the commit of no transaction"
     transactions = partition.transactions
     if transactions is None:
@@ -70,8 +73,8 @@ def _partition(state: ClusterState, key: TransactionPartition, partition: Partit
     if transactions.is_empty:
         yield "remembers that it has no transactions"
     for producer_id, first in transactions.open.items():
-        held = _ongoing(state, producer_id)
-        if held is None or key not in held.partitions:
+        id_state = _ongoing(state, producer_id)
+        if id_state is None or key not in id_state.partitions:
             yield f"producer {producer_id} has a transaction open that is none"
         if not 0 <= first < partition.log_end:
             yield f"a transaction is open from offset {first} on, and the log ends at {partition.log_end}"
@@ -84,5 +87,5 @@ def _waiting(state: ClusterState, key: TransactionPartition, producer_id: Produc
 
 def _ongoing(state: ClusterState, producer_id: ProducerId) -> TransactionalId | None:
     name = state.producers_of_transactions.get(producer_id)
-    held = None if name is None else state.transactional_ids[name]
-    return held if held is not None and held.metadata.is_ongoing else None
+    id_state = None if name is None else state.transactional_ids[name]
+    return id_state if id_state is not None and id_state.metadata.is_ongoing else None

@@ -163,8 +163,8 @@ class EtcdLedger:
             raise
         if not written.is_done:
             await self._revoke(lease)
-            held = self._lineage.session(written.responses[0].response_range.kvs[0].create_revision)
-            raise SessionHeld(f"session {held} lives under the name {name!r}")
+            live = self._lineage.session(written.responses[0].response_range.kvs[0].create_revision)
+            raise SessionHeld(f"session {live} lives under the name {name!r}")
         session = self._lineage.session(written.revision)
         self._sessions[session] = _Session(name=name, lease=lease)
         return session
@@ -175,13 +175,13 @@ class EtcdLedger:
             await self._client.revoke_lease(closed.lease)
 
     async def is_session_ended(self, name: str, session: SessionId) -> bool:
-        held = (await self._read_checked([get(self._keys.session(name))]))[0].response_range.kvs
-        return not held or self._lineage.session(held[0].create_revision) != session
+        pairs = (await self._read_checked([get(self._keys.session(name))]))[0].response_range.kvs
+        return not pairs or self._lineage.session(pairs[0].create_revision) != session
 
     async def live_names(self) -> Sequence[str]:
         keys = self._keys
-        held = (await self._read_checked([get(keys.sessions, prefix_end(keys.sessions))]))[0].response_range.kvs
-        return sorted(keys.read_session_name(pair.key) for pair in held)
+        pairs = (await self._read_checked([get(keys.sessions, prefix_end(keys.sessions))]))[0].response_range.kvs
+        return sorted(keys.read_session_name(pair.key) for pair in pairs)
 
     async def released_names(self) -> AsyncGenerator[str, None]:
         first = self._keys.sessions
@@ -256,10 +256,10 @@ class EtcdLedger:
         self, opened: _Session, session: SessionId, entries: Sequence[LedgerEntry], looked: Sequence[rpc_pb2.ResponseOp]
     ) -> Position:
         """The position of a group that was not appended now: an earlier try was, or it must not be."""
-        held, found = (response.response_range.kvs for response in looked)
-        if not held or self._lineage.session(held[0].create_revision) != session:
+        sessions, appended = (response.response_range.kvs for response in looked)
+        if not sessions or self._lineage.session(sessions[0].create_revision) != session:
             raise Fenced(f"session {session} is over")
-        first_copy = [self._lineage.record(pair) for pair in found if pair.mod_revision == found[0].mod_revision]
+        first_copy = [self._lineage.record(pair) for pair in appended if pair.mod_revision == appended[0].mod_revision]
         position = position_of_repeat(session, opened.newest, first_copy, entries)
         group = NewestGroup(position=position, entries=tuple(entries))
         if _is_newer(group, opened.newest):
@@ -353,10 +353,10 @@ class EtcdLedger:
         self, *more: rpc_pb2.RequestOp
     ) -> tuple[Head, Position, int, Sequence[rpc_pb2.ResponseOp]]:
         """Head, position up to which is trimmed, and the answers to `more`, all at one revision, which is the third."""
-        seen, asked = self._lineage.seen, self._lineage.reading()
-        answer = await self._client.txn(rpc_pb2.TxnRequest(success=[*asked, *more]))
-        head, trimmed = self._lineage.judge_reading(answer.responses[: len(asked)], seen)
-        return head, trimmed, int(answer.header.revision), answer.responses[len(asked) :]
+        seen, requests = self._lineage.seen, self._lineage.reading()
+        answer = await self._client.txn(rpc_pb2.TxnRequest(success=[*requests, *more]))
+        head, trimmed = self._lineage.judge_reading(answer.responses[: len(requests)], seen)
+        return head, trimmed, int(answer.header.revision), answer.responses[len(requests) :]
 
     async def _read_entries(self, after: Position, revision: int) -> list[LedgerRecord]:
         """The entries above `after` that were there at `revision`, in order."""
@@ -535,10 +535,10 @@ class EtcdLedger:
             return await self._write(success=success, compare=compare, failure=failure)
         return _GuardedResult(is_done=False, revision=answer.header.revision, responses=answer.responses[2:])
 
-    async def _read_checked(self, asked: Sequence[rpc_pb2.RequestOp]) -> Sequence[rpc_pb2.ResponseOp]:
+    async def _read_checked(self, requests: Sequence[rpc_pb2.RequestOp]) -> Sequence[rpc_pb2.ResponseOp]:
         """The answers to `asked` at one revision, of the ledger that was opened."""
         seen = self._lineage.seen
-        answer = await self._client.txn(rpc_pb2.TxnRequest(success=[*self._lineage.asking(), *asked]))
+        answer = await self._client.txn(rpc_pb2.TxnRequest(success=[*self._lineage.asking(), *requests]))
         self._lineage.judge(answer.responses[:2], seen)
         return answer.responses[2:]
 

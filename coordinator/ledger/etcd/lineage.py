@@ -190,10 +190,10 @@ class Lineage:
 
     def reading(self) -> list[rpc_pb2.RequestOp]:
         """The first requests of a read that begins something; `judge_reading` takes the three or four answers."""
-        asked = [*self.asking(), get(self._keys.trimmed)]
+        requests = [*self.asking(), get(self._keys.trimmed)]
         if self.seen.read is not None:
-            asked.append(get(self._keys.entry(self.seen.read.session, self.seen.read.number)))
-        return asked
+            requests.append(get(self._keys.entry(self.seen.read.session, self.seen.read.number)))
+        return requests
 
     def judge_reading(self, responses: Sequence[rpc_pb2.ResponseOp], seen: KnownLedger) -> tuple[Head, Position]:
         """Head, and the position up to which entries were trimmed. Raises `LedgerCorrupt`, as `judge` does, and where

@@ -199,7 +199,7 @@ class World:
         assert set(group.assignments) <= set(group.members)
 
     def resolve(self) -> None:
-        regexes = self.group.live.regexes.due(
+        regexes = self.group.live.regexes.to_resolve(
             self.group.live.copy, self.group.config, self.group.now_s, are_topics_new=True
         )
         if regexes:

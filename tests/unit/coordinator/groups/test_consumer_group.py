@@ -264,7 +264,9 @@ class TestRegularExpressions:
 
     def resolve(self, group: Coordinated, *, are_topics_new: bool = False, **found: tuple[str, ...]) -> list[str]:
         """Look up what is due."""
-        regexes = group.live.regexes.due(group.live.copy, group.config, group.now_s, are_topics_new=are_topics_new)
+        regexes = group.live.regexes.to_resolve(
+            group.live.copy, group.config, group.now_s, are_topics_new=are_topics_new
+        )
         if regexes:
             matches = {regex: found.get(regex, ()) for regex in regexes}
             group.resolve(matches)

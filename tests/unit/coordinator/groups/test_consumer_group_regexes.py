@@ -45,7 +45,7 @@ class Name(str):
 
 
 def due(group: Coordinated) -> list[str]:
-    return group.live.regexes.due(group.live.copy, group.config, group.now_s, are_topics_new=False)
+    return group.live.regexes.to_resolve(group.live.copy, group.config, group.now_s, are_topics_new=False)
 
 
 def room(found: Found, before: Found | None = None) -> RegexCapacity:
@@ -70,15 +70,15 @@ class TestRoom:
     def test_what_members_have_is_not_taken_away_for_others(self) -> None:
         found = room({"a": HALF, "b": part(40), "c": ALL}, {"b": ("t",), "c": HALF})
         assert set(found.taken) == {"b"}
-        assert (found.kept, set(found.refused)) == (["c"], {"a"})
+        assert (found.unchanged, set(found.refused)) == (["c"], {"a"})
 
     def test_what_others_keep_leaves_no_room_to_grow(self) -> None:
         found = room({"a": part(70), "b": part(80)}, {"a": part(48), "b": part(48)})
-        assert (found.taken, found.kept) == ({}, ["a", "b"])
+        assert (found.taken, found.unchanged) == ({}, ["a", "b"])
 
     def test_one_that_shrinks_makes_room_for_another(self) -> None:
         found = room({"a": ("t",), "b": part(90)}, {"a": part(48), "b": part(48)})
-        assert (set(found.taken), found.kept) == ({"a", "b"}, [])
+        assert (set(found.taken), found.unchanged) == ({"a", "b"}, [])
 
     def test_one_alone_matches_no_more_than_an_entry_takes(self) -> None:
         found = room({"a": RANDOM, "b": names(NAME_BYTES * len(RANDOM))})
