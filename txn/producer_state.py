@@ -138,15 +138,22 @@ def decide(
             record_count=record_count,
             unknown_producers_below=unknown_producers_below,
         )
+        # Last, as in ProducerAppendInfo.appendDataBatch: a repeat or a stale epoch gets its own answer. Accepted, the
+        # batch would be committed or aborted with a transaction that it is no part of.
         return OUTSIDE_TRANSACTION if inside is ACCEPT else inside
+    # No producer sends such a batch; Kafka rejects the sequence in LogValidator.validateBatch.
     if epoch < 0 or base_sequence < 0:
         return INVALID
+    # Any other first sequence would hide lost batches before it, unless this state may have been dropped (S8).
     if state is None:
         return ACCEPT if base_sequence == 0 or producer_id < unknown_producers_below else OUT_OF_ORDER
+    # Fenced by a newer instance or by a marker (ProducerAppendInfo.checkProducerEpoch).
     if epoch < state.epoch:
         return STALE_EPOCH
+    # Each epoch counts from 0 (ProducerAppendInfo.checkSequence).
     if epoch > state.epoch:
         return ACCEPT if base_sequence == 0 else OUT_OF_ORDER
+    # A state without batches comes from a marker alone: what the producer wrote before may have been dropped (S8).
     if base_sequence == state.sequence_next or (not state.recent and producer_id < unknown_producers_below):
         return ACCEPT
     return _find_duplicate(state, base_sequence, sequence_after(base_sequence, record_count))

@@ -54,10 +54,12 @@ def commit_chunks(state: ClusterState, session_id: SessionId, command: CommitChu
             reason=f"the object is of session {command.object_session}, the entry of session {session_id}",
         )
     key = intake_key(session_id, command.object_number)
+    # Its batches would get offsets twice, and its references would be counted after it was released (S6).
     if is_key_known(state, key):
         return Refused(error_code=ErrorCode.invalid_request, reason=f"the object {key!r} was committed already")
     commit = _ChunkColumns(state, command)
     commit.run()
+    # Only now: chunks refer to the id that it gets here, and an object of which no batch was accepted is garbage (S6).
     add_object(
         state,
         key=key,
@@ -105,6 +107,7 @@ class _ChunkColumns:
             topic = topics[topic_index]
             end = first + count
             if topic is None or partition_index >= len(topic.partitions):
+                # The topic was deleted while the object was on its way. On this error clients refresh their metadata.
                 self._refuse_chunk(count, UNKNOWN_PARTITION)
             elif topic.is_log_append_time and self.state.time_ms == NO_TIME:
                 # No agent with a checked clock has proposed a time yet (S2), and what is stamped stays so (S14): the
@@ -151,6 +154,8 @@ class _ChunkColumns:
         if producer_id != NO_PRODUCER_ID or version:
             producer = partition.producers.get(producer_id)
             base_sequence = batches.base_sequence[row]
+            # Such a batch `decide` would accept: it goes on where the producer's last one ended, in the same epoch.
+            # Everything else is judged below, with the reasons for its errors.
             if (
                 producer is None
                 or producer.epoch != batches.producer_epoch[row]
@@ -165,6 +170,7 @@ class _ChunkColumns:
                     self.error_codes.append(int(refused))
                     self.base_offsets.append(NO_OFFSET)
                     return
+                # Not for a rejected batch: the last stable offset is that of the first record in the log (KIP-98).
                 begin(partition, producer_id, base_offset)
             producer.record(base_sequence, record_count, base_offset, self.now_ms)
             producer.last_position = self.position
@@ -222,6 +228,7 @@ class _ChunkColumns:
             self.base_offsets.append(base_offset)
             is_accepted = error_code == NO_ERROR and base_offset == offset_end
             if not is_accepted:
+                # The bytes of this batch stay in the object, between two chunks, and no offset leads to them.
                 add_run(row)
                 run_first, byte_run = row + 1, byte_end + batches.record_bytes[row]
                 max_timestamp = NO_TIMESTAMP
@@ -246,9 +253,11 @@ class _ChunkColumns:
         producer_id = batches.producer_id[row]
         version = batches.is_transactional[row]
         if producer_id == NO_PRODUCER_ID:
+            # A transaction is that of a producer id (KIP-98): nothing would ever end one without.
             return (int(ErrorCode.invalid_txn_state), NO_OFFSET) if version else (NO_ERROR, offset_next)
         epoch, base_sequence = batches.producer_epoch[row], batches.base_sequence[row]
         producer = partition.producers.get(ProducerId(producer_id))
+        # Before sequences, as Kafka verifies a transaction before it appends (KIP-890, AddPartitionsToTxnManager).
         if version:
             refused = self._judge_transaction(key, producer, row)
             if refused is not ErrorCode.none:
@@ -266,37 +275,55 @@ class _ChunkColumns:
         )
         match decision:
             case Duplicate(base_offset):
+                # No error: a repeat is a success for its producer, at the first copy's offset (UnifiedLog.append).
                 if base_offset == NO_OFFSET and producer is not None:
                     self._report_repeat(partition, producer, row)
                 return NO_ERROR, base_offset
             case Reject(error_code):
                 return int(error_code), NO_OFFSET
             case Accept():
-                is_waiting = bool(version) and is_placed_at_commit(
-                    self.state.topics[key[0]], partition, ProducerId(producer_id)
-                )
-                if is_waiting and not has_room_to_wait(self.state, ProducerId(producer_id), batches.record_bytes[row]):
-                    return int(ErrorCode.policy_violation), NO_OFFSET
-                if producer is None and not may_begin(self.state, key, partition):
-                    return NO_ROOM, NO_OFFSET
-                advance(
-                    partition.producers,
-                    producer_id=producer_id,
-                    epoch=epoch,
-                    base_sequence=base_sequence,
-                    record_count=batches.record_count[row],
-                    base_offset=NO_OFFSET if is_waiting else offset_next,
-                    time_ms=self.now_ms,
-                )
-                note_written(self.state, key, partition, ProducerId(producer_id), is_new=producer is None)
-                if is_waiting:
-                    self._wait(partition, row, byte_at, append_time_ms)
-                    return NO_ERROR, NO_OFFSET
-                if version:
-                    begin(partition, ProducerId(producer_id), offset_next)
-                return NO_ERROR, offset_next
+                return self._accept(key, partition, row, offset_next, byte_at, append_time_ms)
             case _:
                 assert_never(decision)
+
+    def _accept(
+        self,
+        key: TransactionPartition,
+        partition: PartitionState,
+        row: int,
+        offset_next: Offset,
+        byte_at: int,
+        append_time_ms: Milliseconds,
+    ) -> tuple[int, int]:
+        """Takes a batch that `decide` accepted, unless a limit is reached. Returns what `_judge` returns."""
+        batches = self.command.batches
+        producer_id, version = batches.producer_id[row], batches.is_transactional[row]
+        producer = partition.producers.get(ProducerId(producer_id))
+        is_waiting = bool(version) and is_placed_at_commit(
+            self.state.topics[key[0]], partition, ProducerId(producer_id)
+        )
+        # Not retriable: there is no room until the transaction ends, so its producer has to abort it.
+        if is_waiting and not has_room_to_wait(self.state, ProducerId(producer_id), batches.record_bytes[row]):
+            return int(ErrorCode.policy_violation), NO_OFFSET
+        # Last: it drops another producer's state, and must not for a batch that is rejected after all.
+        if producer is None and not may_begin(self.state, key, partition):
+            return NO_ROOM, NO_OFFSET
+        advance(
+            partition.producers,
+            producer_id=producer_id,
+            epoch=batches.producer_epoch[row],
+            base_sequence=batches.base_sequence[row],
+            record_count=batches.record_count[row],
+            base_offset=NO_OFFSET if is_waiting else offset_next,
+            time_ms=self.now_ms,
+        )
+        note_written(self.state, key, partition, ProducerId(producer_id), is_new=producer is None)
+        if is_waiting:
+            self._wait(partition, row, byte_at, append_time_ms)
+            return NO_ERROR, NO_OFFSET
+        if version:
+            begin(partition, ProducerId(producer_id), offset_next)
+        return NO_ERROR, offset_next
 
     def _wait(self, partition: PartitionState, row: int, byte_at: int, append_time_ms: Milliseconds) -> None:
         batches = self.command.batches
@@ -324,6 +351,7 @@ class _ChunkColumns:
 
     def _judge_transaction(self, key: TransactionPartition, producer: ProducerState | None, row: int) -> ErrorCode:
         """Whether the batch may be written as part of its producer's transaction."""
+        # First: a producer recovers from INVALID_PRODUCER_EPOCH, while INVALID_TXN_STATE is fatal to it (KAFKA-19690).
         if is_stale(producer, self.command.batches.producer_epoch[row]):
             return ErrorCode.invalid_producer_epoch
         return self._join(key, row)

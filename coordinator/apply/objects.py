@@ -34,6 +34,7 @@ def add_object(state: ClusterState, *, key: str, kind: ObjectKind, object_bytes:
 def release_references(state: ClusterState, object_ids: Iterable[int]) -> None:
     """Drop one reference for each of `object_ids`, which may name an object several times. Markers refer to none."""
     objects = state.objects
+    # Counted first: an object is released when its last reference goes, and may lose several by one entry.
     counts = Counter(object_ids)
     del counts[NO_OBJECT]
     for value, count in counts.items():

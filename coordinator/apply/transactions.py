@@ -78,6 +78,7 @@ def apply_transaction_command(state: ClusterState, session_id: SessionId, comman
 def init_producer(state: ClusterState, command: InitTransactionalProducer) -> Outcome:
     """Give a producer its next epoch. What its predecessor has open is aborted."""
     id_state = state.transactional_ids.get(command.transactional_id)
+    # They stand in every snapshot, and clients choose them: without a bound one client could fill the state.
     if id_state is None and len(state.transactional_ids) >= TRANSACTIONAL_IDS_MAX:
         reason = f"There are {len(state.transactional_ids)} transactional ids, as many as there may be."
         return Refused(error_code=ErrorCode.policy_violation, reason=reason)
@@ -101,6 +102,8 @@ def add_to_transaction(state: ClusterState, session_id: SessionId, command: AddT
     if decision.error_code is not ErrorCode.none or id_state is None:
         return TransactionDecided(error_code=decision.error_code)
     partitions = [key for key in command.partitions if state.partition(*key) is not None]
+    # All or nothing, as in Kafka (KafkaApis.handleAddPartitionsToTxnRequest, which answers the other partitions with
+    # OPERATION_NOT_ATTEMPTED).
     if len(partitions) < len(command.partitions):
         return TransactionDecided(error_code=ErrorCode.unknown_topic_or_partition)
     if (
@@ -335,6 +338,8 @@ def _end(state: ClusterState, id_state: TransactionalId, ending: Ending) -> None
         topic = state.topics[topic_id]
         partition = topic.partitions[index]
         is_new = producer_id not in partition.producers
+        # A batch is rejected where there is no room for its producer's state. A marker cannot be: the state is left out
+        # as if it had been dropped right after (S8).
         if is_new and not may_begin(state, (topic_id, index), partition):
             note_dropped(state, partition)
         else:
@@ -344,7 +349,9 @@ def _end(state: ClusterState, id_state: TransactionalId, ending: Ending) -> None
             runs = partition.waiting.pop(producer_id, [])
             if not is_commit:
                 release_references(state, [run.object_id for run in runs])
+            # Before the marker, which ends the transaction at its offset (KIP-98).
             _place(partition, runs if is_commit else [])
+            # Consumers saw nothing of the transaction here: there is nothing for a marker to end. Differs from Kafka.
             if not is_commit or not runs:
                 continue
         offset = partition.index.append_marker(row)
@@ -366,6 +373,7 @@ def _end(state: ClusterState, id_state: TransactionalId, ending: Ending) -> None
 
 def is_placed_at_commit(topic: TopicState, partition: PartitionState, producer_id: ProducerId) -> bool:
     """Whether what the producer's open transaction writes to the partition has no offsets before it commits."""
+    # The first batch decides for the whole transaction: batches that are placed at once would overtake waiting ones.
     if producer_id in partition.waiting:
         return True
     if partition.transactions is not None and producer_id in partition.transactions.open:
