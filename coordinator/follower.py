@@ -36,7 +36,7 @@ class Follower:
         """The newest rules that the program knows; another figure than its own stands for an older program."""
         self.state = ClusterState.empty(identity.cluster_id, identity.incarnation)
         self.frozen: Frozen | None = None
-        """The state behind the newest append with a `CompareDigest` (safety rule S3), until somebody takes it."""
+        """The state behind the newest append with a `CompareDigest` (S3), until the corruption check takes it."""
         self.is_asked = False
         """Whether `receive_until_asked` has just applied such an append."""
 

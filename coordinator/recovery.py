@@ -58,7 +58,7 @@ from txn.producer_state import OUT_OF_ORDER, ProducerState, decide, sequence_aft
 PRODUCER_ID_BITS: Final = 40
 """An incarnation has room for so many producer ids: a million a second for twelve days, or a thousand for 34 years."""
 KEPT_FOR_EVER: Final = (("retention.bytes", "-1"), ("retention.ms", "-1"))
-"""The configs of a topic whose own are lost: nothing of it goes before somebody has looked."""
+"""The configs of a topic whose own are lost: none of its records is deleted before an operator has looked."""
 RECOVERED_NAME = "recovered-{}"
 """The name of a topic whose creation is lost, by its id."""
 NAME_REFUSED: Final = (ErrorCode.invalid_topic_exception, ErrorCode.topic_already_exists)

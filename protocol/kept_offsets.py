@@ -1,4 +1,4 @@
-"""Committed offsets that do not expire, because they are all that is known of how far somebody came.
+"""Committed offsets that do not expire, because nothing else records their reader's progress.
 
 Kafka forgets the offsets of a group without members after offsets.retention.minutes (KIP-211): a consumer that comes
 back later reads some records again, or none. What writes exactly once by a group's offset (`TransactionalSink`) would

@@ -335,7 +335,7 @@ TYPED_READERS_CACHED_MAX = 500
 TRANSACTIONAL_IDS_MAX = 200_000
 """Transactional ids of a cluster that were used within `transactional.id.expiration.ms`."""
 TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX = 5_000
-"""Forgetting so many takes some 10 ms of everybody's loop."""
+"""Forgetting so many takes some 10 ms of every agent's event loop."""
 TRANSACTIONAL_ID_CHARS_MAX = 1_000
 TRANSACTION_MEMBERS_LISTED_MAX = 100_000
 """Partitions in one answer that describes transactions, not counting the one that comes to it: clients ask again for
@@ -491,7 +491,7 @@ TABLE_COPIES_INTERVAL_S = 1.0
 VERSION_HINT_BYTES_MAX = 20
 """The bytes of a hint that are read: more is no number of ours."""
 TABLE_COPIES_KEPT = 3
-"""Copies of a table's metadata for readers without a catalog: the newest, and those that somebody may be reading."""
+"""Copies of a table's metadata for readers without a catalog: the newest, and those that may be read just now."""
 THRIFT_DEPTH_MAX = 24
 """Structs and lists of a Parquet footer within each other: parquet.thrift needs 7."""
 THRIFT_VARINT_BYTES_MAX = 10
@@ -616,7 +616,7 @@ SESSION_WATCH_RETRY_S = 1.0
 RULES_CHECK_INTERVAL_S = 3.0
 """How often it is looked whether every live agent knows newer rules (safety rule S3)."""
 MAINTENANCE_CLAIM_CHECK_INTERVAL_S = 1.0
-"""How often an agent looks whether somebody is the maintenance leader; it asks its own state alone."""
+"""How often an agent checks, in its own state alone, whether there is a maintenance leader."""
 MAINTENANCE_CLAIM_JITTER_S = 1.0
 """Within which agents that see the role vacant claim it, each at another moment."""
 TAIL_INTERVAL_MS_DEFAULT = 500

@@ -126,7 +126,7 @@ class RequestMemory(Generic[Holder]):
         self.leave_reserve(holder)
 
     def settle(self) -> None:
-        """Everybody who was held back and need not be goes on."""
+        """Ends the contention, unless memory is full, or a connection still waits for it or uses the reserve."""
         self.is_contended = self.is_full or bool(self._waiting) or self.reserve_holder is not None
 
     def claimants(self) -> list[Holder]:

@@ -69,8 +69,8 @@ class BatchGroup(NamedTuple):
     """The batches of one Produce request for one partition.
 
     `records`: concatenated v2 batches, big-endian, which do not change any more; `headers`: one per batch, in order;
-    `ticket`: whatever the caller needs to find the request again; `max_timestamps`: per batch, in the place of what the
-    headers say.
+    `ticket`: whatever the caller needs to find the request again; `max_timestamps`: per batch, which replace those of
+    the headers.
     """
 
     topic_id: TopicId

@@ -72,7 +72,7 @@ class ObjectsNotDeleted(StoreError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObjectMeta:
-    """An object, or what a listing found in the place of one."""
+    """An object, or another thing that a listing found."""
 
     key: str
     """Escaped where it is no key; that of a folder which could not be listed ends with `/`."""

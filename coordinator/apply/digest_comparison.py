@@ -105,7 +105,7 @@ def judge(comparison: DigestComparison, own: bytes) -> DigestVerdict:
 
 
 def may_be_published(comparison: DigestComparison, own: bytes) -> bool:
-    """Whether `own` may be, although not everybody has said something: more than half computed it. Of two agents of
+    """Whether `own` may be published before all have reported: more than half computed it. Of two agents of
     which one does not speak, the other's word has to be enough, or the ledger would never be trimmed.
     """
     said = _said(comparison)

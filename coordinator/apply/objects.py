@@ -45,6 +45,7 @@ def release_references(state: ClusterState, object_ids: Iterable[int]) -> None:
             del objects[object_id]
             del state.object_ids[released.key]
             _release(state, released.key)
+        # A table's snapshots hold one reference to each of its files, so the last one may be the table's alone.
         elif released.references == 1 and released.kind is ObjectKind.PARQUET:
             _note_unneeded(state, object_id, released.key)
 

@@ -1,7 +1,7 @@
-"""Puts archived chunks in the place of others, and forgets deleted objects (S6). Part of `coordinator.apply.apply`.
+"""Replaces chunks by archived ones, and forgets deleted objects (S6). Part of `coordinator.apply.apply`.
 
-Rule: everything is compared before anything is changed; one difference from the state refuses the whole command. The
-table's part is compared with the state as it is once the replaced chunks have let go of their objects.
+Rule: everything is compared before anything is changed; one difference from the state rejects the whole command. The
+table's part is compared with the state as it is once the replaced chunks have released their objects.
 """
 
 from collections import Counter
@@ -47,6 +47,7 @@ def replace_chunks(state: ClusterState, session_id: SessionId, command: ReplaceC
         return Refused(error_code=ErrorCode.invalid_request, reason=str(difference))
     for swap in swaps:
         index = swap.partition.index
+        # Before the rows are replaced: they name the objects.
         release_references(state, index.object_ids(swap.row_first, swap.row_end))
         index.replace(swap.row_first, swap.row_end, swap.chunks)
         # Aborted records are not in the archive, and no marker is served of it (safety rule S5).
@@ -70,11 +71,13 @@ def _check(state: ClusterState, session_id: SessionId, command: ReplaceChunks) -
     topic = state.topics.get(command.topic_id)
     if topic is None:
         raise _Different(f"there is no topic with the id {command.topic_id.hex()}")
+    # Garbage collection knows an object's session, and a table's files, by the key alone (S6).
     prefixes = tuple(f"{folder}data/{session_id:016x}-" for folder in lake_folders(state, topic))
     if not command.object_key.startswith(prefixes):
         raise _Different(f"the key {command.object_key!r} does not begin with {prefixes[0]!r}")
     if is_key_known(state, command.object_key):
         raise _Different(f"the object {command.object_key!r} is known already")
+    # Each replacement is compared with the index as it is now, and the first would change it under the second.
     if len({replacement.partition for replacement in command.partitions}) != len(command.partitions):
         raise _Different("a partition is named twice")
     swaps: list[_Swap] = []
@@ -126,6 +129,7 @@ def _check_partition(state: ClusterState, partition: PartitionState, replacement
             raise _Different(f"{where}: the index holds {found}, the command names {named}")
     chunks = _archived_chunks(state.object_id_next, replacement)
     transactions = partition.transactions
+    # Its records may be aborted yet, and an archived record is read as a committed one (S5).
     if transactions is not None and chunks[-1].offset_end > transactions.decided_end(partition.log_end):
         raise _Different(f"{where}: a transaction is open before offset {chunks[-1].offset_end}")
     return _Swap(partition, row_first, row_first + len(replacement.replaced), chunks)
@@ -164,7 +168,7 @@ def _archived_chunks(object_id: ObjectId, replacement: PartitionReplacement) -> 
 
 
 def forget_objects(state: ClusterState, command: ForgetObjects) -> Outcome:
-    """Stop remembering released objects. Others in the list stay as they are: two cleaners may report the same."""
+    """Stop remembering released objects. Unknown ones are skipped: two maintenance leaders may report the same."""
     for key in command.object_keys:
         state.released.pop(key, None)
     return Done()

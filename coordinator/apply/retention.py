@@ -104,6 +104,7 @@ def due_chunks(state: ClusterState, topic: TopicState, proposed: ApplyRetention)
 def _move(state: ClusterState, partition: PartitionState, starts: Starts) -> int:
     """How many chunks went."""
     partition.log_start, partition.table_start = starts
+    # A chunk's object stays while either needs it (S6).
     dropped = partition.index.truncate_before(Offset(min(starts)))
     # What the table keeps is to be archived yet, without what was aborted. Fetches begin behind the log's start, and
     # their answers list no aborted range whose marker is before it (safety rule S5).

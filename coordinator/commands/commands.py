@@ -249,7 +249,7 @@ class TableCommit(WireStruct, frozen=True, kw_only=True):
 
 
 class ReplaceChunks(WireStruct, frozen=True, kw_only=True, tag=8):
-    """Put one Parquet file in the place of chunks. Any difference from the state refuses the whole command (S6)."""
+    """Replace chunks by one Parquet file. Any difference from the state rejects the whole command (S6)."""
 
     topic_id: TopicIdField
     object_session: SessionField

@@ -174,7 +174,7 @@ class ConsumerGroup:
 class ConsumerGroupChange(WireStruct, frozen=True, kw_only=True):
     """The rows of one entry: what they do not name stays as it is, but for the three numbers in front.
 
-    Members are removed first, with all that belongs to them; a row for somebody who then is no member refuses all.
+    Members are removed first, with all that belongs to them; a row for an id that is no member then rejects all.
     """
 
     epoch: Index

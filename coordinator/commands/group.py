@@ -22,7 +22,7 @@ class ClaimGroups(WireStruct, frozen=True, kw_only=True, tag=19):
 
 
 class WriteClassicGroup(WireStruct, frozen=True, kw_only=True, tag=20):
-    """Put a generation of a classic group in the place of what there was.
+    """Replace a group's value by a generation of a classic group.
 
     Raises `ValueError` for what is none, as `check_generation` does.
     """

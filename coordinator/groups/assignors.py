@@ -1,7 +1,7 @@
 """Server-side assignors of consumer groups (KIP-848): which member is to have which partitions.
 
 Rule: pure and deterministic: the same members, topics and previous assignment give the same assignment, in every
-process. Each partition of a topic to which somebody subscribes is given to exactly one of its subscribers.
+process. Each partition of a subscribed topic is given to exactly one of the topic's subscribers.
 
 `uniform` balances before it keeps: members of one subscription differ by one partition at most; where subscriptions
 differ, no partition can be moved from a member to a subscriber that has two fewer. Of all that is balanced, it keeps

@@ -9,7 +9,7 @@ not. States change by `classic_states.NEXT_STATES` alone; anything else is a bug
     PreparingRebalance -> CompletingRebalance: all have joined, or had the time to; a new generation begins
     PreparingRebalance -> Empty: all have left meanwhile
     CompletingRebalance -> Stable: the leader sent the assignment
-    CompletingRebalance, Stable -> PreparingRebalance: somebody came, left, was silent, or changed its mind
+    CompletingRebalance, Stable -> PreparingRebalance: a member joined, left, timed out, or changed its protocols
 
 The file is above 500 lines because every request changes the same few fields: a reader finds all rules in one place.
 

@@ -44,7 +44,7 @@ class FirstJoinDelay:
         self.wait_s = step_s
         """How long to wait now."""
         self.has_newcomer = False
-        """Whether somebody came during this wait."""
+        """Whether a member joined during this wait."""
 
     def goes_on(self) -> bool:
         """The wait is over: whether there is another, which is then in `wait_s`."""

@@ -171,7 +171,7 @@ class LiveConsumerGroup:
     ) -> MemberAssignment:
         """Take over what a member says of itself, and take it a step towards its target; where it stands then.
 
-        `before`: what it said of itself until now, or who stood in its place. `replaced`: the static member that goes.
+        `before`: the member before this request, or the one that it replaces. `replaced`: the static member that goes.
         Raises `GroupRefusal` where the target assignment that it asks for is too large. `take_change` follows.
         """
         self._save_deadlines([member.member_id] if replaced is None else [member.member_id, replaced.member_id])

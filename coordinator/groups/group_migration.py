@@ -109,7 +109,7 @@ def by_id(named: TopicPartitions, find_topic: FindTopic) -> Partitions:
 
 
 def is_classic_but_for(group: ConsumerGroup, leaving: Iterable[str]) -> bool:
-    """Whether somebody stays, and all who do speak the classic protocol."""
+    """Whether members stay, and all of them speak the classic protocol."""
     gone = set(leaving)
     staying = [member for member_id, member in group.members.items() if member_id not in gone]
     return bool(staying) and all(member.classic is not None for member in staying)

@@ -230,7 +230,7 @@ class SqliteLedger:
     def _show(
         self, session: SessionId, group: tuple[LedgerEntry, ...], appending: asyncio.Future[tuple[Position, bool]]
     ) -> None:
-        """Let the tails see an append. Called in the order of the appends, whether or not somebody awaits them."""
+        """Let the tails see an append. Called in the order of the appends, awaited or not."""
         if appending.cancelled() or appending.exception() is not None:
             self._recent.forget()
         else:

@@ -55,7 +55,7 @@ from protocol.types import Position, SessionId
 class LedgerFile:
     """The open file, for reading only where `new_cluster_id` is None: nothing in it changes, not even its format.
 
-    `connection_type` lets a test put a failing connection in the place of SQLite's own.
+    `connection_type` lets a test replace SQLite's connection by a failing one.
     """
 
     identity: LedgerIdentity

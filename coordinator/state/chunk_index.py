@@ -385,7 +385,7 @@ class ChunkIndex:
         return Offset(self._offset_end[row_first + count - 1]) if count else offset
 
     def replace(self, row_first: int, row_end: int, chunks: Sequence[ChunkRef]) -> None:
-        """Put `chunks`, which must cover exactly the same offsets, in the place of rows `[row_first, row_end)`.
+        """Replace rows `[row_first, row_end)` by `chunks`, which must cover exactly the same offsets.
 
         The log bytes of what they replace are shared out by offsets.
         """

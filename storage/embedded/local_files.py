@@ -89,7 +89,7 @@ class Files:
         os.close(descriptor)
 
     def rename(self, source: str, target: str) -> None:
-        """Give `source` the name `target`, in one step and in the place of what had it."""
+        """Rename `source` to `target` atomically; a file with that name is replaced."""
         os.rename(source, target)
 
     def link(self, source: str, target: str) -> None:

@@ -60,7 +60,7 @@ class PackScan:
     is_header_damaged: bool
     """The pack's own header is unreadable; the nonce is that of its first record."""
     own_number: int
-    """The file's, or where it was renamed by somebody that of its header."""
+    """The number in the file's name; for a renamed file the one in its header."""
     is_renamed: bool
     records: Sequence[ScannedRecord]
     """In their order, deleted objects included, the one that ends the pack left out."""
@@ -181,7 +181,7 @@ def pack_of(read: Read, number: int) -> PackHeader | None:
 
 
 def own_number_of(read: Read, number: int) -> int:
-    """The number of the pack in the file `number`: another one where somebody has renamed it."""
+    """The number of the pack in the file `number`: another one if the file was renamed."""
     named = read_pack_header(read(PACK_HEADER_BYTES, 0))
     if named is None or named.number == number or not _has_objects(read, named.nonce, number):
         return number

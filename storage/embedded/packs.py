@@ -267,7 +267,7 @@ class PackFolder:
             kept.update(place.pack for place in replaced)
         for pack in packs:
             if pack in kept:
-                pack.is_damaged = True  # used again it would look like a pack that somebody has renamed
+                pack.is_damaged = True  # used again it would look like a renamed pack
             elif pack.live_count == 0:
                 self.take_back(pack)
         if self._is_durable:
@@ -278,7 +278,7 @@ class PackFolder:
         self._end_pack(is_last=False)
         nonce = self._new_nonce()
         number = pack_number(self._highest, nonce)
-        while os.path.lexists(self.path(number)):  # somebody has put it there since the start
+        while os.path.lexists(self.path(number)):  # another process has put it there since the start
             number = pack_number(number, nonce)
         self._highest = number
         descriptor = self._named_file(number)
@@ -366,7 +366,7 @@ class PackFolder:
                 self._remove(number)
 
     def _check_file(self, descriptor: int, pack: Pack) -> None:
-        """Raise `FileNotFoundError` where the file is another pack's: somebody has renamed it since."""
+        """Raise `FileNotFoundError` where the file is another pack's: it was renamed since."""
         named = read_pack_header(self._files.readable(descriptor).read(PACK_HEADER_BYTES, 0))
         if named is not None and pack.nonce and named.nonce != pack.nonce:
             raise FileNotFoundError(errno.ENOENT, "its file has the name of another one", self.path(pack.number))

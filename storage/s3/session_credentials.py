@@ -1,4 +1,4 @@
-"""Credentials for somebody else: they read one folder of the bucket, for an hour, and can do nothing besides.
+"""Credentials for clients: they read one folder of the bucket, for an hour, and allow nothing else.
 
 Rule: the agent's own keys are never handed out. What is handed out are keys that STS made for a session whose policy
 allows less than the agent's; so what they allow is what both say. This blocks, and is called in a thread.

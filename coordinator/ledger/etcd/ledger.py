@@ -459,7 +459,7 @@ class EtcdLedger:
     # Recovery.
 
     async def fence(self) -> None:
-        """Everybody's transactions compare meta's whole value (`Lineage.guards`), so they fail from then on."""
+        """The transactions of all agents compare meta's whole value (`Lineage.guards`), so they fail from then on."""
         keys, lineage = self._keys, self._lineage
         seen = lineage.seen
         sessions, sessions_end = keys.sessions, prefix_end(keys.sessions)
