@@ -1,12 +1,8 @@
-"""One client's connection: the thin shell around `protocol.connection.ServerConnection`.
+"""One client's connection: the socket around `protocol.connection.ServerConnection`, which does no I/O.
 
-Rule: requests of one connection are taken up one after the other, in order; a Produce is taken up once its records are
-in the intake, and answered later, so that pipelined requests share a flush. Sockets are not read while requests wait
-beyond their bound, nor answers written into a peer that does not read. A request counts into the memory of all
-(`protocol.request_memory`) until it is taken up, a large one from its size on: once that has memory it is read to its
-end, so what holds memory never waits for more. While others wait for memory nothing keeps it that depends on its peer:
-a fetch that requests stand behind waits no longer, and who sends or reads too slowly is ended. Answers that a peer does
-not read count into the memory of all, too (`protocol.answer_memory`).
+In: bytes of requests. Out: answers in the order of the requests. One task takes up the requests one after the other.
+A request counts towards the memory of all connections until it is taken up (`protocol.request_memory`), an answer until
+the peer has read it (`protocol.answer_memory`). `agent.server.slow_clients` says which peers are ended for that.
 """
 
 import asyncio
@@ -59,15 +55,18 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._wire = ServerConnection(is_roomy=False)
         self._arrival = RequestArrival()
         self._frames: deque[RequestFrame] = deque()
-        self._wanted: asyncio.Future[None] | None = None
+        self._has_frames: asyncio.Future[None] | None = None
+        """Ends the wait of the task for the next request."""
         self._writable: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_reading = True
         self._is_sending = False
         self._outgoing: list[Buffer] = []
-        self._held_bytes = 0
+        self._counted_bytes = 0
+        """Bytes of this connection's requests that the memory of all connections counts."""
         self._claimed_bytes = 0
+        """The size of the large request that is arriving, of which `_counted_bytes` counts all."""
         self._is_taking_up = False
         self._taken_up_count = 0
         self._fetch_wait: FetchWait | None = None
@@ -89,12 +88,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         if not self._table.register(self):
             if not self._table.is_draining:
                 extra = {"peer": self.peer, "limit": CONNECTIONS_MAX}
-                log.warning("refused a connection: too many are open", extra=extra)
+                log.warning("rejected a connection: too many are open; close some, or start another agent", extra=extra)
             self._transport.abort()
             return
         self._connection_epoch = self._services.connection_epochs.accepted()
         self._task = begin_in(self._tasks, contain(self._serve, self._close_on_bug))
-        if self._task is None:  # the agent is about to end
+        if self._task is None:  # the agent's task group is ending and starts no task
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -122,6 +121,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._wire.is_cramped and self._table.lend_buffer(self):
             self._wire.grow()
         if not frames:
+            # The size of a large frame is known before its body arrives: it claims all its memory now, so that a
+            # request that holds memory never waits for more, and two half-received ones cannot block each other.
             if self._wire.large_frame_bytes and not self._claimed_bytes:
                 self.regulate_reading()
             return
@@ -129,18 +130,18 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._frames.extend(frames)
         more_bytes = len(frames[0].body) if len(frames) == 1 else sum(len(frame.body) for frame in frames)
         if self._claimed_bytes:
-            more_bytes -= self._claimed_bytes
+            more_bytes -= self._claimed_bytes  # counted since the claim
             self._claimed_bytes = 0
             del self._table.receiving[self]
         self._hold(more_bytes)
         if self._fetch_wait is not None:
-            self._log_held_up()
-        if self._wanted is not None and not self._wanted.done():
-            self._wanted.set_result(None)
+            self._mark_behind_fetch()
+        if self._has_frames is not None and not self._has_frames.done():
+            self._has_frames.set_result(None)
         self.regulate_reading()
 
     def regulate_reading(self) -> None:
-        """Read the socket, or leave what comes to the kernel and so to the client, by what waits already."""
+        """Read the socket, or pause it so that TCP slows the client down, by the memory that is free."""
         if self._transport is None or self._transport.is_closing():
             return
         should_read = self._may_read()
@@ -155,49 +156,56 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _may_read(self) -> bool:
-        if self._claimed_bytes or self._table.is_draining:
-            return not self._table.is_draining
+        if self._table.is_draining:
+            return False
+        if self._claimed_bytes:  # a request whose memory is granted is read to its end
+            return True
         memory, frames = self._memory, self._frames
+        # REQUESTS_PIPELINED_MAX requests await their answers, or the reserve is to become free before more arrives.
         if self._wire.is_reading_paused or memory.reserve_holder is self:
             return False
+        # A connection without queued requests reads one, however full the memory is, so that none starves. Differs
+        # from Kafka: while its memory is full (queued.max.request.bytes), no connection's request is read.
         if frames and (
             len(frames) >= REQUESTS_QUEUED_MAX
             or memory.is_full
-            or self._held_bytes >= REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX
+            or self._counted_bytes >= REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX
         ):
             return False
         frame_bytes = self._wire.large_frame_bytes
         return not frame_bytes or self._claim(frame_bytes)
 
     def _claim(self, frame_bytes: int) -> bool:
+        # The reserve is for a request that nothing stands before: it is taken up as soon as it has arrived.
         is_next = not self._frames and not self._is_taking_up and self._writable is None
         memory, table = self._memory, self._table
         was_waiting = memory.is_waiting(self)
-        is_let_in = memory.claim(self, frame_bytes, may_use_reserve=is_next)
-        if is_let_in or not was_waiting:
+        is_granted = memory.claim(self, frame_bytes, may_use_reserve=is_next)
+        if is_granted or not was_waiting:
             self.used_s = self._services.clock.monotonic_s()
-        if is_let_in:
+        if is_granted:
             self._claimed_bytes = frame_bytes
-            self._held_bytes += frame_bytes
-            # So that the first look, which may come at once, finds enough.
+            self._counted_bytes += frame_bytes
+            # The first sweep may come before any byte: against this number it always sees enough progress.
             table.receiving[self] = -max(frame_bytes, RECEIVE_PROGRESS_BYTES_MIN)
         if memory.is_contended:
             table.hurry_fetches()
-        return is_let_in
+        return is_granted
 
-    def _log_held_up(self) -> None:
-        self._table.held_up.add(self)
+    def _mark_behind_fetch(self) -> None:
+        """Requests stand behind the fetch that is being served: its wait may keep memory that others need."""
+        self._table.behind_fetch.add(self)
         if self._memory.is_contended:
             self._table.hurry_fetches()
 
     def hurry(self) -> None:
-        """Others want the memory of requests that stand behind a fetch: that waits no longer."""
+        """End the wait of the fetch that is being served: other connections need the memory of requests behind it."""
         if self._fetch_wait is not None and not self._fetch_wait.is_over:
             self._hurried_since_s = self._services.clock.monotonic_s()
             self._fetch_wait.end()
 
     def eof_received(self) -> bool:
-        """A half-closed peer gets no more answers: Kafka's clients never half-close."""
+        """False closes the transport: a half-closed peer gets no more answers, as Kafka's clients never half-close."""
         return False
 
     def pause_writing(self) -> None:
@@ -212,7 +220,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._writable = None
 
     def close(self) -> None:
-        """Close once what was answered is sent, for which the sweep gives it some time. Nothing more is received."""
+        """Close once the written answers are sent; the sweep bounds how long that takes. Nothing more is received."""
         self._send_now()
         if self._transport is not None:
             self._transport.close()
@@ -223,7 +231,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._table.take_back_buffer(self)
 
     def abort(self) -> None:
-        """Close at once, whatever is unsent: the peer may not be reading."""
+        """Close at once and drop unsent bytes: a peer that does not read would keep them for an unbounded time."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -237,8 +245,8 @@ class ClientConnection(asyncio.BufferedProtocol):
         return not self._frames and self._wire.requests_waiting == 0 and not self._outgoing
 
     def stalled_s(self, now_s: float) -> float:
-        """For how long the request that is arriving has made no progress while the socket is read."""
-        if not self._is_reading:
+        """Seconds for which the request that is arriving has made no progress while the socket is read."""
+        if not self._is_reading:  # the agent paused the socket: the client is not to blame
             self._arrival.forget()
             return 0.0
         arrived_bytes = self._wire.receive_eof()
@@ -248,7 +256,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return seconds
 
     def leave_buffer(self) -> bool:
-        """Leave a lent receive buffer, unless a request is arriving in it; returns whether it was left."""
+        """Return a lent receive buffer, unless a request is arriving in it; True where it was returned."""
         self._wire.shrink()
         return not self._wire.is_roomy
 
@@ -258,39 +266,45 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._wire.receive_eof()
 
     @property
-    def due_bytes(self) -> int:
-        """By how much that has to grow from one look to the next, while others wait."""
+    def progress_bytes_min(self) -> int:
+        """By how much that has to grow between two sweeps, while other connections wait for memory."""
         return self._memory.bytes_due(self, self._claimed_bytes)
 
     @property
     def is_owed_answer(self) -> bool:
-        """Whether something was taken up whose answer matters: a fetch loses nothing, its client asks again."""
+        """Whether a request other than a fetch is being served, or its answer is unsent.
+
+        A fetch that is dropped loses nothing: its client sends it again, to the next leader.
+        """
         return bool(self._outgoing) or self._taken_up_count > (0 if self._fetch_wait is None else 1)
 
     @property
     def unread_s(self) -> float:
-        """For how long the peer has left its answers unread, or has been kept for them while it is being closed."""
+        """Seconds since the peer stopped reading its answers, or since the connection began to close."""
         since_s = self._closing_since_s
         if self._writable is not None:
             since_s = self._unread_since_s if since_s is None else min(since_s, self._unread_since_s)
         return 0.0 if since_s is None else self._services.clock.monotonic_s() - since_s
 
     @property
-    def withheld_s(self) -> float:
-        """For how long what waits here for the peer or for its fetch has kept memory that was wanted."""
-        if not self._held_bytes:
+    def blocking_s(self) -> float:
+        """Seconds for which queued requests have kept memory that other connections need.
+
+        They wait for the peer to read its answers, or for a fetch that was hurried.
+        """
+        if not self._counted_bytes:
             return 0.0
         is_hurried = self._fetch_wait is not None and self._fetch_wait.is_over
         hurried_s = self._services.clock.monotonic_s() - self._hurried_since_s if is_hurried else 0.0
         return max(self.unread_s, hurried_s)
 
     def stop_reading(self) -> None:
-        """Take up nothing more: what waits was not accepted, and its client asks another time."""
+        """Drop the queued requests, and read none any more: nothing of them was accepted, and clients repeat them."""
         self._drop_queued()
         self.regulate_reading()
 
     def _give_up_receiving(self) -> None:
-        """Hold no memory but that of the request that is being served, and want no more."""
+        """Return all request memory but that of the request that is being served, and claim no more."""
         self._drop_queued()
         claimed_bytes, self._claimed_bytes = self._claimed_bytes, 0
         table = self._table
@@ -305,11 +319,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._hold(-dropped_bytes)
 
     def _hold(self, more_bytes: int) -> None:
-        self._held_bytes += more_bytes
+        """Count bytes of requests into the memory of all connections, or, negative, out of it."""
+        self._counted_bytes += more_bytes
         memory = self._memory
         memory.count(more_bytes)
         if more_bytes < 0 and memory.is_contended:
-            if not self._held_bytes:
+            if not self._counted_bytes:
                 memory.leave_reserve(self)
             self._table.wake_soon()
 
@@ -326,43 +341,49 @@ class ClientConnection(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def _serve(self) -> None:
+        """Take up requests one after the other: Kafka promises a client that its requests are processed in order."""
         try:
             while True:
                 while self._frames:
+                    # Before the request is taken up: a peer that does not read would let answers pile up in memory.
                     if self._writable is not None:
                         await self._writable
                     if self._table.is_draining or self._transport is None or self._transport.is_closing():
                         return
                     await self._take_up_next()
                     self.regulate_reading()
-                self._wanted = asyncio.get_running_loop().create_future()
-                await self._wanted
+                self._has_frames = asyncio.get_running_loop().create_future()
+                await self._has_frames
         except MalformedRequest as error:
             self._close_malformed(error)
 
     async def _take_up_next(self) -> None:
-        """A function of its own, so that a connection without requests does not keep the last one's memory."""
+        """Serve the oldest request until its answer is ready, or is left to a future.
+
+        A function of its own: the locals of `_serve` would keep the last request's memory while it waits.
+        """
         frame = self._frames.popleft()
-        held_bytes = len(frame.body)
+        frame_bytes = len(frame.body)
         self._taken_up_count += 1
         self._is_taking_up = True
         if frame.api_key == ApiKey.FETCH:
-            # It may wait long, and nobody is to wait for that: a small one counts no more, a large one is hurried.
+            # A fetch may wait for minutes (FETCH_WAIT_MS_MAX), and no connection is to wait for memory that long:
+            # a small fetch is no longer counted, a large one, and requests behind it, end its wait (`hurry`).
             self._fetch_wait = FetchWait()
-            if held_bytes <= RECEIVE_BUFFER_BYTES:
-                self._hold(-held_bytes)
-                held_bytes = 0
-            if self._held_bytes:
-                self._log_held_up()
+            if frame_bytes <= RECEIVE_BUFFER_BYTES:
+                self._hold(-frame_bytes)
+                frame_bytes = 0
+            if self._counted_bytes:
+                self._mark_behind_fetch()
         try:
             await self._take_up(frame)
         finally:
             self._is_taking_up = False
             if self._fetch_wait is not None:
                 self._fetch_wait = None
-                self._table.held_up.discard(self)
-            if held_bytes:
-                self._hold(-held_bytes)
+                self._table.behind_fetch.discard(self)
+            if frame_bytes:
+                self._hold(-frame_bytes)
 
     async def _take_up(self, frame: RequestFrame) -> None:
         began_s = self._services.clock.monotonic_s()
@@ -380,23 +401,28 @@ class ClientConnection(asyncio.BufferedProtocol):
         try:
             answer = await HANDLERS[frame.api_key](services, request)
         except (LedgerUnavailable, StoreError, OutcomeUnknown) as error:
-            # What cannot be answered now: the client sees a lost connection, asks again, and finds us or another agent.
-            # Outages are told once for all requests (`agent.runtime.outages`).
+            # Kafka has no error code that every API knows and every client repeats after. A closed connection is one:
+            # the client connects again, to this agent or another one, and repeats the request.
+            # An outage is logged once for all requests (`agent.runtime.outages`), so it is DEBUG here.
             self._services.metrics.connections_closed.labels("unanswerable").inc()
             log.log(
                 logging.DEBUG if isinstance(error, LedgerUnavailable | StoreUnavailable) else logging.WARNING,
-                "could not answer a request, closing its connection",
+                "closing a connection: its request could not be answered, and its client has to repeat it",
                 extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(error)},
             )
             self.close()
             return
         except NoAnswerOwed as reason:
-            log.info("closing a connection", extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(reason)})
+            log.info(
+                "closing a connection whose request is not answered",
+                extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(reason)},
+            )
             self.close()
             return
-        if answer is None:
+        if answer is None:  # Produce with acks=0 has no response; its turn in the order of answers is passed over
             self._send(self._wire.skip(frame.number))
         elif isinstance(answer, asyncio.Future):
+            # A Produce is taken up once the intake has its records: pipelined requests share one flush.
             answer.add_done_callback(lambda future: self._finish(frame, began_s, future))
             return
         else:
@@ -414,7 +440,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         metrics.answered(self._services.clock.monotonic_s() - began_s)
 
     def _send(self, buffers: list[Buffer]) -> None:
-        """Send soon: answers that become ready together leave in one call."""
+        """Send in the loop's next turn: answers that become ready in the same turn leave in one system call."""
         self._taken_up_count -= 1
         if not self._is_sending:
             self._is_sending = True

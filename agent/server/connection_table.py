@@ -72,7 +72,7 @@ class OpenConnection(Hashable, Protocol):
         ...
 
     @property
-    def due_bytes(self) -> int:
+    def progress_bytes_min(self) -> int:
         """Bytes that have to arrive between two sweeps while other connections wait for memory."""
         ...
 
@@ -87,7 +87,7 @@ class OpenConnection(Hashable, Protocol):
         ...
 
     @property
-    def withheld_s(self) -> float:
+    def blocking_s(self) -> float:
         """Seconds for which queued requests have kept memory that other connections need."""
         ...
 
@@ -122,8 +122,8 @@ class ConnectionTable:
         self.answers: AnswerMemory[OpenConnection] = AnswerMemory(bytes_max=answer_bytes_max)
         self.receiving: dict[OpenConnection, int] = {}
         """Connections on which a large request arrives; the value is how many bytes of it the last sweep saw."""
-        self.held_up: set[OpenConnection] = set()
-        """Connections that hold memory behind a fetch that was not hurried yet."""
+        self.behind_fetch: set[OpenConnection] = set()
+        """Connections whose requests keep memory behind a fetch that was not hurried yet."""
         self.roomy: dict[OpenConnection, None] = {}
         """Connections with a lent receive buffer; the first one was checked the longest time ago."""
         self.paused: set[OpenConnection] = set()
@@ -143,7 +143,7 @@ class ConnectionTable:
     def unregister(self, connection: OpenConnection) -> None:
         """Forget a connection that is closed, registered or not."""
         self.answers.forget(connection)
-        self.held_up.discard(connection)
+        self.behind_fetch.discard(connection)
         self.memory.forget(connection)
         if connection in self.connections:
             self.connections.remove(connection)
@@ -168,8 +168,8 @@ class ConnectionTable:
 
     def hurry_fetches(self) -> None:
         """End the waits of fetches with requests queued behind them: a connection waits for that memory."""
-        while self.held_up:
-            self.held_up.pop().hurry()
+        while self.behind_fetch:
+            self.behind_fetch.pop().hurry()
 
     def lend_buffer(self, connection: OpenConnection) -> bool:
         """Whether the connection may receive into a large buffer; an unused one of another connection is taken."""
@@ -206,13 +206,13 @@ class ConnectionTable:
         for holder in answers.holders():
             answers.keep(holder, holder.unread_bytes)
         for slow in answers.slowest():
-            self.end_slow(slow, "leaves answers unread that others need the memory of")
+            self.end_slow(slow, "does not read its answers while other connections need their memory")
             answers.forget(slow)
 
     def end_slow(self, connection: OpenConnection, reason: str, *, is_counted: bool = True) -> None:
         """End a connection at once and log it. It is counted where it is ended for the sake of other connections."""
         log.warning(
-            "ended a connection that %s",
+            "closed a connection that %s",
             reason,
             extra={"peer": connection.peer, "arrived_bytes": connection.arrived_bytes},
         )

@@ -53,7 +53,7 @@ class KafkaServer:
             self.table.take_back_unused_buffers(now_s)
 
     async def drain(self, seconds_max: float) -> None:
-        """Take up no request, wait at most `seconds_max` until those taken up are answered, then close all."""
+        """Stop taking up requests, wait at most `seconds_max` for the answers of those taken up, then close all."""
         table = self.table
         table.is_draining = True
         for server in self._servers:
@@ -67,7 +67,7 @@ class KafkaServer:
             connection.close()
 
     def abort(self) -> None:
-        """End every connection at once, and accept none any more: the agent's tasks are over."""
+        """Close every connection at once, and accept no more: the agent's tasks have ended."""
         self.table.is_draining = True
         for connection in list(self.table.connections):
             connection.abort()

@@ -1,7 +1,7 @@
-"""How a request that has begun to arrive goes on arriving: the progress by which slow senders are told from dead ones.
+"""The progress of a request that is arriving: it separates a slow sender from one that has stopped.
 
-Rule: pure decisions on the times that are given; a request that grows by RECEIVE_PROGRESS_BYTES_MIN, or ends, between
-two looks has made progress, whatever its size. Kafka has connections.max.idle.ms alone: a byte now and then is enough.
+Pure: times come in as arguments. A request makes progress where it grows by RECEIVE_PROGRESS_BYTES_MIN between two
+checks, or ends, whatever its size. Differs from Kafka: for connections.max.idle.ms a byte now and then is enough.
 """
 
 from protocol.limits import RECEIVE_PROGRESS_BYTES_MIN
@@ -18,11 +18,11 @@ class RequestArrival:
         self._since_s = 0.0
 
     def stalled_s(self, number: int, arrived_bytes: int, now_s: float) -> float:
-        """For how long the request has made no progress; 0 where it has since the last look.
+        """Seconds for which the request has made no progress; 0 where it has made some since the last check.
 
         Args:
-            number: of the request on its connection.
-            arrived_bytes: of it; 0 where none has begun.
+            number: the request's number on its connection.
+            arrived_bytes: the bytes of it that arrived; 0 where no request has begun.
             now_s: a monotonic clock's time.
         """
         if not arrived_bytes:
@@ -34,5 +34,5 @@ class RequestArrival:
         return 0.0
 
     def forget(self) -> None:
-        """Begin again: nothing arrives, or the agent does not read, for which the client is not to blame."""
+        """Start from zero: no request arrives, or the agent has paused the socket, for which no client is to blame."""
         self._number = None

@@ -1,8 +1,8 @@
-"""Which connections are ended unasked: the silent, those that do not read, and those that keep memory from others.
+"""The sweep that ends slow connections: those that are silent, do not read, or keep memory from other connections.
 
-Rule: called every RECEIVE_STALLED_SECONDS_MAX. Without others who wait for memory a peer may be slow in sending as long
-as its request makes progress in each RECEIVE_IDLE_SECONDS_MAX, and while there is memory for answers for as long as
-WRITE_SECONDS_MAX in reading; what it is slow at and for how long is in `protocol.limits`.
+It runs every RECEIVE_STALLED_SECONDS_MAX. The limits are stricter while other connections wait for memory; each of them
+is explained in `protocol.limits`. Differs from Kafka: connections.max.idle.ms is its only limit, which a byte now and
+then satisfies.
 """
 
 from agent.server.connection_table import ConnectionTable
@@ -27,21 +27,21 @@ def sweep(table: ConnectionTable, now_s: float) -> None:
     for connection, before_bytes in list(receiving.items()):
         arrived_bytes = connection.arrived_bytes
         receiving[connection] = arrived_bytes
-        if has_waiting and arrived_bytes - before_bytes < connection.due_bytes:
-            table.end_slow(connection, "holds memory for a request that hardly arrives")
+        if has_waiting and arrived_bytes - before_bytes < connection.progress_bytes_min:
+            table.end_slow(connection, "sends a large request too slowly while other connections wait for memory")
     for connection in list(table.connections):
         stalled_s = connection.stalled_s(now_s)
         if has_waiting and stalled_s >= RECEIVE_STALLED_SECONDS_MAX and connection not in receiving:
-            table.end_slow(connection, "keeps a receive buffer for a request that hardly arrives")
+            table.end_slow(connection, "sends a request too slowly while other connections wait for memory")
         elif stalled_s >= RECEIVE_IDLE_SECONDS_MAX:
-            table.end_slow(connection, "does not go on with the request that it began")
-        elif has_waiting and connection.withheld_s > RESERVE_SECONDS_MAX:
-            table.end_slow(connection, "holds memory for a request that waits for its peer")
+            table.end_slow(connection, "stopped in the middle of a request")
+        elif has_waiting and connection.blocking_s > RESERVE_SECONDS_MAX:
+            table.end_slow(connection, "keeps requests queued while other connections wait for their memory")
         elif answers.is_tight and connection.unread_s > RESERVE_SECONDS_MAX:
-            table.end_slow(connection, "leaves answers unread that others need the memory of")
+            table.end_slow(connection, "does not read its answers while other connections need their memory")
         elif connection.unread_s > WRITE_SECONDS_MAX:
-            # Ended for its own sake: no other connection is held up by it.
+            # Not counted as "stalled": it kept no memory that another connection needed.
             table.end_slow(connection, "does not read its answers", is_counted=False)
         elif connection.is_idle and now_s - connection.used_s > HALF_OPEN_SECONDS_MAX:
-            # Kafka's connections.max.idle.ms. Waiting for memory is being idle, too: it ends some time.
+            # Kafka's connections.max.idle.ms. A connection that waits for memory is idle, too, so that wait is bounded.
             connection.close()

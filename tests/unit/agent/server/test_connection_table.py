@@ -16,9 +16,9 @@ class StubConnection:
     listener = "PLAINTEXT"
     peer = "192.0.2.1:5"
     arrived_bytes = 0
-    due_bytes = 0
+    progress_bytes_min = 0
     unread_s = 0.0
-    withheld_s = 0.0
+    blocking_s = 0.0
     is_idle = True
     is_owed_answer = False
 
@@ -100,7 +100,7 @@ async def test_a_wake_reads_only_from_claimants_while_memory_is_full() -> None:
 
 def test_each_fetch_is_hurried_once() -> None:
     table, connection = ConnectionTable(metrics=Metrics()), StubConnection()
-    table.held_up.add(connection)
+    table.behind_fetch.add(connection)
     table.hurry_fetches()
     table.hurry_fetches()
     assert connection.calls == ["hurry"]

@@ -38,10 +38,10 @@ FETCH = fetch()
 
 async def begun_behind_fetch(running: Running, frame_bytes: int, request: bytes = FETCH) -> Peer:
     """A peer whose fetch waits, and behind it a whole request."""
-    peer, held_up = await running.connect(), len(running.table.held_up)
+    peer, count_before = await running.connect(), len(running.table.behind_fetch)
     peer.writer.write(request)
     peer.begin(frame_bytes, frame_bytes + 4)
-    await until(lambda: len(running.table.held_up) == held_up + 1)
+    await until(lambda: len(running.table.behind_fetch) == count_before + 1)
     return peer
 
 
@@ -106,7 +106,7 @@ class TestWaitingFetches:
             good = await running.begun(300 * KIB)
             good.go_on()
             assert await good.answered()
-            assert len(running.table.held_up) == 1
+            assert len(running.table.behind_fetch) == 1
             await running.clock.step(RECEIVE_STALLED_SECONDS_MAX)
             assert not parked.reader.at_eof()
 
@@ -114,7 +114,7 @@ class TestWaitingFetches:
         async with serving(MIB) as running:
             peer = await running.connect()
             peer.writer.write(fetch(50_000))
-            await until(lambda: len(running.table.held_up) == 1)
+            await until(lambda: len(running.table.behind_fetch) == 1)
             assert running.table.memory.used_bytes > 50_000 * 16
             good = await running.begun(300 * KIB)
             good.go_on()
@@ -131,7 +131,7 @@ class TestWaitingFetches:
                 peer.writer.write(fetch(FETCH_PARTITIONS_MAX))
                 await until(lambda: tracemalloc.get_traced_memory()[0] > 16 * MIB, 60)
                 await until(lambda: tracemalloc.get_traced_memory()[0] < 5 * MIB, 60)
-                assert len(running.table.held_up) == 1
+                assert len(running.table.behind_fetch) == 1
             finally:
                 tracemalloc.stop()
                 gc.enable()
@@ -143,7 +143,7 @@ class TestWaitingFetches:
                 paths.parts.clock.seconds = FETCH_WAIT_MS_MAX / 1000 + seconds
                 # What grows too little makes it look at the time again: this clock has no timers.
                 await paths.produce(make_batch([Record(offset=0, timestamp=1)]))
-                assert is_over or len(running.table.held_up) == 1
+                assert is_over or len(running.table.behind_fetch) == 1
             answer = await peer.reader.readexactly(int.from_bytes(await peer.reader.readexactly(4), "big"))
             assert answer.startswith(b"\0\0\0\7")
             assert await peer.answered()
