@@ -1,9 +1,7 @@
 """From checked record batches to acknowledged offsets: gather, put, commit, answer.
 
-Rule: nothing is acknowledged before its ledger entry is applied. Puts overlap; commits are submitted in the order in
-which the intakes were taken, so that one producer's batches never overtake each other within this agent. An error
-always has base offset -1. An intake gets its place in the bucket once this agent's session is in the ledger (safety
-rule S9); one that is put under a session which was lost before its commit is answered as unknown (safety rule S1).
+In: batches of one partition each, gathered into an intake object of many partitions. Out: one `Acknowledgement` for
+each group of batches, after the ledger entry that commits the object is applied, never before.
 """
 
 import asyncio
@@ -56,7 +54,7 @@ TRANSACTION_ERRORS = frozenset(
         ErrorCode.policy_violation,
     }
 )
-"""Why a transactional batch may not be written. Kafka asks its coordinator first, and then says nothing of the log."""
+"""Errors that reject a transactional batch. Kafka checks them at the coordinator, so its answer has no log start."""
 
 
 class Acknowledgement(NamedTuple):
@@ -68,28 +66,28 @@ class Acknowledgement(NamedTuple):
     log_start: int = NO_OFFSET
     error_message: str | None = None
     rows_refused: tuple[int, ...] = ()
-    """The records at fault, counted from 0 in their batch, where it is some of them."""
+    """The rejected records, counted from 0 in their batch, where single records are at fault."""
 
 
 class ProduceTicket(Protocol):
-    """Who waits for one group's answer: `storage.batcher` carries it along, this module settles it, once."""
+    """The receiver of one group's acknowledgement. `storage.batcher` carries it; this module settles it once."""
 
     def settle(self, acknowledgement: Acknowledgement) -> None: ...
 
 
 @dataclass(slots=True, kw_only=True)
 class _Flush:
-    """An intake on its way: sealed under a session and put, then committed when it is the oldest."""
+    """An intake that is being put. It is committed once every older one was committed or has failed."""
 
-    gathered: Batcher
+    batcher: Batcher
     intake: SealedIntake | None = None
-    """Once it was put, or could not be."""
+    """Set when its put has ended, with or without an error."""
     error: StoreError | None = None
 
 
 @dataclass(slots=True, kw_only=True)
 class _Answering:
-    """An intake whose groups are being told what became of them."""
+    """An intake whose outcome is known, and whose groups are being answered."""
 
     intake: SealedIntake
     answer_of: Callable[[TicketRows], Acknowledgement]
@@ -99,11 +97,10 @@ class _Answering:
 class ProducePath:
     """The agent's intake. `add` is synchronous; the group's ticket is settled later, in any order.
 
-    Where a put is cheap (the embedded store) the intake is sealed when no put is on its way and the loop has come
-    round without further records: requests that clients sent together share one flush, none waits for a timer, and
-    one flush is put while the one before it is committed.
-    Where it is not (S3), a full object and age decide, and a pause in what comes once there is enough for an object:
-    fewer requests where much comes, and no waiting where everybody waits for an answer (ADR 8).
+    Where a put is cheap (the embedded store), the intake is sealed when no put is in flight and a turn of the event
+    loop brought no further records. Requests that arrive together share one flush, and none waits for a timer.
+    Where a put is dear (S3), the intake is sealed by size or age, or, with enough for an object, by a pause in the
+    arrivals: few requests under load, and no wait where all producers wait for answers (ADR 8).
     """
 
     def __init__(
@@ -156,7 +153,7 @@ class ProducePath:
         return self._bytes_held
 
     async def wait_for_room(self, seconds_max: float) -> bool:
-        """Whether the intake takes more, within `seconds_max`: beyond its bound requests wait (back-pressure)."""
+        """Wait until the intake takes more (back-pressure); False where it does not within `seconds_max`."""
         if self._has_room.is_set():
             return True
         try:
@@ -169,6 +166,8 @@ class ProducePath:
     def add(self, group: BatchGroup) -> None:
         """Take checked batches of one partition. The group's ticket, a `ProduceTicket`, is settled once."""
         if not self._batcher.fits(group):
+            # Sealed even where INTAKE_PUTS_IN_FLIGHT_MAX puts are in flight: a larger intake would exceed the bytes of
+            # an object or the rows of a ledger entry. INTAKE_BUFFER_BYTES_MAX bounds all of them together.
             self._seal()
         now_ns = self._now_ns()
         self._batcher.add(group, now_ns)
@@ -179,12 +178,12 @@ class ProducePath:
         self._schedule(now_ns)
 
     async def drain(self) -> None:
-        """Return once everything that was taken is acknowledged or refused."""
+        """Return once every batch that was taken is acknowledged or rejected."""
         self._seal_open()
         await self._is_drained.wait()
 
     def _schedule(self, now_ns: int | None = None) -> None:
-        """Decide when the open intake is sealed; called whenever it or what is on its way has changed."""
+        """Decide when the open intake is sealed; called whenever that intake or the puts in flight have changed."""
         if self._batcher.is_empty:
             return
         now_ns = self._now_ns() if now_ns is None else now_ns
@@ -213,7 +212,7 @@ class ProducePath:
             self._seal_open()
 
     def _seal_when_quiet(self) -> None:
-        """Seal unless more came since the loop was last here: whoever was just answered is about to send again."""
+        """Seal unless more came in the last turn of the loop: a client that was just answered often sends at once."""
         self._timer = None
         if self._batcher.batch_count != self._batches_seen:
             self._schedule()
@@ -241,40 +240,50 @@ class ProducePath:
 
     def _seal(self) -> None:
         self._cancel_timers()
-        flush = _Flush(gathered=self._batcher)
+        flush = _Flush(batcher=self._batcher)
         self._batcher = Batcher(self._limits)
         self._flushes.append(flush)
         self._unsettled_count += 1
-        begin_in(self._tasks, self._put(flush))  # an agent that is ending puts nothing and acknowledges nothing
+        begin_in(self._tasks, self._put(flush))  # no task starts in an agent that is ending: nothing is acknowledged
 
     def _next_number(self, session: SessionId) -> ObjectNumber:
+        # An object's key is its session and a number (S6): numbers start again with each session.
         if session != self._session:
             self._session, self._number_next = session, 0
         self._number_next += 1
         return ObjectNumber(self._number_next - 1)
 
     async def _put(self, flush: _Flush) -> None:
+        # The object's key names the session. The ledger has to have it first (S9): a start that finds a session in the
+        # bucket beyond the ledger's end takes the ledger for an older copy, and refuses to go on.
         session = await self._writer.until_live()
-        gathered, number = flush.gathered, self._next_number(session)
-        intake = await inline_or_in_thread(gathered.batch_count, gathered.seal, session=session, number=number)
+        batcher, number = flush.batcher, self._next_number(session)
+        intake = await inline_or_in_thread(batcher.batch_count, batcher.seal, session=session, number=number)
         began_s = self._clock.monotonic_s()
         try:
             await self._store.put(intake.key, intake.parts)
         except StoreError as error:
-            # A full disk refuses every object for as long as it is full, and is logged where it is found.
+            # A full disk fails every put until it has space again; `agent.bucket.full_disk` logs it once.
             level = logging.DEBUG if isinstance(error, StoreFull) else logging.WARNING
-            log.log(level, "an intake object could not be put", extra={"key": intake.key, "reason": str(error)})
+            log.log(
+                level,
+                "an intake object could not be put; its producers get REQUEST_TIMED_OUT and repeat",
+                extra={"key": intake.key, "reason": str(error)},
+            )
             flush.error = error
         self._metrics.intake_objects.inc()
         self._metrics.intake_object_bytes.observe(intake.object_bytes)
         self._metrics.intake_flush_duration_seconds.observe(self._clock.monotonic_s() - began_s)
         flush.intake = intake
+        # Puts end in any order, commits are proposed in the order of sealing (S8): a batch that overtook the one before
+        # it would be OUT_OF_ORDER_SEQUENCE_NUMBER.
         while self._flushes and (oldest := self._flushes[0].intake) is not None:
             self._commit(oldest, self._flushes.popleft().error)
         self._schedule()
 
     def _commit(self, intake: SealedIntake, error: StoreError | None) -> None:
         if error is not None:
+            # Nothing is committed without its object. Kafka's clients repeat after REQUEST_TIMED_OUT.
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.request_timed_out))
             return
         outcome = self._writer.propose(commit_command(intake, self._metadata.state.rules_version))
@@ -282,51 +291,56 @@ class ProducePath:
 
     def _settle(self, intake: SealedIntake, future: "asyncio.Future[Outcome]") -> None:
         if future.cancelled() or isinstance(future.exception(), OutcomeUnknown):
+            # The session was lost: the commit may have been applied or not (S1). After NOT_LEADER_OR_FOLLOWER clients
+            # repeat, and an idempotent producer's repeat finds its first copy.
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
             return
         outcome = future.result()
         if not isinstance(outcome, ChunksCommitted):
-            log.warning("a commit was refused", extra={"key": intake.key, "outcome": str(outcome)})
-            if isinstance(outcome, Refused):  # never proposed, or seen applied as rejected (S6)
-                # Where the agent ends, it stays to the end of its session, for the garbage collector.
+            log.warning(
+                "the commit of an intake object was rejected; its producers get NOT_LEADER_OR_FOLLOWER and repeat",
+                extra={"key": intake.key, "outcome": str(outcome)},
+            )
+            if isinstance(outcome, Refused):  # never proposed, or seen applied as rejected: the object is garbage (S6)
+                # In an agent that is ending no task starts: the garbage collector deletes it after the session's end.
                 begin_in(self._tasks, self._uncommitted.settle(intake.session, EntryFate.REJECTED, (intake.key,)))
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))
             return
         try:
             self._count(intake, outcome)
-            self._keep_in_cache(intake, outcome)  # before the fetches look that the same entry wakes
+            self._keep_in_cache(intake, outcome)  # now: the same entry wakes fetches, which are about to read it
         finally:
-            self._answer(intake, lambda place: self._acknowledgement(intake, outcome, place))
+            self._answer(intake, lambda rows: self._acknowledgement(intake, outcome, rows))
 
-    def _acknowledgement(self, intake: SealedIntake, outcome: ChunksCommitted, place: TicketRows) -> Acknowledgement:
+    def _acknowledgement(self, intake: SealedIntake, outcome: ChunksCommitted, rows: TicketRows) -> Acknowledgement:
         """The answer for one group: its first error, else its first offset."""
-        batches = slice(place.batch_first, place.batch_first + place.batch_count)
-        failed = next(filter(None, outcome.error_codes[batches]), None)
-        if failed is not None:
-            error_code = ErrorCode(failed)
+        batches = slice(rows.batch_first, rows.batch_first + rows.batch_count)
+        first_error = next(filter(None, outcome.error_codes[batches]), None)
+        if first_error is not None:
+            error_code = ErrorCode(first_error)
             is_of_transaction = any(intake.batch_is_transactional[batches]) and error_code in TRANSACTION_ERRORS
-            log_start = NO_OFFSET if is_of_transaction else outcome.log_start[place.chunk]
+            log_start = NO_OFFSET if is_of_transaction else outcome.log_start[rows.chunk]
             return Acknowledgement(error_code=error_code, log_start=log_start)
-        base_offset = outcome.base_offsets[place.batch_first]
-        append_time_ms = outcome.append_time_ms[place.chunk]
-        if base_offset == NO_OFFSET:  # it waits for its commit
-            append_time_ms = outcome.waiting_append_time_ms.get(place.batch_first, NO_TIMESTAMP)
+        base_offset = outcome.base_offsets[rows.batch_first]
+        append_time_ms = outcome.append_time_ms[rows.chunk]
+        if base_offset == NO_OFFSET:  # a batch of a transaction, which gets its offsets at the transaction's commit
+            append_time_ms = outcome.waiting_append_time_ms.get(rows.batch_first, NO_TIMESTAMP)
         elif append_time_ms != NO_TIMESTAMP:
-            append_time_ms = self._stamped(intake, place.chunk, base_offset)
+            append_time_ms = self._append_time_at(intake, rows.chunk, base_offset)
         return Acknowledgement(
             error_code=ErrorCode.none,
             base_offset=base_offset,
             append_time_ms=append_time_ms,
-            log_start=outcome.log_start[place.chunk],
+            log_start=outcome.log_start[rows.chunk],
         )
 
-    def _stamped(self, intake: SealedIntake, chunk: int, offset: int) -> int:
+    def _append_time_at(self, intake: SealedIntake, chunk: int, offset: int) -> int:
         """The append time of the record at `offset`: a duplicate is answered with its first copy's, as in Kafka."""
-        found = self._locate(intake, chunk, offset)
-        return NO_TIMESTAMP if found is None else found.append_time_ms
+        ref = self._locate(intake, chunk, offset)
+        return NO_TIMESTAMP if ref is None else ref.append_time_ms
 
     def _locate(self, intake: SealedIntake, chunk: int, offset: int) -> ChunkRef | None:
-        """Where `offset` of a chunk's partition is now; None if its topic is gone or its record was dropped."""
+        """The row of the index that holds `offset` of a chunk's partition; None if topic or record is deleted."""
         partition = self._metadata.state.partition(
             intake.topic_ids[intake.chunk_topics[chunk]], PartitionIndex(intake.chunk_partitions[chunk])
         )
@@ -342,10 +356,10 @@ class ProducePath:
         self._metrics.produce_records.inc(sum(compress(intake.batch_record_counts, accepted)))
 
     def _answer_all(self, intake: SealedIntake, acknowledgement: Acknowledgement) -> None:
-        self._answer(intake, lambda _place: acknowledgement)
+        self._answer(intake, lambda _rows: acknowledgement)
 
     def _answer(self, intake: SealedIntake, answer_of: Callable[[TicketRows], Acknowledgement]) -> None:
-        """Tell an intake's groups, in their order and after those of the intakes before it; many take several turns."""
+        """Answer an intake's groups in order, after those of older intakes; many groups take several turns."""
         self._answering.append(_Answering(intake=intake, answer_of=answer_of))
         if len(self._answering) == 1:
             self._answer_some()
@@ -355,10 +369,11 @@ class ProducePath:
         try:
             while self._answering and rows_left:
                 oldest = self._answering[0]
-                for place in oldest.intake.tickets[oldest.answered_count : oldest.answered_count + rows_left]:
-                    oldest.answered_count += 1  # first: a group that cannot be told holds up no others for ever
+                for rows in oldest.intake.tickets[oldest.answered_count : oldest.answered_count + rows_left]:
+                    # Counted before the answer: where that raises, the groups behind it are answered in the next turn.
+                    oldest.answered_count += 1
                     rows_left -= 1
-                    cast("ProduceTicket", place.ticket).settle(oldest.answer_of(place))
+                    cast("ProduceTicket", rows.ticket).settle(oldest.answer_of(rows))
                 if oldest.answered_count == len(oldest.intake.tickets):
                     self._answering.popleft()
                     self._release(oldest.intake)
@@ -367,7 +382,7 @@ class ProducePath:
                 asyncio.get_running_loop().call_soon(self._answer_some)
 
     def _release(self, intake: SealedIntake) -> None:
-        """An intake is settled: let in what waited for room, and seal what gathered meanwhile."""
+        """All groups of an intake are answered: let in requests that wait for room, and seal the open intake."""
         self._bytes_held -= sum(intake.batch_record_bytes)
         self._unsettled_count -= 1
         if self._bytes_held < INTAKE_BUFFER_BYTES_MAX:
@@ -377,10 +392,10 @@ class ProducePath:
             self._is_drained.set()
 
     def _keep_in_cache(self, intake: SealedIntake, outcome: ChunksCommitted) -> None:
-        """Keep what was just written for the consumers that are about to ask for it.
+        """Keep the chunks of an intake for the consumers that are about to fetch them.
 
-        The copy joins what lies scattered over receive buffers, which are let go, and takes the real offsets. Of very
-        many chunks the rest is read from the store: the loop would stand still for too long.
+        The copy joins batches that lie scattered over receive buffers, frees these, and gets the real offsets. Beyond
+        CHUNKS_KEPT_PER_INTAKE_MAX chunks are read from the store: to copy them would stop the loop for too long.
         """
         parts = iter(intake.parts[1:])
         batch = 0
@@ -400,11 +415,11 @@ class ProducePath:
         self, intake: SealedIntake, outcome: ChunksCommitted, chunk: int, batch: int, batch_end: int, copied: bytearray
     ) -> None:
         offset = outcome.base_offsets[batch]
-        if any(outcome.error_codes[batch:batch_end]):
+        if any(outcome.error_codes[batch:batch_end]):  # the chunk in the index has no rows for rejected batches
             return
         ref = self._locate(intake, chunk, offset)
         stored = None if ref is None else self._metadata.state.objects.get(ref.object_id)
-        # A duplicate's first copy lies elsewhere, and its bytes need not be the same.
+        # A duplicate's first copy lies in another object, and its bytes may differ from the repeat's.
         if (
             ref is None
             or stored is None
@@ -412,6 +427,7 @@ class ProducePath:
             or ref.byte_first != intake.chunk_byte_firsts[chunk]
         ):
             return
+        # Several rows may have been made of the chunk, or its place in the index is another by now: then it is read.
         if ref.offset_first != offset or ref.byte_count != len(copied):
             return
         if patch_offsets(copied, offset) != ref.offset_end:
@@ -422,7 +438,7 @@ class ProducePath:
 
 
 def commit_command(intake: SealedIntake, rules_version: int) -> CommitChunks:
-    """The command that makes a sealed intake true, as far as the form of the rules in force has a place for it."""
+    """The command that commits a sealed intake. Batch CRCs are left out where the rules in force have no field (S3)."""
     return CommitChunks(
         object_session=intake.session,
         object_number=intake.number,

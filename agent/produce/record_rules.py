@@ -1,8 +1,4 @@
-"""The rules of a topic's configs for records, worked out once per topic.
-
-Rule: pure; the configs of a topic, and those of brokers, are replaced as a whole when they change, so the same mappings
-mean the same rules.
-"""
+"""The limits that a topic's configs set for its records, computed once per topic. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +12,7 @@ from protocol.types import TopicId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordRules:
-    """A topic's settings as far as records are concerned. Spans in milliseconds around the time of arrival."""
+    """A topic's settings that concern records. Spans are milliseconds before and after the time of arrival."""
 
     message_bytes_max: int
     is_compacted: bool
@@ -26,28 +22,31 @@ class RecordRules:
 
 
 class RecordRulesOfTopics:
-    """The rules of each topic, kept until its configs are others, or until they are the longest kept of many topics."""
+    """A cache of the rules of each topic. It drops the oldest entry beyond RECORD_RULES_CACHED_MAX topics."""
 
     def __init__(self, broker_configs: BrokerConfigs) -> None:
         self._broker_configs = broker_configs
-        self._kept_for: Mapping[str, str] | None = None
-        self._kept: dict[TopicId, tuple[Mapping[str, str], RecordRules]] = {}
+        self._cached_for: Mapping[str, str] | None = None
+        """The broker configs that all entries of the cache were computed with."""
+        self._cache: dict[TopicId, tuple[Mapping[str, str], RecordRules]] = {}
+        """The topic's configs that an entry was computed with, and the rules."""
 
     def rules(self, topic: TopicState) -> RecordRules:
-        now = self._broker_configs.now
-        if now is not self._kept_for:
-            self._kept.clear()
-            self._kept_for = now
-        kept = self._kept.get(topic.topic_id)
-        if kept is None or kept[0] is not topic.configs:
-            if len(self._kept) >= RECORD_RULES_CACHED_MAX:
-                del self._kept[next(iter(self._kept))]
-            kept = self._kept[topic.topic_id] = (topic.configs, record_rules(topic, now))
-        return kept[1]
+        # Compared by identity: a change of configs replaces the whole mapping, and never edits it.
+        broker_configs = self._broker_configs.now
+        if broker_configs is not self._cached_for:
+            self._cache.clear()
+            self._cached_for = broker_configs
+        entry = self._cache.get(topic.topic_id)
+        if entry is None or entry[0] is not topic.configs:
+            if len(self._cache) >= RECORD_RULES_CACHED_MAX:
+                del self._cache[next(iter(self._cache))]
+            entry = self._cache[topic.topic_id] = (topic.configs, record_rules(topic, broker_configs))
+        return entry[1]
 
 
 def record_rules(topic: TopicState, broker_configs: Mapping[str, str]) -> RecordRules:
-    """The rules that a topic's configs make."""
+    """The rules that follow from a topic's configs and the brokers' defaults."""
 
     def number(name: str) -> int:
         return int(effective(topic.configs, broker_configs, name))
