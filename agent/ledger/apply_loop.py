@@ -1,9 +1,8 @@
-"""The shell around `coordinator.follower`: reads the ledger, applies it, and wakes whoever waits for what was applied.
+"""The loop that reads the ledger, applies its entries (`coordinator.follower`), and wakes the tasks that wait for them.
 
-Rule: this loop is the only one that changes the cluster's state, and it does so without awaiting, so every other task
-sees the state at one whole position. Waiting for an outcome, for growth or for a barrier happens here and nowhere else.
-An agent that was slow or cut off for so long that what it has not read was trimmed loads the state again, in the place
-of the old one (safety rule S9): whoever keeps a part of the state across an await may keep a part of the old one.
+In: records of the ledger's tail. Out: `state`, the outcomes of this agent's own entries, barriers, and signals that a
+partition has grown. Nothing else changes the state, and entries are applied without an await in between, so every
+other task sees the state at one whole position.
 """
 
 import asyncio
@@ -29,6 +28,7 @@ log = logging.getLogger(__name__)
 
 PartitionKey = tuple[TopicId, PartitionIndex]
 RETRY_SECONDS = 0.2
+"""The pause before the tail is opened again: short, as nothing is served as current meanwhile."""
 
 
 class Growth:
@@ -50,7 +50,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrozenState:
-    """The state at one position, and how much was applied up to it since this agent started."""
+    """The state at one position, and what was applied up to it since this agent started."""
 
     frozen: Frozen
     entries_applied_count: int
@@ -68,17 +68,17 @@ class ApplyLoop:
         self._applying = asyncio.Lock()
         self._applied_when_frozen = (0, 0)
         self._outcomes: dict[tuple[SessionId, int], asyncio.Future[Outcome]] = {}
-        # Dictionaries in the place of sets: whoever waited first is woken first, in every run alike.
+        # Dictionaries instead of sets: waiters wake in the order in which they came, in each simulated run alike.
         self._growing: dict[PartitionKey, dict[Growth, None]] = defaultdict(dict)
-        self._reached: list[tuple[Position, asyncio.Future[None]]] = []
+        self._position_waiters: list[tuple[Position, asyncio.Future[None]]] = []
         self._barrier_waiters: list[asyncio.Future[Position]] = []
-        self._barrier_wanted = asyncio.Event()
+        self._has_barrier_waiters = asyncio.Event()
         self.entries_applied_count = 0
         self.entry_bytes_applied = 0
         self.definitions_count = 0
-        """Entries applied that say what stands in no object of the intake."""
+        """Applied entries whose content no intake object repeats, such as names of topics."""
         self.reloads_count = 0
-        """How often the state was loaded again because what followed it had been trimmed."""
+        """How often the state was loaded again because the entries behind it had been trimmed."""
 
     @property
     def state(self) -> ClusterState:
@@ -95,8 +95,9 @@ class ApplyLoop:
             )
 
     async def take_frozen(self) -> tuple[DigestComparison, FrozenState | None] | None:
-        """The comparison of digests that is going on or was last (safety rule S3), if any, and once the state at its
-        position: not again, nor where this agent came past that by a snapshot.
+        """The newest comparison of digests (safety rule S3), and the state at its position; None where there is none.
+
+        The state is handed out once. It is None later, and where a snapshot took this agent past the position.
         """
         async with self._applying:
             comparison = self.state.comparison
@@ -115,7 +116,7 @@ class ApplyLoop:
         self._outcomes[session, number] = future
 
     def abandon(self, session: SessionId) -> Iterable[asyncio.Future[Outcome]]:
-        """Stop expecting outcomes of a session that is over, and return whoever waited for them (safety rule S1)."""
+        """Stop expecting outcomes of a session that is over; returns their futures, for the caller to settle (S1)."""
         keys = [key for key in self._outcomes if key[0] == session]
         return [self._outcomes.pop(key) for key in keys]
 
@@ -148,7 +149,7 @@ class ApplyLoop:
         """The future behind `barrier`; the caller sets its own time-out."""
         future: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
         self._barrier_waiters.append(future)
-        self._barrier_wanted.set()
+        self._has_barrier_waiters.set()
         return future
 
     async def reach(self, position: Position) -> None:
@@ -156,14 +157,16 @@ class ApplyLoop:
         if self.state.position >= position:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._reached.append((position, future))
+        self._position_waiters.append((position, future))
         await future
 
     async def run_barriers(self) -> None:
-        """Answer barriers. Whoever asks while a request is on its way waits for the next one (safety rule S4)."""
+        """Answer barriers, with one request to the ledger for all that wait. Runs until it is cancelled."""
         while True:
-            await self._barrier_wanted.wait()
-            self._barrier_wanted.clear()
+            await self._has_barrier_waiters.wait()
+            self._has_barrier_waiters.clear()
+            # Taken before the request: the answer to a request that was on its way already may be older than a barrier
+            # that came meanwhile, so that one waits for the next request (S4).
             waiters, self._barrier_waiters = self._barrier_waiters, []
             try:
                 head = await self._ledger.head()
@@ -178,41 +181,49 @@ class ApplyLoop:
                     waiter.set_result(head.position)
 
     async def run(self) -> None:
-        """Apply what comes, for ever. The ledger's absence is waited out; a ledger that contradicts itself raises.
+        """Apply the ledger's entries. Runs until it is cancelled, and waits out a ledger or a store that is away.
 
-        So is the store's, and its refusal: keys may be rotated just when an agent loads the state again. A snapshot
-        that is missing or damaged contradicts the ledger, as at the start (`load`).
+        Raises `LedgerCorrupt` where the ledger contradicts itself, or its snapshot is missing or damaged, as at the
+        start (`load_state`).
         """
         is_trimmed = False
-        refusal: type[StoreError] | None = None
-        """The last one that was logged, until a reload succeeds."""
+        logged_error: type[StoreError] | None = None
+        """The store's error that was logged last, until a reload succeeds."""
         while True:
             try:
                 if is_trimmed:
                     await self._reload()
-                    is_trimmed, refusal = False, None
+                    is_trimmed, logged_error = False, None
                 async for records in self._ledger.tail(self.state.position):
                     await self._receive(records)
             except Trimmed as error:
-                log.warning("this agent fell behind the ledger, loading the state again", extra={"reason": str(error)})
+                log.warning(
+                    "this agent fell behind the ledger, which was trimmed: it loads the state again",
+                    extra={"reason": str(error)},
+                )
                 is_trimmed = True
             except (LedgerUnavailable, StoreUnavailable) as error:
                 log.debug("the ledger or its snapshot is away, reading it again", extra={"reason": str(error)})
                 await self._clock.sleep(RETRY_SECONDS)
             except StoreError as error:
-                if type(error) is not refusal:
-                    refusal = type(error)
+                # A rejected read does not end the agent: credentials may be rotated just when it loads the state again.
+                if type(error) is not logged_error:
+                    logged_error = type(error)
                     log.error(
-                        "the store does not let this agent read the ledger's snapshot: it serves nothing that it has "
-                        'to confirm, and tries again until it may (docs/operations/bucket.md, "The bucket is '
-                        'denied, or does not answer")',
-                        extra={"reason": f"{refusal.__name__}: {error}"},
+                        "the store does not let this agent read the ledger's snapshot: it answers no read that has to "
+                        'be current, and tries again until it may (docs/operations/bucket.md, "The bucket is denied, or does '
+                        'not answer")',
+                        extra={"reason": f"{logged_error.__name__}: {error}"},
                     )
                 await self._clock.sleep(LEDGER_RELOAD_REFUSED_SECONDS)
 
     async def _reload(self) -> None:
-        """Put the state at the ledger's head in the place of the one that cannot go on, and wake everybody."""
+        """Replace the state, whose next entries were trimmed, by the one at the ledger's head, and wake all waiters.
+
+        A task that kept a part of the state across an await may have a part of the old one.
+        """
         loaded = await load_state(self._ledger, self._store, self._follower.rules_known)
+        # A ledger never becomes shorter: this one was restored from a backup, and lacks acknowledged records (S9).
         if loaded.follower.state.position < self.state.position:
             raise LedgerCorrupt(
                 f"the ledger ends at {loaded.follower.state.position}, but this agent has read it up to "
@@ -226,14 +237,14 @@ class ApplyLoop:
         for applied in loaded.applied:
             self._count(applied)
             self._settle(applied)
-        self._give_up_covered()
+        self._fail_outcomes_in_snapshot()
         for watching in self._growing.values():
             for growth in watching:
                 growth.notify()
         self._wake_reached()
 
-    def _give_up_covered(self) -> None:
-        """Whoever waits for an own entry that the snapshot covers never learns its outcome (safety rule S1)."""
+    def _fail_outcomes_in_snapshot(self) -> None:
+        """Raise `OutcomeUnknown` in the futures of own entries that the snapshot covers: it has no outcomes (S1)."""
         for (session, number), future in list(self._outcomes.items()):
             live = self.state.sessions.get(session)
             is_past = session in self.state.sessions_ended if live is None else number < live.entry_next
@@ -245,7 +256,7 @@ class ApplyLoop:
                     )
 
     async def _receive(self, records: Sequence[LedgerRecord]) -> None:
-        """Apply them; behind an append that asks for the digest apply no more until the state is frozen (S3)."""
+        """Apply the records. Behind an append that asks for a digest, freeze the state before the next one (S3)."""
         async with self._applying:
             self._receive_until_asked(records)
             while self._follower.is_asked:
@@ -276,7 +287,7 @@ class ApplyLoop:
             for key in grown:
                 for growth in self._growing.get(key, ()):
                     growth.notify()
-        if self._reached:
+        if self._position_waiters:
             self._wake_reached()
 
     def _count(self, applied: Applied) -> None:
@@ -290,8 +301,8 @@ class ApplyLoop:
             future.set_result(applied.outcome)
 
     def _wake_reached(self) -> None:
-        position = self.state.position
-        for wanted, future in self._reached:
-            if wanted <= position and not future.done():
+        applied = self.state.position
+        for position, future in self._position_waiters:
+            if position <= applied and not future.done():
                 future.set_result(None)
-        self._reached = [(wanted, future) for wanted, future in self._reached if wanted > position]
+        self._position_waiters = [waiter for waiter in self._position_waiters if waiter[0] > applied]

@@ -1,8 +1,4 @@
-"""Loads the state at the ledger's head: at an agent's start, and where the ledger was trimmed past a reader.
-
-Rule: pointer, head and entries come from one read of the ledger; a snapshot that goes away meanwhile (the next one was
-taken) begins the load again (safety rule S9).
-"""
+"""Loads the state at the ledger's head: at an agent's start, and where the ledger was trimmed past a reader."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,13 +30,15 @@ async def load_state(ledger: Ledger, store: ObjectStore, rules_known: int = RULE
     identity = await ledger.identity()
     key = ""
     for _ in range(LEDGER_LOAD_ATTEMPTS_MAX):
+        # Pointer, head and entries come from one read: of two reads the second could lack entries that a trim between
+        # them has dropped, or the ledger could be another one (S9).
         start = await ledger.load()
         snapshot = None
         if start.pointer is not None:
             key = start.pointer.object_key
             try:
                 snapshot = await store.get(key)
-            except ObjectMissing:
+            except ObjectMissing:  # a newer snapshot was taken meanwhile, and this one deleted: read the pointer again
                 continue
             except ObjectDamaged as error:
                 raise _damaged(key, error) from error
@@ -54,15 +52,15 @@ async def load_state(ledger: Ledger, store: ObjectStore, rules_known: int = RULE
             raise _damaged(key, error) from error
         return LoadedState(start=start, follower=follower, applied=applied)
     raise LedgerCorrupt(
-        f"the ledger's snapshot {key!r} is not in the bucket: was something deleted from it, or is the ledger an older "
-        "copy? `penstock recover` begins again from the newest snapshot that is there "
-        '(docs/operations/recovery.md, "etcd was wiped or restored from a backup"); nothing was changed'
+        f"the ledger's snapshot {key!r} is not in the bucket: it was deleted there, or the ledger is an older copy. "
+        "`penstock recover` begins again from the newest snapshot that is there (docs/operations/recovery.md, "
+        '"etcd was wiped or restored from a backup"); nothing was changed'
     )
 
 
 def _damaged(key: str, error: Exception) -> LedgerCorrupt:
     return LedgerCorrupt(
-        f"{error}; the ledger's snapshot is {key!r}: where that object is damaged, put back a copy of it if "
-        "there is one, else `penstock recover` begins again from the newest snapshot that can be read "
+        f"{error}; the ledger's snapshot is {key!r}: where that object is damaged, put a copy of it back. Without "
+        "a copy, `penstock recover` begins again from the newest snapshot that can be read "
         '(docs/operations/recovery.md, "etcd was wiped or restored from a backup"); nothing was changed'
     )

@@ -1,10 +1,8 @@
-"""Says whether this agent's wall clock may be believed (safety rules S2 and S21).
+"""Checks whether this agent's wall clock may be believed (safety rules S2 and S21).
 
-Rule: an agent proposes a time only while it compared its clock with the object store's within the last minutes, found
-it close, and the clock has not been set since: it is held to the machine's uptime in between. Where the store has no
-clock of its own (the embedded one), there is nothing to compare with: `agent.ledger.clock_trust` judges the clock by
-the ledger's last time and by what has elapsed. While it is not believed no entry gets a time, so nothing expires: what
-is noted meanwhile is without a time until one is believed.
+The clock is compared with the object store's every few minutes, and with the machine's uptime in between. The embedded
+store has no clock of its own; `agent.ledger.clock_trust` judges the machine's clock there. While the clock is not
+believed, no entry gets a time, so no record, offset, producer or garbage expires.
 """
 
 import logging
@@ -24,7 +22,7 @@ REMEDY = 'docs/operations/clock.md, "The clock is wrong, or was set"'
 
 
 class ClockCheck:
-    """One agent's; `proposed_time` is what entries and expiry go by."""
+    """The check of one agent's clock. Ledger entries and expiry use `proposed_time`."""
 
     def __init__(self, *, store: ObjectStore, clock: Clock, trust: ClockTrust) -> None:
         """`trust` judges the clock where the store has none."""
@@ -44,15 +42,17 @@ class ClockCheck:
         metrics.clock_confirmation_seconds.set_function(lambda: _seconds_left(self.verdict))
 
     def proposed_time(self) -> Milliseconds | None:
-        """The time for a ledger entry, or None while the clock is unchecked or off."""
+        """The time for a ledger entry; None while the clock is unchecked or wrong."""
         now_s, now_ms = self._clock.uptime_s(), self._clock.now_ms()
         if now_s >= self._valid_until_s:
             return None
+        # The clock may have been set since the check: the uptime shows it.
         expected_ms = self._checked_ms + round((now_s - self._checked_s) * 1000)
         return now_ms if abs(now_ms - expected_ms) <= CLOCK_SKEW_MS_MAX else None
 
     async def check(self) -> None:
-        """Compare once. A clock that is off is not believed until a later check finds it right."""
+        """Compare once. A wrong clock is not believed until a later check finds it right. Raises `StoreError`."""
+        # Taken before the request, which may take long: the check is valid from its beginning.
         began_s = self._clock.uptime_s()
         store_ms = await self._store.server_time_ms()
         now_ms = self._clock.now_ms()
@@ -63,7 +63,8 @@ class ClockCheck:
         if skew_ms > CLOCK_SKEW_MS_MAX:
             self._valid_until_s = -math.inf
             log.error(
-                "this machine's clock differs from the object store's; entries get no time until it is set right",
+                "this machine's clock differs from the object store's: time-based maintenance is paused until it is "
+                "set right",
                 extra={"skew_ms": skew_ms, "allowed_ms": CLOCK_SKEW_MS_MAX},
             )
             return
@@ -72,7 +73,7 @@ class ClockCheck:
         self._valid_until_s = began_s + CLOCK_CHECK_VALID_S
 
     def _is_believed(self, now_ms: Milliseconds) -> bool:
-        """Whether the clock is believed by itself; a change of the verdict is logged (safety rule S21)."""
+        """Whether the clock is believed without a store's clock; a change of the verdict is logged (S21)."""
         before, verdict = self.verdict, self._trust.judge(now_ms, self._clock.uptime_s())
         self.verdict = verdict
         if verdict.is_believed:
@@ -83,16 +84,19 @@ class ClockCheck:
         return verdict.is_believed
 
     async def check_or_report(self) -> None:
-        """Compare once; a store that is away is only reported, and the clock stays as far believed as it was."""
+        """Compare once. An error of the store is logged, and the last check stays valid for as long as it was."""
         try:
             await self.check()
         except StoreError as error:
-            log.warning("could not compare clocks with the object store", extra={"reason": str(error)})
+            log.warning(
+                "this machine's clock could not be compared with the object store's; it is tried again",
+                extra={"reason": str(error)},
+            )
 
     async def run(self) -> None:
-        """Check again and again, for ever; the caller has checked once.
+        """Check periodically, until it is cancelled; the caller has checked once.
 
-        A clock that is not believed, because the store was away or the clock is off or was set, is checked soon.
+        A clock that is not believed is checked every CLOCK_CHECK_RETRY_S: the store was away, or the clock is wrong.
         """
         while True:
             await self._clock.sleep(CLOCK_CHECK_RETRY_S)
@@ -102,7 +106,7 @@ class ClockCheck:
 
 
 def verdict_text(verdict: ClockVerdict, now_ms: Milliseconds) -> str:
-    """The clock's fault in words, and the time from which on it will be believed."""
+    """The clock's fault as a sentence, and the time at which it will be believed."""
     waiting = "no record, offset, producer or garbage expires"
     if verdict.ahead_ms < 0:
         return (

@@ -1,17 +1,17 @@
-"""Whether this machine's wall clock is believed where the store has no clock of its own (safety rule S21).
+"""The verdict on this machine's wall clock where the store has no clock of its own (safety rule S21).
 
-A step of the clock must not destroy records: retention, garbage collection and expiry go by the time that is believed.
+A step of the clock must not destroy records: retention, garbage collection and expiry use believed times only.
 
-- While the agent runs, a time more than an hour beyond (the last believed one + what has elapsed) is not believed
+- While the agent runs, a time more than an hour beyond (the last believed one + the elapsed time) is not believed
   until the clock comes back.
 - At a start nothing is known of the time since the ledger's last entry. A clock that is ahead of it by more than an
-  hour is believed after an hour of running in which it keeps step with the machine's uptime; by more than seven days
-  it is not.
+  hour is believed after an hour in which it keeps step with the machine's uptime. One that is ahead by more than seven
+  days is not.
 - `--accept-time` believes a clock that is ahead at once, at the start for which it is given.
 - A clock behind the ledger's last time is never believed: `penstock recover --time` heals a ledger that is ahead.
 
-Nothing here reads a clock: readings come in, a verdict goes out. Elapsed time counts the machine's sleep
-(`Clock.uptime_s`), or every laptop that wakes up would look like a clock that was set.
+Pure: readings come in, a verdict goes out. Elapsed time includes the machine's sleep (`Clock.uptime_s`); without it
+every laptop that wakes up would look like a clock that was set.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ from protocol.limits import (
 from protocol.types import Milliseconds
 
 NO_LEDGER_TIME = 0
-"""The time of a ledger that no entry has told one: everything is believed, for there is nothing to destroy."""
+"""The time of a ledger without any time: every clock is believed, as there are no records to destroy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +37,9 @@ class ClockVerdict:
 
     is_believed: bool
     ahead_ms: int = 0
-    """By how much the clock is beyond what may be believed; negative where it is behind the ledger; 0 if believed."""
+    """How far the clock is ahead of the expected time; negative where it is behind the ledger; 0 if believed."""
     believed_in_s: float | None = 0.0
-    """Seconds of running until it is believed, if it goes on like this; None where only a person can help."""
+    """Seconds until it is believed, if it keeps step; None where only an operator can help."""
 
 
 BELIEVED = ClockVerdict(is_believed=True)
@@ -59,16 +59,16 @@ class ClockTrust:
     """Judges readings of the wall clock, one after the other."""
 
     def __init__(self, *, ledger_ms: Callable[[], Milliseconds], is_accepted: bool) -> None:
-        """`ledger_ms`: the ledger's last time. `is_accepted`: a person says that the clock is right at this start."""
+        """`ledger_ms`: the ledger's last time. `is_accepted`: `--accept-time` was given at this start."""
         self._ledger_ms = ledger_ms
         self._is_accepted = is_accepted
         self._base: _ClockReading | None = None
         """The last believed reading; before the first one the ledger's time at the start."""
         self._was_believed = False
         self._agreeing_since: _ClockReading | None = None
-        """Since when the clock keeps step with the uptime, while it waits to be believed."""
+        """The reading since which the clock keeps step with the uptime, while it waits to be believed."""
         self._steps_ms = 0
-        """How far the clock was set forward since `_steps_since_s`, in steps that were believed."""
+        """The sum of the forward steps that were believed since `_steps_since_s`."""
         self._steps_since_s = 0.0
 
     def judge(self, wall_ms: Milliseconds, uptime_s: float) -> ClockVerdict:
@@ -87,7 +87,7 @@ class ClockTrust:
             self._steps_ms, self._steps_since_s = 0, uptime_s
         expected_ms = max(self._base.wall_at(uptime_s), ledger_ms)
         ahead_ms = wall_ms - expected_ms
-        # What was believed in several steps counts together, or a clock could run away an hour at a time.
+        # Believed steps count together: else a clock could run away by an hour at a time.
         if ahead_ms <= CLOCK_STEP_MS_MAX - self._steps_ms:
             if self._was_believed and ahead_ms > CLOCK_SKEW_MS_MAX:
                 self._steps_ms += ahead_ms
@@ -99,20 +99,23 @@ class ClockTrust:
         return BELIEVED
 
     def _wait(self, now: _ClockReading, ahead_ms: int) -> ClockVerdict:
-        """A clock that was believed before and was set while the agent ran does not come to be believed by waiting."""
+        """The verdict on a clock that is too far ahead.
+
+        It becomes believed by waiting only at a start: one that was believed before was set while the agent ran.
+        """
         if self._was_believed or ahead_ms > CLOCK_CONFIRMED_AHEAD_MS_MAX:
             self._agreeing_since = None
             return ClockVerdict(is_believed=False, ahead_ms=ahead_ms, believed_in_s=None)
         since = self._agreeing_since
         if since is None or not _keeps_step(since, now):
             since = self._agreeing_since = now
-        left_s = CLOCK_CONFIRMATION_SECONDS - (now.uptime_s - since.uptime_s)
-        if left_s <= 0:
+        remaining_s = CLOCK_CONFIRMATION_SECONDS - (now.uptime_s - since.uptime_s)
+        if remaining_s <= 0:
             return self._believe(now)
-        return ClockVerdict(is_believed=False, ahead_ms=ahead_ms, believed_in_s=left_s)
+        return ClockVerdict(is_believed=False, ahead_ms=ahead_ms, believed_in_s=remaining_s)
 
 
 def _keeps_step(since: _ClockReading, now: _ClockReading) -> bool:
-    """Whether wall clock and uptime agree within a second a minute, and within a second at first."""
-    off_s = abs(now.wall_ms - since.wall_at(now.uptime_s)) / 1000
-    return off_s <= max(1.0, (now.uptime_s - since.uptime_s) * CLOCK_DRIFT_RATIO_MAX)
+    """Whether wall clock and uptime have drifted apart by no more than CLOCK_DRIFT_RATIO_MAX, and a second at first."""
+    drift_s = abs(now.wall_ms - since.wall_at(now.uptime_s)) / 1000
+    return drift_s <= max(1.0, (now.uptime_s - since.uptime_s) * CLOCK_DRIFT_RATIO_MAX)

@@ -1,7 +1,8 @@
-"""Shares out among several entries what one would take too long for.
+"""Splits a large deletion of chunks into ledger entries of bounded size.
 
-Rule: applying an entry holds up every agent's loop at once, and with it the signs of life that keep sessions open. So
-whoever proposes to drop chunks does it by entries of so many partitions and so many chunks, one after the other.
+Applying an entry stops every agent's event loop at the same time, and with it the renewals that keep sessions open. So
+an entry names at most DROPPING_PARTITIONS_PER_ENTRY_MAX partitions and drops at most DROPPED_CHUNKS_PER_ENTRY_MAX
+chunks; the next one is proposed when it is applied.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +14,7 @@ T = TypeVar("T")
 
 
 def split(chunk_count: int) -> Iterator[int]:
-    """In how many chunks at a time a partition lets go of `chunk_count`; one step of none where there are none."""
+    """Divides a partition's `chunk_count` dropped chunks into steps of bounded size; one step of 0 for none."""
     while chunk_count > DROPPED_CHUNKS_PER_ENTRY_MAX:
         yield DROPPED_CHUNKS_PER_ENTRY_MAX
         chunk_count -= DROPPED_CHUNKS_PER_ENTRY_MAX
@@ -21,7 +22,7 @@ def split(chunk_count: int) -> Iterator[int]:
 
 
 def batches(rows: Iterable[tuple[T, int]]) -> Iterator[list[T]]:
-    """The rows in their order, as many of them together as one entry may have; with each comes its step of chunks."""
+    """Groups rows, each with its number of dropped chunks, into entries; their order is kept."""
     batch: list[T] = []
     chunks_left = DROPPED_CHUNKS_PER_ENTRY_MAX
     for row, chunk_count in rows:

@@ -1,11 +1,8 @@
-"""The objects that this agent puts for one entry of the ledger, and what becomes of them where the entry does not come.
+"""The objects that this agent puts for one entry of the ledger, and their deletion where that entry is not committed.
 
-Safety rule S6, third case: a live session deletes an object of its own only where it is certain that no entry brings it
-in: none that names it was ever proposed, or the entry was seen applied as rejected. An append of unknown outcome may
-still be applied, and its object is then the only copy: it stays until the session is dead in the ledger, when the
-garbage collector deletes it. A recovery of the ledger may take objects of a session that was cut off, and waits for a
-lease's time before: so an agent deletes only while its session is confirmed, and the bucket says that it is the
-cluster's (safety rule S9).
+Safety rule S6: a live session deletes an object of its own only where certainly no entry commits it. Either none that
+names it was ever proposed, or the entry was seen applied as rejected. All other objects stay until the session has
+ended in the ledger; the garbage collector deletes them then.
 """
 
 import logging
@@ -39,9 +36,11 @@ class EntryObjects:
         """Propose the entry; returns its outcome once it is applied. Raises `OutcomeUnknown`."""
         for key in keys_of(command):
             self._remember(key)
-        self.fate = EntryFate.UNKNOWN  # from now on until it is told, also where this is cancelled
+        # Before the await, which may be cancelled: an append of unknown outcome may still be applied, and its object
+        # is the only copy then.
+        self.fate = EntryFate.UNKNOWN
         outcome = await self._writer.propose(command)
-        # Also of what was never appended, as it was too large or the queue was full (`LedgerWriter.propose`).
+        # `Refused` also where the command was never appended: it was too large, or the queue was full.
         self.fate = EntryFate.REJECTED if isinstance(outcome, Refused) else EntryFate.APPLIED
         return outcome
 
@@ -50,7 +49,7 @@ class EntryObjects:
 
 
 class UncommittedObjects:
-    """Every agent has one. `is_bucket_ours`: raises `StoreError` or `LedgerError` where that cannot be known."""
+    """Deletes uncommitted objects. `is_bucket_ours` raises `StoreError` or `LedgerError` where that is not known."""
 
     def __init__(
         self,
@@ -69,8 +68,10 @@ class UncommittedObjects:
 
     @asynccontextmanager
     async def of_entry(self, session: SessionId) -> AsyncIterator[EntryObjects]:
-        """The objects of an entry of `session`. They are deleted at the end where the entry certainly does not come; a
-        cancellation leaves them to the end of the session."""
+        """The objects of an entry of `session`, deleted at the end where certainly no entry commits them.
+
+        A cancellation leaves them to the garbage collector, after the session's end.
+        """
         objects = EntryObjects(self._store, self._writer)
         try:
             yield objects
@@ -80,7 +81,7 @@ class UncommittedObjects:
         await self.settle(session, objects.fate, tuple(objects.keys))
 
     async def settle(self, session: SessionId, fate: EntryFate, keys: Sequence[str]) -> None:
-        """Delete what a session put, unless its entry came, or still may come."""
+        """Delete the objects that a session put, unless an entry has committed them, or still may."""
         if fate is EntryFate.APPLIED:
             return
         keys = self._not_in_state(keys)
@@ -89,34 +90,42 @@ class UncommittedObjects:
         is_deleted = False
         if self._may_discard(session, fate):
             try:
+                # A recovery of the ledger may commit objects of a session that was cut off (S9). It waits for a lease's
+                # time first, so the agent deletes only while its session is confirmed and the bucket is the cluster's.
                 is_ours = await self._is_bucket_ours()
-                # That may take long, while a recovery begins that takes them: the session is asked behind it (S9).
-                mine = self._not_in_state(keys)
-                if mine and is_ours and self._may_discard(session, fate):
-                    await self._store.delete(mine)
+                # Checked once more: a recovery may have begun during that await.
+                uncommitted = self._not_in_state(keys)
+                if uncommitted and is_ours and self._may_discard(session, fate):
+                    await self._store.delete(uncommitted)
                     is_deleted = True
             except (StoreError, LedgerUnavailable) as error:
-                log.debug("objects of an entry that did not come stay", extra={"reason": str(error), "first": keys[0]})
+                log.debug(
+                    "uncommitted objects were not deleted; the garbage collector does it after the session's end",
+                    extra={"reason": str(error), "first": keys[0]},
+                )
         self._metrics.uncommitted_objects.labels("deleted" if is_deleted else "left").inc(len(keys))
 
     def _may_discard(self, session: SessionId, fate: EntryFate) -> bool:
         return may_discard(fate, is_session_confirmed=session == self._writer.session and self._writer.is_confirmed)
 
     def _not_in_state(self, keys: Sequence[str]) -> Sequence[str]:
-        """An entry may be rejected because another one brought its object in: that is the state's, and stays."""
+        """The keys without those that the state has: an entry may be rejected because another committed its object."""
         state = self._metadata.state
         return [key for key in keys if key not in state.object_ids and key not in state.released]
 
 
 def keys_of(command: ReplaceChunks | CommitTable) -> tuple[str, ...]:
-    """The keys of the table's objects that an entry brings in. A data file may be put by a Spark job, which decides
-    about it; one that is put here is remembered by its put."""
+    """The keys of the table's objects that an entry commits.
+
+    The data file is not among them: the store remembers it where this agent puts it, and a Spark job decides about its
+    own.
+    """
     table = command.table
     return () if table is None else (*(made.key for made in table.added), table.metadata.key)
 
 
 class _RecordingStore(WrappedStore):
-    """A store that reports every key before it is put: a put that fails may have been carried out."""
+    """A store that reports every key before its put: a put that fails may have made the object."""
 
     def __init__(self, inner: ObjectStore, remember: Callable[[str], None]) -> None:
         super().__init__(inner)

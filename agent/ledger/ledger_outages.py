@@ -1,8 +1,7 @@
-"""A ledger whose outages are told.
+"""A ledger whose outages are logged: once for each outage, however many loops use the ledger.
 
-Rule: all of it is one outage, told once, however many loops ask it. Appending and reading fail and come back each by
-itself (a full etcd goes on answering reads), and the outage is over when both are answered. An answer that says no is
-an answer; a call that was given up says nothing.
+Appends and reads fail and recover independently, as a full etcd still answers reads. The outage is over when both are
+answered. An error of the ledger is an answer, too; a cancelled call says nothing.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
@@ -24,11 +23,11 @@ from protocol.types import Position, SessionId
 
 WORDS = OutageWords(
     fails=(
-        "the ledger does not answer: until it does nothing is acknowledged or created, and after a while consumers get "
-        "nothing new; clients get retriable errors, agents stay up and nothing acknowledged is lost. "
+        "the ledger does not answer: until it does, no record is acknowledged, nothing is created, and soon consumers "
+        "get no new records. Clients get retriable errors, agents stay up, and no acknowledged record is lost. "
         'docs/operations/etcd.md, "etcd is slow, or members fail"'
     ),
-    answers="the ledger answers again, clients go on",
+    answers="the ledger answers again: clients go on",
 )
 APPENDING = "append"
 READING = "read"
@@ -46,7 +45,7 @@ class OutageTellingLedger:
 
     @property
     def outage_seconds(self) -> float:
-        """For how long it has not answered, 0 while it does."""
+        """Seconds since it stopped answering; 0 while it answers."""
         return self._outage.seconds
 
     @contextmanager

@@ -1,11 +1,7 @@
-"""Appends this agent's commands to the ledger: in order, in groups, one append in flight.
+"""The agent's session, and the writer of its commands to the ledger: in order, in groups, one append in flight.
 
-Rule: an append whose outcome is unknown is repeated, the same bytes under the same numbers, until the ledger answers
-(safety rule S10). A session that was fenced is replaced; what it left undecided is answered as unknown and never
-appended under another session (safety rule S1). Nothing is written into the bucket under a session before its start
-is applied, so that the bucket names no session that the ledger does not (safety rule S9). A command that no ledger can
-take is refused to its own submitter; it gets no number, and the others of its group are appended. So is one that comes
-when too many wait; one whose submitter gave up before it had a number is not appended.
+In: commands. Out: a future for each, with its outcome once it is applied, or `OutcomeUnknown` where the session ended
+before. `run` and `keep_session` are background tasks; `propose` only queues.
 """
 
 import asyncio
@@ -75,17 +71,18 @@ class LedgerWriter:
         self._proposed_time = proposed_time
         self._metrics = metrics
         self._queue: deque[_Pending] = deque()
-        self._wanted = asyncio.Event()
+        self._has_work = asyncio.Event()
+        """Set where a command is queued, or the session is lost."""
         self._number_next = 0
         self._is_session_lost = False
         self._is_live = asyncio.Event()
         self._is_draining = False
         self._is_closed = False
         self.session = SessionId(-1)
-        """The newest session that the ledger gave. For what it writes into the bucket, see `until_live`."""
+        """The newest session that the ledger gave. Objects are put under `until_live` alone."""
         self._confirmed_s = 0.0
         self._views: deque[tuple[float, Position]] = deque(maxlen=LEDGER_VIEWS_REMEMBERED_MAX)
-        """When the ledger was asked, and how far it had come then, of answers that are not applied as far as that."""
+        """The times of requests to the ledger, and its position in each answer, until that position is applied."""
 
     @property
     def agent(self) -> StartSession:
@@ -95,20 +92,22 @@ class LedgerWriter:
     def propose(self, command: Command) -> asyncio.Future[Outcome]:
         """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
 
-        A command that cannot be an entry (unreadable, too large) is `Refused` like one that apply refuses; so is one
-        that finds the queue full, with an error that clients try again after. Cancel the future to give up.
+        A command that cannot be an entry (unreadable, too large) is `Refused` like one that apply rejects. So is a
+        command for which the queue is full, with an error after which clients try again. To give up, cancel the future:
+        a command that has no number yet is not appended then.
         """
         if len(self._queue) < LEDGER_COMMANDS_QUEUED_MAX:
-            return self._queued(command)
+            return self._enqueue(command)
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         reason = f"{LEDGER_COMMANDS_QUEUED_MAX} commands wait for the ledger: try again later"
         future.set_result(Refused(error_code=ErrorCode.request_timed_out, reason=reason))
         return future
 
-    def _queued(self, command: Command) -> asyncio.Future[Outcome]:
+    def _enqueue(self, command: Command) -> asyncio.Future[Outcome]:
+        """Queue a command whatever the queue's length: the end of the session has to get in."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._queue.append(_Pending(command, future))
-        self._wanted.set()
+        self._has_work.set()
         return future
 
     async def open(self) -> None:
@@ -121,18 +120,19 @@ class LedgerWriter:
             self._is_live.set()
 
     async def _open_session(self) -> None:
-        delay_s, is_held = LEDGER_RETRY_SECONDS_FIRST, False
+        delay_s, is_name_taken = LEDGER_RETRY_SECONDS_FIRST, False
         while True:
-            asked_s = self._clock.monotonic_s()
+            # Taken before the request: the session is confirmed as of no later time (S4).
+            request_s = self._clock.monotonic_s()
             try:
                 self.session = await self._ledger.open_session(self._start.name)
             except (SessionHeld, LedgerUnavailable) as error:
-                self._log_no_session(error, is_first=not is_held)
-                is_held = isinstance(error, SessionHeld)
+                self._log_no_session(error, is_first=not is_name_taken)
+                is_name_taken = isinstance(error, SessionHeld)
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, LEDGER_RETRY_SECONDS_MAX)
             else:
-                self._number_next, self._is_session_lost, self._confirmed_s = 0, False, asked_s
+                self._number_next, self._is_session_lost, self._confirmed_s = 0, False, request_s
                 self._views.clear()
                 return
 
@@ -142,7 +142,7 @@ class LedgerWriter:
         group = [_Pending(self._start, future)]
         if self._is_first():
             group.append(_unawaited(RaiseRules(rules_version=self._start.rules_version)))
-        if self._is_draining:
+        if self._is_draining:  # in the same append, so that no client is sent back to this agent in between
             group.append(_unawaited(StartDrain(session=self.session)))
         try:
             await self._append(group)
@@ -152,26 +152,27 @@ class LedgerWriter:
         try:
             outcome = await future
         except OutcomeUnknown:
-            # A snapshot covers the entry: the state says whether the session began, and lives.
+            # A snapshot covers the entry, so its outcome is lost; the state says whether the session lives.
             return self.session in self._metadata.state.sessions
         if isinstance(outcome, Refused):
-            raise RuntimeError(f"the cluster refused this agent's session: {outcome.reason}")
+            raise RuntimeError(f"the cluster rejected this agent's session: {outcome.reason}")
         return True
 
     def _is_first(self) -> bool:
-        """Whether nobody was in this cluster before, as far as is known: then it begins with the newest rules (S3).
+        """Whether this agent is the cluster's first, as far as it knows: then the newest rules apply at once (S3).
 
-        The same append raises them, as any later raise does, so that an agent of an older version that comes meanwhile
-        either is there first, and apply refuses the raise, or reads it and stops.
+        `RaiseRules` is in the same append as the session's start. An agent of an older version that starts at the same
+        time is either there before, and apply rejects the raise, or it reads the raise and stops.
         """
         state = self._metadata.state
         is_new = not state.sessions and not state.sessions_ended
         return is_new and state.rules_version < self._start.rules_version
 
     async def until_live(self) -> SessionId:
-        """The session that objects are written under now, once there is one: its start is in the ledger (S9).
+        """The session that objects are put under, once its start is applied; waits while a session is replaced.
 
-        While a lost session is being replaced there is none, and whoever asks waits.
+        So the bucket names no session that the ledger does not have. A start that finds one takes the ledger for an
+        older copy, and does not go on (S9).
         """
         while not self._is_live.is_set():
             await self._is_live.wait()
@@ -179,11 +180,11 @@ class LedgerWriter:
 
     @property
     def confirmed_s(self) -> float:
-        """The monotonic time as of which the session was alive and this agent has applied all there was (S4).
+        """The last monotonic time at which the session was alive and this agent's state was the ledger's (S4).
 
-        Long ago while there is no session: until the start of the one that replaces it is applied, what this agent sees
-        may be as old as when it lost the session before. So may what it sees over a watch that lags, though the ledger
-        answers everything else: an answer counts once what was in the ledger then is applied.
+        -inf while no session is live: until the start of the next one is applied, the state may be as old as the loss
+        of the last one. A watch may lag although the ledger answers other requests, so an answer counts only once the
+        ledger's position in it is applied.
         """
         position = self._metadata.state.position
         while self._views and self._views[0][1] <= position:
@@ -192,24 +193,23 @@ class LedgerWriter:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether that is within a lease's time; if not, the session may be over, and others may know more."""
+        """Whether that is within a lease's time. Else the session may be over, and other agents may know more (S4)."""
         return self._clock.monotonic_s() - self.confirmed_s < LEDGER_SESSION_SECONDS
 
     def _log_no_session(self, error: SessionHeld | LedgerUnavailable, *, is_first: bool) -> None:
         agent = self._start.name
         if isinstance(error, LedgerUnavailable):
-            log.debug("no session yet, trying again", extra={"agent": agent, "reason": str(error)})
+            log.debug("the ledger gave no session, trying again", extra={"agent": agent, "reason": str(error)})
         elif is_first:
             log.warning(
                 "another session holds this agent's name: waiting for it to end. After a crash that takes up to "
-                f"{LEDGER_SESSION_SECONDS} s; if another agent has this name, give one of them another with --name "
-                "(docs/operations/troubleshooting.md, 'An agent waits with \"another session holds this agent's "
-                "name\"')",
+                f"{LEDGER_SESSION_SECONDS} s. If another agent runs under this name, give one of them another --name "
+                "(docs/operations/troubleshooting.md, 'An agent waits with \"another session holds this agent's name\"')",
                 extra={"agent": agent, "reason": str(error)},
             )
 
     async def start_drain(self) -> None:
-        """Let clients be sent to the other agents, from this session and from each that replaces it.
+        """Take this agent out of Metadata, so that clients go to other agents; later sessions drain from their start.
 
         Raises `OutcomeUnknown` where the session was replaced meanwhile: the new one is draining.
         """
@@ -217,27 +217,27 @@ class LedgerWriter:
         await self.propose(StartDrain(session=await self.until_live()))
 
     async def close(self) -> None:
-        """End the session cleanly, after everything submitted was appended; if it was lost, the one in its place."""
+        """End the session behind all queued commands. Where it was lost meanwhile, end the session that replaced it."""
         is_over = False
         while not is_over:
             session = self.session
             with contextlib.suppress(OutcomeUnknown):
-                await self._queued(EndSession(session=session))
+                await self._enqueue(EndSession(session=session))
             is_over = session == self.session and session not in self._metadata.state.sessions
         self._is_closed = True
         self._is_live.clear()
         await self._ledger.close_session(self.session)
 
     async def run(self) -> None:
-        """Append what is submitted, for ever."""
+        """Append queued commands, and replace lost sessions. Runs until it is cancelled."""
         while True:
-            await self._wanted.wait()
+            await self._has_work.wait()
             if self._is_session_lost:
                 await self._replace_session([])
                 continue
             group = self._take()
             if not group:
-                self._wanted.clear()
+                self._has_work.clear()
                 continue
             try:
                 await self._append(group)
@@ -245,12 +245,13 @@ class LedgerWriter:
                 await self._replace_session(group)
 
     async def keep_session(self) -> None:
-        """Renew the session's lease in time, for ever; one that is gone is replaced although nothing is appended."""
+        """Renew the session's lease. Runs until it is cancelled; an expired session is replaced without any append."""
+        # Three renewals in the time of a lease, as etcd's own clients do: one may be lost.
         pause_s = LEDGER_SESSION_SECONDS / 3
         while True:
             await self._clock.sleep(pause_s)
             pause_s = LEDGER_SESSION_SECONDS / 3
-            session, asked_s = self.session, self._clock.monotonic_s()
+            session, request_s = self.session, self._clock.monotonic_s()
             try:
                 await self._ledger.keep_session(session)
                 head = await self._ledger.head()
@@ -258,23 +259,24 @@ class LedgerWriter:
                 log.debug("the session's lease was not renewed, trying again", extra={"reason": str(error)})
                 pause_s = LEDGER_RENEWAL_RETRY_SECONDS
             except Fenced:
+                # `run` may have replaced the session while this request was on its way, or `close` ended it.
                 if session == self.session and not self._is_closed:
                     self._is_session_lost = True
                     self._is_live.clear()
-                    self._wanted.set()
+                    self._has_work.set()
             else:
-                self._confirm(session, asked_s, head.position)
+                self._confirm(session, request_s, head.position)
 
-    def _confirm(self, session: SessionId, asked_s: float, position: Position) -> None:
-        """The session was alive when the ledger was asked, and had come to `position` by then, or later."""
-        if session == self.session and not (self._views and asked_s - self._views[-1][0] < LEDGER_VIEW_SECONDS_MIN):
-            self._views.append((asked_s, position))
+    def _confirm(self, session: SessionId, request_s: float, position: Position) -> None:
+        """At `request_s` the session was alive, and the ledger ended at `position` or before."""
+        if session == self.session and not (self._views and request_s - self._views[-1][0] < LEDGER_VIEW_SECONDS_MIN):
+            self._views.append((request_s, position))
 
     def _take(self) -> list[_Pending]:
         group: list[_Pending] = []
         while self._queue and len(group) < LEDGER_GROUP_ENTRIES_MAX:
             pending = self._queue.popleft()
-            if not pending.future.done():
+            if not pending.future.done():  # else its caller gave up, and it has no number yet
                 group.append(pending)
         return group
 
@@ -298,10 +300,13 @@ class LedgerWriter:
             await self._append_until_known(entries)
 
     def _payload(self, pending: _Pending, time_ms: Milliseconds | None) -> bytes | None:
-        """The bytes of the session's next entry, or None once its submitter was told why there can be none."""
+        """The bytes of the session's next entry; None where there can be none, after the command was `Refused`.
+
+        Such a command gets no number, and the other commands of its group are appended.
+        """
         proposal = Proposal(time_ms=time_ms, command=pending.command)
         try:
-            # In the form of the rules in force: every live agent has to read it, not this one alone (safety rule S3).
+            # In the form of the rules in force: every live agent has to read it, also one of an older version (S3).
             payload = encode(proposal, self._metadata.state.rules_version, self.session, self._number_next)
         except Unwritable as error:
             refused, level = Refused(error_code=ErrorCode.unknown_server_error, reason=str(error)), logging.ERROR
@@ -312,10 +317,10 @@ class LedgerWriter:
                 error_code=ErrorCode.invalid_request,
                 reason=f"its ledger entry has {len(payload)} bytes, {LEDGER_ENTRY_BYTES_MAX} is the most: ask for less",
             )
-            level = logging.INFO  # a request too large for one entry: the client gets the error
+            level = logging.INFO  # the client's fault, and its answer says so; `Unwritable` is a bug of this program
         log.log(
             level,
-            "a command cannot be written to the ledger",
+            "a command cannot be written to the ledger; its request gets an error",
             extra={"command": type(pending.command).__name__, "reason": refused.reason},
         )
         if not pending.future.done():
@@ -329,28 +334,37 @@ class LedgerWriter:
             try:
                 position = await self._ledger.append(self.session, entries)
             except LedgerUnavailable as error:
+                # The append may have happened. The same bytes under the same numbers are repeated, so that apply sees
+                # the repeat as one (S10), until the ledger answers or fences the session.
                 log.debug("the ledger did not answer an append, repeating it", extra={"reason": str(error)})
                 await self._clock.sleep(delay_s)
                 delay_s = min(delay_s * 2, LEDGER_RETRY_SECONDS_MAX)
             else:
-                self._confirm(self.session, began_s, position)  # not later: of a repeat it is the first copy's
+                # As of the first try: the answer to a repeat has the position of the first copy.
+                self._confirm(self.session, began_s, position)
                 self._metrics.ledger_appends.inc()
                 self._metrics.ledger_append_duration_seconds.observe(self._clock.monotonic_s() - began_s)
                 return
 
     async def _replace_session(self, group: list[_Pending]) -> None:
-        """Open a new session after the old one was fenced, then give up on what the old one left undecided (S1)."""
+        """Open a new session after the old one was fenced, then answer the old one's commands as unknown (S1)."""
         fenced = self.session
         self._metrics.sessions_lost.inc()
-        log.warning("this agent's session ended, opening another", extra={"session": fenced})
+        log.warning(
+            "this agent's session ended, opening another; commands in flight are answered as unknown, and clients "
+            "repeat them",
+            extra={"session": fenced},
+        )
+        # First: once the new session's start is applied, every entry of the old one that will ever be is applied, too.
         await self.open()
+        # Commands without an outcome are never appended under the new session: the old one's copy may be applied (S1).
         for future in [*self._metadata.abandon(fenced), *(pending.future for pending in group)]:
             if not future.done():
                 future.set_exception(OutcomeUnknown(f"session {fenced} ended before its entry was seen applied"))
 
 
 def _unawaited(command: Command) -> _Pending:
-    """A command whose outcome the state tells."""
+    """A command whose outcome is not awaited: the state shows it. Its future is cancelled from the start."""
     ignored: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
     ignored.cancel()
     return _Pending(command, ignored)

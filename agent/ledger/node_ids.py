@@ -1,8 +1,4 @@
-"""Which node id an agent has: clients know brokers by it, so it follows from the agent's name and stays.
-
-Rule: two agents of different names never share an id, also while the session of a dead one still stands in the state:
-apply refuses that (`coordinator.apply.sessions`), and an agent that was renamed could not start (safety rule S12).
-"""
+"""The node id of an agent. Clients know brokers by it, so it follows from the agent's name and never changes."""
 
 import zlib
 from collections.abc import Iterable
@@ -18,6 +14,8 @@ NODE_ID_MAX: Final = (1 << 31) - 1
 def node_id_of(name: str, sessions: Iterable[SessionState]) -> int:
     """The id of the agent `name`: 1 for `penstock`, else from the name's CRC-32; the next one that is free if another
     agent of `sessions` has it."""
+    # Sessions of dead agents count, too: apply rejects a second agent with their id (`coordinator.apply.sessions`), and
+    # an agent that was renamed could not start (S12).
     taken = {session.node_id for session in sessions if session.name != name}
     node_id = DEFAULT_NODE_ID if name == DEFAULT_NAME else zlib.crc32(name.encode()) & NODE_ID_MAX
     while node_id in taken or node_id == 0:

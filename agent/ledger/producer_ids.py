@@ -1,6 +1,6 @@
-"""Hands out producer ids from blocks that the ledger allocated.
+"""Hands out producer ids from blocks that the ledger allocated (KIP-730).
 
-Rule: an id is handed out once. What is left of a block when the agent stops is never used (as in Kafka, KIP-730).
+An id is handed out once. The rest of a block is never used where the agent stops, as in Kafka.
 """
 
 import asyncio
@@ -14,10 +14,12 @@ BLOCK_COUNT = 1000
 
 
 class AllocationRefused(Exception):
-    """No ids could be had now, as too many commands wait for the ledger. Clients may retry."""
+    """The ledger's queue is full, so no block was allocated. Clients may retry."""
 
 
 class ProducerIdBlock:
+    """The block that this agent hands out, and the next one when it is used up."""
+
     def __init__(self, *, writer: LedgerWriter) -> None:
         self._writer = writer
         self._next = 0
@@ -25,7 +27,7 @@ class ProducerIdBlock:
         self._refill = asyncio.Lock()
 
     async def take(self) -> ProducerId:
-        """A producer id that nobody has had.
+        """A producer id that no producer has had.
 
         Raises `OutcomeUnknown` if the session ended meanwhile, and `AllocationRefused`.
         """

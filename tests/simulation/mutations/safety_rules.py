@@ -202,12 +202,12 @@ def s4_a_barrier_joins_a_request_that_was_sent_before() -> Iterator[None]:
 
     async def run_barriers(self: ApplyLoop) -> None:
         while True:
-            await self._barrier_wanted.wait()
+            await self._has_barrier_waiters.wait()
             try:
                 head = await self._ledger.head()
             except LedgerUnavailable:
                 continue
-            self._barrier_wanted.clear()
+            self._has_barrier_waiters.clear()
             waiters, self._barrier_waiters = self._barrier_waiters, []
             await self.reach(head.position)
             for waiter in waiters:
