@@ -1,10 +1,7 @@
-"""Chunks as consumers get them, in memory: real offsets, real append times, batches found by offset.
+"""The read cache: chunks as consumers get them, with real offsets and append times, and whole intake objects.
 
-Rule: what is cached is what is sent. A chunk's bytes never change once it is in the index, so nothing is invalidated
-but what came of an object that turned out to be damaged; the least recently used go first when the bound is reached.
-Whole intake objects are held under the same bound until all their chunks have been cut out of them; those are copies,
-so whoever is slow to send one holds no more than that. What an entry takes beside its payload counts too: of small
-chunks that is most of their memory.
+A chunk's bytes never change once it is in the index, so no entry becomes stale; entries of a damaged object are dropped
+(`drop_chunks`, `drop_object`). The least recently used entry is dropped first when the bound is reached.
 """
 
 from array import array
@@ -24,8 +21,7 @@ ChunkKey = Hashable
 
 
 class ChunkPart(NamedTuple):
-    """The part of a chunk that a consumer gets: whole batches, the offset after them, and whether they reach its
-    end."""
+    """The batches of a chunk that one answer has, and the offset after them. `is_rest`: they reach the chunk's end."""
 
     records: memoryview
     offset_end: int
@@ -33,24 +29,24 @@ class ChunkPart(NamedTuple):
 
 
 class _Batches(NamedTuple):
-    """Where each of a chunk's batches ends."""
+    """The end of each batch of a chunk: its byte position and its offset."""
 
     byte_ends: "array[int]"
     offset_ends: "array[int]"
 
 
 class ServedChunk:
-    """One chunk's batches with their real offsets. Where each of them ends is worked out when somebody reads.
+    """One chunk's batches with their real offsets. The ends of the batches are computed at the first read.
 
-    Of small chunks there are many, and hardly any is ever read: until then one is two objects, of which the collector
-    looks at one.
+    There are many small chunks, and most are never read. Until its first read a chunk is two Python objects, one of
+    which the cyclic garbage collector tracks.
     """
 
     __slots__ = ("_batches", "buffer")
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
-        """Never changed from now on."""
+        """Never changed after it is set: answers in flight refer to it."""
         self._batches: _Batches | None = None
 
     def _find_batches(self) -> _Batches:
@@ -68,7 +64,8 @@ class ServedChunk:
     ) -> ChunkPart:
         """Whole batches from the one that holds `offset`, at most `bytes_max` bytes.
 
-        With `at_least_one` the first batch is returned however large it is. With `offset_end` none that ends behind it.
+        With `at_least_one` the first batch is returned however large it is: a consumer with a small limit would never
+        get past it (KIP-74). With `offset_end` no batch that ends behind it is returned.
         """
         if self._batches is None:
             self._batches = self._find_batches()
@@ -90,19 +87,19 @@ class ServedChunk:
 
 
 def chunk_key(chunk: ChunkRef, compression: Compression) -> ChunkKey:
-    """The cache key of a chunk as it is served: object ids never come twice, archived rows are encoded as asked.
+    """The cache key of a chunk as it is served. Object ids are never used twice.
 
-    Several partitions may have no rows at all in one file: those chunks are their offsets and no more.
+    The key of an archived chunk has the compression, as its rows are encoded by the topic's setting.
     """
     if not chunk.is_archived:
         return (chunk.object_id, chunk.byte_first)
-    if chunk.row_count == 0:
+    if chunk.row_count == 0:  # such chunks of several partitions have the same row group and row: only offsets differ
         return (chunk.object_id, chunk.offset_first, chunk.offset_end)
     return (chunk.object_id, chunk.row_group, chunk.row_first, compression)
 
 
 class _WholeObject:
-    """An intake object's bytes as they are stored, and how many of its chunks nobody cut out yet."""
+    """An intake object's stored bytes, and the chunks that were copied out of them."""
 
     __slots__ = ("buffer", "chunks_count", "chunks_cut")
 
@@ -110,7 +107,7 @@ class _WholeObject:
         self.buffer = buffer
         self.chunks_count = chunks_count
         self.chunks_cut: set[int] = set()
-        """By their first bytes."""
+        """The first byte of each chunk that was copied out."""
 
 
 class ChunkCache:
@@ -135,55 +132,55 @@ class ChunkCache:
         return served
 
     def holds(self, chunk: ChunkRef, compression: Compression = Compression.NONE) -> bool:
-        """Whether `get` would find the chunk now; this is no use of it."""
+        """Whether `get` would find the chunk now. Does not count as a use of it."""
         return chunk_key(chunk, compression) in self._chunks
 
     def put(self, chunk: ChunkRef, served: ServedChunk, compression: Compression = Compression.NONE) -> None:
-        """Keep a chunk; one that takes more than the bound is not kept."""
+        """Keep a chunk, unless it takes more than the bound."""
         self._keep(chunk_key(chunk, compression), served)
 
     def object(self, object_id: ObjectId) -> memoryview | None:
-        """A whole object's bytes, where they are held."""
-        found = self._chunks.get(object_id)
-        if found is None:
+        """A whole object's bytes; None where they are not in the cache."""
+        whole = self._chunks.get(object_id)
+        if whole is None:
             return None
-        assert isinstance(found, _WholeObject)
+        assert isinstance(whole, _WholeObject)
         self._chunks.move_to_end(object_id)
-        return found.buffer
+        return whole.buffer
 
     def put_object(self, object_id: ObjectId, buffer: memoryview, *, chunks_count: int) -> None:
-        """Keep a whole object until `chunks_count` chunks were cut out of it."""
+        """Keep a whole object until `chunks_count` chunks were copied out of it."""
         self._keep(object_id, _WholeObject(buffer, chunks_count))
 
     def drop_chunks(self, object_id: ObjectId) -> None:
-        """Let all chunks of an object go. Takes as long as to look at every key: for damage, not for each read."""
+        """Drop all chunks of an object. Walks over every key: for damaged objects, not for each read."""
         for key in [key for key in self._chunks if isinstance(key, tuple) and key[0] == object_id]:
             self.bytes_held -= _entry_bytes(self._chunks.pop(key))
 
     def drop_object(self, object_id: ObjectId) -> None:
-        """Let a whole object go, where it is held."""
-        found = self._chunks.pop(object_id, None)
-        if found is not None:
-            self.bytes_held -= _entry_bytes(found)
+        """Drop a whole object, where it is in the cache."""
+        whole = self._chunks.pop(object_id, None)
+        if whole is not None:
+            self.bytes_held -= _entry_bytes(whole)
 
     def was_cut(self, chunk: ChunkRef) -> None:
-        """The chunk was cut out of its whole object; the last one lets the object go."""
-        found = self._chunks.get(chunk.object_id)
-        if isinstance(found, _WholeObject):
-            found.chunks_cut.add(chunk.byte_first)
-            if len(found.chunks_cut) >= found.chunks_count:
+        """Note that the chunk was copied out of its whole object. The object is dropped with its last chunk."""
+        whole = self._chunks.get(chunk.object_id)
+        if isinstance(whole, _WholeObject):
+            whole.chunks_cut.add(chunk.byte_first)
+            if len(whole.chunks_cut) >= whole.chunks_count:
                 self.drop_object(chunk.object_id)
 
-    def _keep(self, key: ChunkKey, held: ServedChunk | _WholeObject) -> None:
-        if key in self._chunks or _entry_bytes(held) > self.bytes_max:
+    def _keep(self, key: ChunkKey, entry: ServedChunk | _WholeObject) -> None:
+        if key in self._chunks or _entry_bytes(entry) > self.bytes_max:
             return
-        self._chunks[key] = held
-        self.bytes_held += _entry_bytes(held)
+        self._chunks[key] = entry
+        self.bytes_held += _entry_bytes(entry)
         while self.bytes_held > self.bytes_max:
             _, dropped = self._chunks.popitem(last=False)
             self.bytes_held -= _entry_bytes(dropped)
 
 
-def _entry_bytes(held: ServedChunk | _WholeObject) -> int:
-    """The bytes that an entry counts towards the bound."""
-    return len(held.buffer) + READ_CACHE_ENTRY_BYTES
+def _entry_bytes(entry: ServedChunk | _WholeObject) -> int:
+    """The bytes that an entry counts towards the bound: for small chunks most of them are not payload."""
+    return len(entry.buffer) + READ_CACHE_ENTRY_BYTES

@@ -1,10 +1,7 @@
 """Reads chunks for consumers: from memory, from intake objects, from the archive's Parquet files.
 
-Rule: a chunk that several requests want at once is read once. Neighbouring ranges of one object are read together; an
-intake object that several want parts of is read whole, once, and kept until they have them. A transaction's marker is
-made, and nothing read for it. What can be read is served up to what cannot, and that is told to whoever asks for it
-first of all. What is missing in the bucket raises `ObjectMissing`: whoever planned the read plans again from a barrier
-(safety rule S6).
+In: rows of the index. Out: chunks as they are served, up to the first that cannot be read; an error where that is the
+first. A chunk that several requests need at once is read once, and neighbouring ranges of an object by one request.
 """
 
 import asyncio
@@ -16,7 +13,7 @@ from typing import Protocol
 from agent.cache.chunk_cache import ChunkCache, ChunkKey, ServedChunk, chunk_key
 from agent.fetch.damaged_objects import DamagedObjects
 from agent.fetch.object_demand import ObjectDemand
-from agent.fetch.read_budget import ReadBudget, Share
+from agent.fetch.read_budget import ReadBudget, Reservation
 from agent.runtime.threads import run_in_thread
 from coordinator.state.chunk_index import NO_CHECKSUM, NO_OBJECT, ChunkRef
 from coordinator.state.state import ClusterState, ObjectState
@@ -31,9 +28,9 @@ from storage.read_plan import plan_reads
 from storage.refs import ByteRange, ObjectKind
 
 INLINE_BYTES_MAX = 256 * 1024
-"""Chunks up to this size are made ready on the loop; larger ones in a thread."""
+"""Chunks up to this size are checked and patched on the event loop; larger ones in a thread."""
 WHOLE_OBJECTS_MIN = 4
-"""No object is read whole of which so many do not fit into the cache."""
+"""An object is read whole only where the cache could hold this many of its size: one must not evict all others."""
 
 
 class ArchiveReader(Protocol):
@@ -44,17 +41,17 @@ class ArchiveReader(Protocol):
         ...
 
     def is_checked(self, object_key: str) -> bool:
-        """Whether the object is known to have checksums, so that what could be read of it is right."""
+        """Whether the object is known to have checksums, so that rows read without an error are right."""
         ...
 
     def forget(self, object_key: str) -> None:
-        """Read everything of the object from the store again."""
+        """Drop everything that is cached of the object, so that it is read from the store again."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """One chunk on its way to whoever wants it."""
+    """One chunk that is being read, and the future of every task that waits for it."""
 
     chunk: ChunkRef
     compression: Compression
@@ -68,14 +65,14 @@ class _Flight:
 
 @dataclass(slots=True)
 class _WholeRead:
-    """An intake object on its way as a whole, and the chunks that are to be cut out of it."""
+    """An intake object that is being read whole, and the chunks that will be copied out of it."""
 
     flights: list[_Flight]
     task: "asyncio.Task[None] | None" = field(default=None)
 
 
 class ChunkReader:
-    """Gives chunks as they are served. `is_store_cheap`: requests cost next to nothing, so no object is read whole."""
+    """Returns chunks as they are served. With `is_store_cheap` requests cost little, and no object is read whole."""
 
     def __init__(
         self,
@@ -106,22 +103,21 @@ class ChunkReader:
         state: ClusterState,
         chunks: Sequence[ChunkRef],
         compressions: Sequence[Compression],
-        share: Share | None = None,
+        reservation: Reservation | None = None,
         *,
         within: AbstractAsyncContextManager[object] | None = None,
     ) -> list[ServedChunk]:
-        """The chunks, in order, up to the first that cannot be read, or not before `within` raises `TimeoutError`; at
-        least one.
+        """The chunks in order, up to the first that cannot be read, or not before `within` raises `TimeoutError`.
 
-        `compressions` says how to re-encode each of those that are archived. `share` is held until the reads that this
-        begins are over: to cancel the caller leaves them to the others. Where the very first cannot be read this raises
-        `ObjectMissing` (plan again from a barrier), `ObjectDamaged`, `StoreUnavailable` or another `StoreError`; none
-        for no chunks.
+        At least one chunk is returned for a plan that is not empty. `compressions` says how to re-encode each archived
+        chunk. `reservation` is kept until all reads that this begins have ended. A cancellation does not end them, as
+        other requests may wait for the same chunks. Raises, where the first chunk cannot be read: `ObjectMissing` (plan
+        again from a barrier, safety rule S6), `ObjectDamaged`, `StoreUnavailable` or another `StoreError`.
         """
         served: list[ServedChunk] = []
         try:
             async with within or nullcontext():
-                for waiting in self.begin(state, chunks, compressions, share):
+                for waiting in self.begin(state, chunks, compressions, reservation):
                     if isinstance(waiting, asyncio.Future):
                         waiting = await asyncio.shield(waiting)
                     served.append(waiting)
@@ -130,15 +126,15 @@ class ChunkReader:
                 raise
         except TimeoutError:
             if not served:
-                raise StoreUnavailable("the store has not answered in the time that there was") from None
+                raise StoreUnavailable("the store did not answer in time") from None
         return served
 
     def holds(self, chunk: ChunkRef, compression: Compression) -> bool:
-        """Whether the chunk is in memory, or a marker, so that serving it takes no more."""
+        """Whether the chunk is in memory, or a marker, which is made without a read."""
         return chunk.object_id == NO_OBJECT or self._cache.holds(chunk, compression)
 
     def is_missing(self, chunk: ChunkRef, compression: Compression) -> bool:
-        """Whether the chunk is neither in memory nor on its way there."""
+        """Whether the chunk is neither in memory nor being read."""
         return not self.holds(chunk, compression) and chunk_key(chunk, compression) not in self._flights
 
     def begin(
@@ -146,11 +142,12 @@ class ChunkReader:
         state: ClusterState,
         chunks: Sequence[ChunkRef],
         compressions: Sequence[Compression],
-        share: Share | None,
+        reservation: Reservation | None,
     ) -> list[ServedChunk | asyncio.Future[ServedChunk]]:
-        """Begin to read what is neither held nor on its way, up to the first whose object is gone from the state.
+        """Begin to read the missing chunks, up to the first whose object is not in the state.
 
-        What is not waited for goes into the cache. Raises `ObjectMissing` where the first one's object is gone.
+        A chunk goes into the cache whether its future is awaited or not. Raises `ObjectMissing` where the first chunk's
+        object is not in the state.
         """
         waiting: list[ServedChunk | asyncio.Future[ServedChunk]] = []
         intake: list[_Flight] = []
@@ -158,9 +155,9 @@ class ChunkReader:
             if chunk.object_id == NO_OBJECT:
                 waiting.append(serve_marker(chunk))
                 continue
-            held = self._cache.get(chunk, compression)
-            if held is not None:
-                waiting.append(held)
+            cached = self._cache.get(chunk, compression)
+            if cached is not None:
+                waiting.append(cached)
                 continue
             key = chunk_key(chunk, compression)
             flight = self._flights.get(key)
@@ -169,7 +166,7 @@ class ChunkReader:
                 if stored is None:
                     if not waiting:
                         raise ObjectMissing(f"object {chunk.object_id} is not in the state any more")
-                    break  # what was begun is read all the same: others may wait for it already
+                    break  # chunks before it are read all the same: the caller answers with them
                 flight = _Flight(chunk, compression, stored, asyncio.get_running_loop().create_future())
                 self._flights[key] = flight
                 damage = self.damaged.recent(key)
@@ -178,35 +175,35 @@ class ChunkReader:
                 elif stored.kind is ObjectKind.INTAKE:
                     intake.append(flight)
                 else:
-                    self._start(self._read_archived(flight), share)
+                    self._start(self._read_archived(flight), reservation)
             waiting.append(flight.served)
         if intake:
-            self._begin_intake(intake, share)
+            self._begin_intake(intake, reservation)
         return waiting
 
-    def _begin_intake(self, flights: Sequence[_Flight], share: Share | None) -> None:
-        """Each object whole where others want parts of it too and there is room for it, else the ranges alone.
+    def _begin_intake(self, flights: Sequence[_Flight], reservation: Reservation | None) -> None:
+        """Read each object whole where several consumers need parts of it and the budget allows, else its ranges.
 
-        One object that does not answer holds up nobody who waits for another one.
+        Each object is read by a task of its own: one that does not answer delays no chunk of another.
         """
         by_object: dict[ObjectId, list[_Flight]] = {}
         for flight in flights:
             by_object.setdefault(flight.chunk.object_id, []).append(flight)
             if flight.stored.object_bytes <= self._whole_bytes_max:
                 self._demand.note(flight.chunk, flight.stored.object_bytes)
-        for object_id, wanted in by_object.items():
-            whole, held = self._whole.get(object_id), self._cache.object(object_id)
+        for object_id, flights_of_object in by_object.items():
+            whole, cached = self._whole.get(object_id), self._cache.object(object_id)
             if whole is not None:
-                whole.flights += wanted
-                if share is not None and whole.task is not None:
-                    share.hold_for(whole.task)
-            elif held is not None:
-                self._start(self._cut(wanted, held), share)
-            elif not self._begin_whole(wanted, share):
-                self._start(self._read_ranges(wanted), share)
+                whole.flights += flights_of_object
+                if reservation is not None and whole.task is not None:
+                    reservation.hold_for(whole.task)
+            elif cached is not None:
+                self._start(self._cut(flights_of_object, cached), reservation)
+            elif not self._begin_whole(flights_of_object, reservation):
+                self._start(self._read_ranges(flights_of_object), reservation)
 
-    def _begin_whole(self, flights: list[_Flight], share: Share | None) -> bool:
-        """Begin to read a whole object. False where it should not be, or there is no room for it."""
+    def _begin_whole(self, flights: list[_Flight], reservation: Reservation | None) -> bool:
+        """Begin to read a whole object. False where its ranges should be read, or the budget has no bytes for it."""
         object_id, object_bytes = flights[0].chunk.object_id, flights[0].stored.object_bytes
         if object_bytes > self._whole_bytes_max or not self._demand.is_shared(object_id):
             return False
@@ -215,14 +212,14 @@ class ChunkReader:
             return False
         whole = self._whole[object_id] = _WholeRead(flights)
         with room:
-            whole.task = self._start(self._read_whole(object_id, flights[0].stored, whole), share)
+            whole.task = self._start(self._read_whole(object_id, flights[0].stored, whole), reservation)
             room.hold_for(whole.task)
         return True
 
-    def _start(self, read: Coroutine[None, None, None], share: Share | None) -> asyncio.Task[None]:
+    def _start(self, read: Coroutine[None, None, None], reservation: Reservation | None) -> asyncio.Task[None]:
         task = self._tasks.create_task(read)
-        if share is not None:
-            share.hold_for(task)
+        if reservation is not None:
+            reservation.hold_for(task)
         return task
 
     async def _read_whole(self, object_id: ObjectId, stored: ObjectState, whole: _WholeRead) -> None:
@@ -231,24 +228,24 @@ class ChunkReader:
         except StoreError as error:
             del self._whole[object_id]
             if isinstance(error, ObjectDamaged):
-                await self._read_ranges(whole.flights)  # chunks before its damage, or its end, may be whole
+                await self._read_ranges(whole.flights)  # chunks before the damage, or before its end, may be intact
                 return
             for flight in whole.flights:
                 self._crash(flight, error)
             return
-        # Who comes from now on finds it in the cache.
+        # Without an await between the two: a request that comes later finds the object in the cache.
         del self._whole[object_id]
         self._cache.put_object(object_id, data, chunks_count=stored.references)
         await self._cut(whole.flights, data)
 
     async def _cut(self, flights: Sequence[_Flight], data: memoryview) -> None:
-        """Land chunks out of their whole object's bytes."""
+        """Complete chunks out of their whole object's bytes."""
         for flight in flights:
             await self._serve_intake(flight, data[flight.chunk.byte_first :])
             self._cache.was_cut(flight.chunk)
 
     async def _read_ranges(self, flights: Sequence[_Flight]) -> None:
-        """Parts of one object."""
+        """Complete chunks of one object, by a read for each run of neighbours."""
         ranges = [
             ByteRange(key=f.stored.key, byte_first=f.chunk.byte_first, byte_count=f.chunk.byte_count) for f in flights
         ]
@@ -257,14 +254,15 @@ class ChunkReader:
             try:
                 data = memoryview(await self._store.get_range(read.key, read.byte_first, read.byte_count))
             except StoreError as error:
-                # An object that does not answer is not asked again for the rest: whoever waits asks again.
+                # An object that does not answer fails all chunks, also of later ranges: each further read would take
+                # the store's full time-out again.
                 is_away = isinstance(error, StoreUnavailable)
-                struck = flights if is_away else [flights[piece.wanted] for piece in planned.pieces]
-                if isinstance(error, ObjectDamaged) and len(struck) > 1:
-                    for flight in struck:
-                        await self._read_ranges([flight])  # one of them alone may be damaged, or behind the end
+                failed = flights if is_away else [flights[piece.wanted] for piece in planned.pieces]
+                if isinstance(error, ObjectDamaged) and len(failed) > 1:
+                    for flight in failed:
+                        await self._read_ranges([flight])  # only one of them may be damaged, or behind the object's end
                     continue
-                for flight in struck:
+                for flight in failed:
                     self._fail(flight, error)
                 if is_away:
                     return
@@ -273,8 +271,8 @@ class ChunkReader:
                 await self._serve_intake(flights[piece.wanted], data[piece.byte_first :])
 
     async def _serve_intake(self, flight: _Flight, data: memoryview) -> None:
-        """Land the chunk that `data` begins with; a damaged one fails alone."""
-        # A copy: real offsets are written into it, and the rest of the range is let go.
+        """Complete the chunk that `data` begins with; a damaged one fails alone."""
+        # A copy: real offsets are written into it, and the rest of the range is freed.
         copied = bytearray(data[: flight.chunk.byte_count])
         try:
             if len(copied) <= INLINE_BYTES_MAX:
@@ -282,20 +280,20 @@ class ChunkReader:
             else:
                 served = await run_in_thread(serve_intake, copied, flight.chunk)
         except InvalidBatch as error:
-            self._cache.drop_object(flight.chunk.object_id)  # it is read again for whoever asks again
+            self._cache.drop_object(flight.chunk.object_id)  # the next request reads it from the store again
             self._fail(flight, ObjectDamaged(f"{flight.stored.key} does not hold what the ledger says: {error}"))
         else:
             self._land(flight, served)
 
     async def _read_archived(self, flight: _Flight) -> None:
-        # The damaged chunk's own bytes may have come back with an intact chunk of a small file.
+        # The archive reader may have the damaged bytes in its cache: it reads a small file with one request.
         if self.damaged.is_chunk_known(flight.key) or self._is_in_doubt(flight.stored.key):
             self._archive.forget(flight.stored.key)
         try:
             batches = await self._archive.read(flight.stored.key, flight.chunk, flight.compression)
         except StoreError as error:
             if isinstance(error, ObjectDamaged) and not self.damaged.is_known(flight.stored.key):
-                # Without checksums other chunks of the file may have been read without an error, and be wrong.
+                # In a file without checksums, chunks that were read without an error may be wrong, too (S20).
                 self._cache.drop_chunks(flight.chunk.object_id)
             self._fail(flight, error)
         else:
@@ -313,24 +311,25 @@ class ChunkReader:
         return self.damaged.is_known(file_key) and not self._archive.is_checked(file_key)
 
     def _fail(self, flight: _Flight, error: StoreError) -> None:
-        """A read just now gave an error: damage is remembered, so that it is not read again for a while."""
+        """Complete a flight with an error of its read. Damage is remembered, and not read again for a while."""
         if isinstance(error, ObjectDamaged):
-            self.damaged.found(flight.stored.key, flight.key, error)
+            self.damaged.add(flight.stored.key, flight.key, error)
         self._crash(flight, error)
 
     def _crash(self, flight: _Flight, error: StoreError) -> None:
         if not flight.served.done():
             del self._flights[flight.key]
             flight.served.set_exception(error)
-            flight.served.exception()  # seen, even where every caller was cancelled
+            flight.served.exception()  # mark it as retrieved: every caller may have been cancelled
 
 
 def serve_intake(batches: bytearray, chunk: ChunkRef) -> ServedChunk:
     """The chunk as consumers get it: `batches` with real offsets and, by the topic's setting, append times (S14).
 
-    Raises `InvalidBatch` where the bytes are not what the index says, or not those that were produced.
+    Raises `InvalidBatch` where the bytes do not match the index, or are not those that were produced.
     """
-    # Before the offsets are believed (safety rule S20), and no damage is blessed by S14 below.
+    # Before any header is believed (S20), and before `set_log_append_time` computes a new CRC, which would make
+    # damaged records look intact.
     checksum = check_crcs(batches)
     if chunk.checksum not in (NO_CHECKSUM, checksum):
         raise InvalidBatch(
@@ -348,7 +347,7 @@ def serve_intake(batches: bytearray, chunk: ChunkRef) -> ServedChunk:
 
 
 def serve_marker(chunk: ChunkRef) -> ServedChunk:
-    """A transaction's end as consumers get it: nothing of it is stored."""
+    """A transaction's marker as consumers get it. It is made of the index's row: no object has it."""
     marker = chunk.marker
     assert marker is not None
     batch = marker_batch(

@@ -1,11 +1,9 @@
-"""Which chunks this agent read and found damaged: each object is logged once, and no chunk read again for a while.
+"""The damaged chunks that this agent has read (safety rule S20).
 
-Rule: stored bytes are checked before they are believed (safety rule S20). Consumers of damaged records ask for them
-many times a second, and neither the log nor the store is to pay for that. A chunk is read again after
-`DAMAGED_CHUNK_REREAD_INTERVAL_S`, so that an object that was put back is served again by itself. A chunk that no
-consumer reads for `DAMAGED_CHUNK_REMEMBERED_S` is forgotten: its records may be deleted, or its consumers moved beyond
-them. Other chunks of the same object may be intact; those of an archive file without checksums are not cached
-meanwhile.
+Consumers request damaged records many times a second. So each damaged object is logged once, and its chunk is read
+again only after DAMAGED_CHUNK_REREAD_INTERVAL_S: an object that was put back is then served again. A chunk that no
+consumer requests for DAMAGED_CHUNK_REMEMBERED_S is forgotten: its records were deleted, or its consumers went past
+them.
 """
 
 import logging
@@ -28,18 +26,18 @@ class _Damage(NamedTuple):
 
 
 class DamagedObjects:
-    """Every agent has one."""
+    """The damaged chunks by object, with the error of each. Bounded by DAMAGED_CHUNKS_REMEMBERED_MAX."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._chunks: OrderedDict[ChunkKey, _Damage] = OrderedDict()
         """In the order of `found_s`."""
         self._counts: Counter[str] = Counter()
-        """How many of `_chunks` each object has; none without any."""
+        """The number of `_chunks` of each object; objects without any have no entry."""
         self._logged: set[str] = set()
-        """Keys of objects, of those in `_counts`."""
+        """Keys of the objects in `_counts` that were logged."""
 
-    def found(self, object_key: str, chunk: ChunkKey, error: ObjectDamaged) -> None:
+    def add(self, object_key: str, chunk: ChunkKey, error: ObjectDamaged) -> None:
         """Note that the chunk was read just now, and is damaged."""
         self._forget_old()
         if self._chunks.pop(chunk, None) is None:
@@ -49,24 +47,24 @@ class DamagedObjects:
             self._forget_first()
 
     def is_known(self, object_key: str) -> bool:
-        """Whether chunks of the object were found damaged lately, and not read intact since."""
+        """Whether a chunk of the object was damaged lately, and has not been read intact since."""
         self._forget_old()
         return object_key in self._counts
 
     def is_chunk_known(self, chunk: ChunkKey) -> bool:
-        """Whether the chunk itself was."""
+        """Whether the chunk itself was damaged lately, and has not been read intact since."""
         self._forget_old()
         return chunk in self._chunks
 
     def recent(self, chunk: ChunkKey) -> ObjectDamaged | None:
-        """The error of the chunk's last read, where that is too recent to read it again."""
+        """The error of the chunk's last read; None where it may be read again."""
         known = self._chunks.get(chunk)
         if known is None or self._clock.monotonic_s() >= known.found_s + DAMAGED_CHUNK_REREAD_INTERVAL_S:
             return None
         return known.error
 
     def was_read(self, chunk: ChunkKey) -> None:
-        """Forget the chunk: it was read and is whole."""
+        """Forget the chunk: it was read and is intact."""
         known = self._chunks.pop(chunk, None)
         if known is not None:
             self._forget(known.object_key)
@@ -81,26 +79,26 @@ class DamagedObjects:
         self._forget(forgotten.object_key)
 
     def _forget(self, object_key: str) -> None:
-        """One chunk less of that object is known to be damaged."""
+        """Subtract one damaged chunk of the object; after the last one it may be logged again."""
         self._counts[object_key] -= 1
         if not self._counts[object_key]:
             del self._counts[object_key]
             self._logged.discard(object_key)
 
     def report(self, object_key: str, error: ObjectDamaged, **where: object) -> None:
-        """Log the damage of an object, once while it is known. `where`: what the log line says of the records that
-        cannot be read."""
+        """Log the damage of an object, once while it is known. `where`: fields of the log line for its records."""
         if object_key in self._logged:
             return
-        if object_key in self._counts:  # else it was read intact meanwhile, and no chunk of it will be forgotten
+        # Where it was read intact meanwhile it has no count, and no `_forget` would ever remove it from `_logged`.
+        if object_key in self._counts:
             self._logged.add(object_key)
         log.error(
-            "an object is damaged: its records are not served, and everything else is; put its bytes back from a copy, "
+            "an object is damaged: its records are not served, all others are. Put its bytes back from a copy, "
             'or give its records up: docs/operations/damage.md, "A damaged file"',
             extra={"key": object_key, "reason": str(error).removeprefix(object_key).lstrip(": "), **where},
         )
 
     def count(self, referenced: Container[str]) -> int:
-        """How many objects among `referenced` have chunks that were found damaged lately."""
+        """The number of objects in `referenced` that had a damaged chunk lately."""
         self._forget_old()
         return sum(object_key in referenced for object_key in self._counts)

@@ -1,12 +1,8 @@
-"""From a consumer's wish to record batches: wait for enough, plan, read, cut to size.
+"""From the partitions of a Fetch request to record batches: wait for enough bytes, plan, read, cut to the limits.
 
-Rule: a fetch beyond the end that this agent knows, which is the last stable offset where it reads what is committed,
-takes a barrier first, and one at its end is turned away where the ledger has not confirmed this agent's session for a
-lease's time: what it sees may be cut off (safety rule S4). What is missing means plan again, never an empty answer
-(S6). Waiting is for the state's change, not for timers. Whole batches only, and at least one however small the limit.
-What has to be read takes its share of one budget for all fetches first. A store that does not answer costs a fetch a
-bounded time, however many partitions it names.
-The state may be another object after every await: partitions are looked up anew.
+In: partitions with offsets, limits and an isolation level. Out: a `PartitionRead` for each, in order: whole batches, or
+an error code. Any agent can answer for any partition. The state may be another object after every await, so partitions
+are looked up again.
 Source: org.apache.kafka.server.ReplicaManager.fetchMessages and readFromLog, DelayedFetch (Kafka 4.3).
 """
 
@@ -21,7 +17,7 @@ from agent.fetch.chunk_reader import ChunkReader
 from agent.fetch.isolation import AbortedTransactions, visible_end
 from agent.fetch.pending_fetch import PendingFetch, ReadablePartition, ReadPlan
 from agent.fetch.read_ahead import FetchStep, ReadAhead
-from agent.fetch.read_budget import ReadBudget, Share
+from agent.fetch.read_budget import ReadBudget, Reservation
 from agent.fetch.sessions import WantedPartition
 from agent.fetch.unreadable_records import UnreadableRecords
 from agent.fetch.wait import FetchWait
@@ -48,8 +44,7 @@ NEEDS_BARRIER = (
     ErrorCode.unknown_topic_id,
     ErrorCode.offset_out_of_range,
 )
-
-
+"""Errors that may only mean that this agent is behind the ledger (safety rule S4)."""
 NO_REPLICA = -1
 
 
@@ -65,13 +60,13 @@ class PartitionRead:
     records: list[Buffer] = field(default_factory=list)
     record_bytes: int = 0
     offset_next: int = -1
-    """Where the consumer goes on, where there are records."""
+    """The offset of the consumer's next fetch, where there are records."""
     aborted: list[AbortedRange] = field(default_factory=list)
-    """Which transactions a read_committed consumer takes for aborted in these records."""
+    """The aborted transactions of these records, for a read_committed consumer."""
     is_diverging: bool = False
-    """The consumer has read beyond the log's end: it is told where that is, and truncates (KIP-320)."""
+    """The consumer has read beyond the log's end: the answer names that end, and the consumer truncates (KIP-320)."""
     preferred_read_replica: int = NO_REPLICA
-    """The node in the consumer's rack that it is to ask instead (KIP-392)."""
+    """The node in the consumer's rack that it should fetch from instead (KIP-392)."""
 
 
 class FetchPath:
@@ -90,7 +85,7 @@ class FetchPath:
         confirmed_s: Callable[[], float],
         metrics: Metrics,
     ) -> None:
-        """`confirmed_s`: the monotonic time when the ledger was asked last that then confirmed this agent's session."""
+        """`confirmed_s`: `LedgerWriter.confirmed_s`, the last time at which this agent's state was the ledger's."""
         self._metadata = metadata
         self._topics = topics
         self._reader = reader
@@ -112,11 +107,11 @@ class FetchPath:
         fetch_wait: FetchWait | None = None,
         room: Callable[[], int] | None = None,
     ) -> list[PartitionRead]:
-        """Answers for all of `wanted`, in order, once `bytes_min` are there or `max_wait_ms` are over.
+        """Answers for all of `wanted`, in order, once `bytes_min` are available or `max_wait_ms` are over.
 
-        What is not in memory is read when there is room for it; if there is none for `max_wait_ms`, the answers tell
-        errors and marks, and no records. When `fetch_wait` ends it waits for neither. `room` tells, once the waiting is
-        over, how many bytes there is memory for.
+        Chunks that are not in memory are read once the budget of all fetches has bytes for them. Where it has none
+        within `max_wait_ms`, the answers have errors, high watermarks and log starts, and no records. When `fetch_wait`
+        ends, both waits end. `room` returns the bytes of memory for the answer; it is called after the waits.
         """
         bytes_max = min(bytes_max, FETCH_RESPONSE_BYTES_MAX)
         deadline_s = self._clock.monotonic_s() + max_wait_ms / 1000
@@ -127,62 +122,66 @@ class FetchPath:
         if room is not None:
             request.bytes_max = min(bytes_max, room())
         plan = await self._plan(request)
-        share = await self._share(request, plan)
-        if share is None:
+        reservation = await self._reserve(request, plan)
+        if reservation is None:
             return await self._read_all(request, None)
         if room is not None:
             request.bytes_max = min(request.bytes_max, room())
         request.read_until_s = self._clock.monotonic_s() + FETCH_READ_SECONDS_MAX
-        with share:
+        with reservation:
             if len(wanted) > 1:
-                # What fails here fails again where its partition is read, and is answered there.
-                await self._read_counted(request, share, plan.chunks, plan.compressions, is_more=True)
-            reads = await self._read_all(request, share)
-        self._ahead.answered(self._metadata.state, request.steps, has_read=share.bytes_read > 0)
+                # Read together, so that neighbours in one object take one request. An error here is ignored: it comes
+                # again where its partition is read.
+                await self._read_counted(request, reservation, plan.chunks, plan.compressions, is_more=True)
+            reads = await self._read_all(request, reservation)
+        self._ahead.answered(self._metadata.state, request.steps, has_read=reservation.bytes_read > 0)
         return reads
 
     async def marks(self, wanted: Sequence[WantedPartition], isolation: IsolationLevel) -> list[PartitionRead]:
-        """Answers for all of `wanted`, in order, at once and without records."""
+        """Answers for all of `wanted`, in order, without a wait and without records."""
         return await self._read_all(PendingFetch(wanted, isolation, 0, 0, 0.0, FetchWait()), None)
 
-    async def _share(self, request: PendingFetch, plan: ReadPlan) -> Share | None:
-        """Room for what is to be read, in turn; None if its turn does not come in as long as the fetch may wait."""
-        share = self._budget.take_now(plan.bytes_to_read)
+    async def _reserve(self, request: PendingFetch, plan: ReadPlan) -> Reservation | None:
+        """The reservation for the planned reads, in turn; None where the fetch may not wait until its turn comes."""
+        reservation = self._budget.take_now(plan.bytes_to_read)
         wait_s = request.deadline_s - self._clock.monotonic_s()
-        if share is not None or wait_s <= 0 or request.fetch_wait.is_over:
-            return share
+        if reservation is not None or wait_s <= 0 or request.fetch_wait.is_over:
+            return reservation
         try:
             async with self._clock.timeout(wait_s):
                 return await self._budget.take(plan.bytes_to_read, request.fetch_wait)
         except TimeoutError:
             return None
 
-    async def _read_all(self, request: PendingFetch, share: Share | None) -> list[PartitionRead]:
+    async def _read_all(self, request: PendingFetch, reservation: Reservation | None) -> list[PartitionRead]:
         reads: list[PartitionRead] = []
         bytes_left = request.bytes_max
         for number, partition in enumerate(request.wanted, 1):
-            read = await self._read(request, share, partition, bytes_left, is_first=bytes_left == request.bytes_max)
+            read = await self._read(
+                request, reservation, partition, bytes_left, is_first=bytes_left == request.bytes_max
+            )
             bytes_left -= read.record_bytes
             reads.append(read)
             await self._yield_at(number)
         return reads
 
     async def _yield_at(self, number: int) -> None:
-        """Let others run after every so many partitions."""
+        """Let other tasks run after every ROWS_PER_TURN partitions."""
         if number % ROWS_PER_TURN == 0:
             await self._clock.sleep(0)
 
     async def _wait(self, request: PendingFetch) -> None:
-        """Return when there is something to say: an error, enough bytes, the end of the wait, or of this agent's trust
-        in what it sees.
+        """Return when there is an answer: an error, enough bytes, the end of the wait, or of the state's confirmation.
+
+        It waits for a change of the state, not for timers.
         """
         while True:
             keys: list[PartitionKey] = []
             for number, partition in enumerate(request.wanted, 1):
-                found = await self._find(request, partition)
-                if isinstance(found, ErrorCode) or found.is_diverging:
+                readable = await self._find(request, partition)
+                if isinstance(readable, ErrorCode) or readable.is_diverging:
                     return
-                keys.append(found.key)
+                keys.append(readable.key)
                 await self._yield_at(number)
             if not keys or request.fetch_wait.is_over:
                 return
@@ -190,7 +189,7 @@ class FetchPath:
             wait_s = min(request.deadline_s, self._trusted_until_s()) - now_s
             if wait_s <= 0:
                 return
-            # Watched before it is counted: what is committed in between wakes the wait.
+            # Watched before it is counted: a commit in between wakes the wait.
             growth = self._metadata.watch(keys)
             request.fetch_wait.wakes(growth.notify)
             try:
@@ -204,11 +203,14 @@ class FetchPath:
                 self._metadata.unwatch(growth)
 
     def _trusted_until_s(self) -> float:
-        """Until when what this agent sees is taken for all there is (safety rule S4)."""
+        """The monotonic time until which this agent may say that a partition has no more records (safety rule S4).
+
+        After a lease's time without the ledger's confirmation this agent may be cut off, and others may have written.
+        """
         return self._confirmed_s() + LEDGER_SESSION_SECONDS
 
     async def _is_enough(self, request: PendingFetch, keys: Sequence[PartitionKey]) -> bool:
-        """Whether there is something to say now: enough bytes, or a topic that was deleted meanwhile."""
+        """Whether there is an answer now: enough bytes, or a topic that was deleted meanwhile."""
         available = 0
         for number, (wanted, key) in enumerate(zip(request.wanted, keys, strict=True), 1):
             partition = self._metadata.state.partition(*key)
@@ -222,17 +224,16 @@ class FetchPath:
         return available >= request.bytes_min
 
     async def _find(self, request: PendingFetch, wanted: WantedPartition) -> ReadablePartition | ErrorCode:
-        """The partition if `wanted` can be read from it.
-
-        Before anything is called unknown or out of range a barrier is taken, one for all of a request.
-        """
-        found = self._find_now(wanted, request.isolation)
-        if not _needs_barrier(found):
-            return found
+        """The partition where it can be read, else the error for its consumer."""
+        result = self._find_now(wanted, request.isolation)
+        if not _needs_barrier(result):
+            return result
+        # One barrier for all partitions of a request. Where the ledger does not answer it, the consumer asks again: an
+        # UNKNOWN_TOPIC or OFFSET_OUT_OF_RANGE by an old state would make it reset its position (S4).
         if request.is_confirmed is None:
             request.is_confirmed = await self._barrier()
-            found = self._find_now(wanted, request.isolation)
-        return found if request.is_confirmed or not _needs_barrier(found) else ErrorCode.not_leader_or_follower
+            result = self._find_now(wanted, request.isolation)
+        return result if request.is_confirmed or not _needs_barrier(result) else ErrorCode.not_leader_or_follower
 
     async def _barrier(self) -> bool:
         """Whether the ledger answered: then everything that was in it is applied."""
@@ -243,7 +244,7 @@ class FetchPath:
         return True
 
     def _find_now(self, wanted: WantedPartition, isolation: IsolationLevel) -> ReadablePartition | ErrorCode:
-        """The partition, or why it cannot be read, as far as this agent has applied the ledger."""
+        """The partition, or the error for its consumer, by the entries that this agent has applied."""
         by_id = isinstance(wanted.topic, bytes)
         if isinstance(wanted.topic, str):
             topic = self._topics.known(wanted.topic)
@@ -257,95 +258,112 @@ class FetchPath:
         if epoch_error is not ErrorCode.none:
             return epoch_error
         partition = topic.partitions[wanted.partition]
+        # KIP-320: the answer names the epoch's end, and the consumer truncates.
         if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > partition.log_end:
             return ReadablePartition(topic, partition, wanted.partition, is_diverging=True)
+        # No log has an epoch above LEADER_EPOCH, so the consumer's position is of no log of this cluster.
         is_epoch_unknown = wanted.last_fetched_epoch > LEADER_EPOCH
         if is_epoch_unknown or not partition.log_start <= wanted.fetch_offset <= partition.log_end:
             return ErrorCode.offset_out_of_range
+        # Another agent may have applied the end of a transaction and served records up to there (S4).
         is_beyond = partition.transactions is not None and wanted.fetch_offset > visible_end(partition, isolation)
         return ReadablePartition(topic, partition, wanted.partition, is_beyond_stable=is_beyond)
 
     async def _read(
-        self, request: PendingFetch, share: Share | None, wanted: WantedPartition, bytes_left: int, *, is_first: bool
+        self,
+        request: PendingFetch,
+        reservation: Reservation | None,
+        wanted: WantedPartition,
+        bytes_left: int,
+        *,
+        is_first: bool,
     ) -> PartitionRead:
-        """Read one partition, planning again where an object is gone meanwhile; without a share only its marks."""
+        """Read one partition; plan again where an object is gone meanwhile. Without a reservation it reads no records.
+
+        Every error after which Kafka's clients ask again is NOT_LEADER_OR_FOLLOWER.
+        """
         for _ in range(READ_PLANS_MAX):
-            found = await self._find(request, wanted)
-            if isinstance(found, ErrorCode):
-                return PartitionRead(wanted, found)
-            partition = found.partition
+            readable = await self._find(request, wanted)
+            if isinstance(readable, ErrorCode):
+                return PartitionRead(wanted, readable)
+            partition = readable.partition
             read = PartitionRead(
                 wanted,
                 high_watermark=partition.log_end,
                 last_stable=partition.last_stable,
                 log_start=partition.log_start,
             )
-            if found.is_diverging:
+            if readable.is_diverging:
                 read.is_diverging = True
                 return read
             is_at_end = wanted.fetch_offset >= visible_end(partition, request.isolation)
+            # An empty answer says that there are no more records, which a state that may be cut off cannot say (S4).
             if is_at_end and self._clock.monotonic_s() >= self._trusted_until_s():
                 break
             bytes_max = min(bytes_left, wanted.partition_max_bytes)
-            if share is None or is_at_end or (bytes_max <= 0 and not is_first):
+            # The first partition with records is read however small the limit, so that the consumer advances (KIP-74).
+            if reservation is None or is_at_end or (bytes_max <= 0 and not is_first):
                 return read
-            compression = archive_compression(found.topic, self._broker_configs)
-            step = FetchStep(found.key, wanted.fetch_offset, wanted.fetch_offset, bytes_max, compression)
+            compression = archive_compression(readable.topic, self._broker_configs)
+            step = FetchStep(readable.key, wanted.fetch_offset, wanted.fetch_offset, bytes_max, compression)
             try:
-                await self._read_chunks(request, share, step, read, is_first=is_first)
+                await self._read_chunks(request, reservation, step, read, is_first=is_first)
             except ObjectMissing:
+                # Another agent may have archived or deleted the chunk: behind a barrier the state says where its
+                # records are now. An empty answer would look like the log's end (S6).
                 if await self._barrier():
                     continue
-                request.is_store_away = True  # nothing can be planned again: this is not waited for once more
+                request.is_store_away = True  # without a barrier no partition can be planned again: no more waits
                 break
             except StoreUnavailable:
                 break
             except ObjectDamaged as error:
-                self._unreadable.damaged(self._found_now(wanted), wanted.fetch_offset, error)
+                self._unreadable.damaged(self._readable_now(wanted), wanted.fetch_offset, error)
                 return PartitionRead(wanted, ErrorCode.kafka_storage_error)
             except StoreError as error:
-                self._unreadable.refused(found, wanted.fetch_offset, error)
+                self._unreadable.rejected(readable, wanted.fetch_offset, error)
                 return PartitionRead(wanted, ErrorCode.kafka_storage_error)
             if read.records:
                 request.steps.append(step._replace(offset_next=read.offset_next))
             return read
         else:
-            self._unreadable.lost(self._found_now(wanted), wanted.fetch_offset)
+            self._unreadable.missing(self._readable_now(wanted), wanted.fetch_offset)
         return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
 
-    def _found_now(self, wanted: WantedPartition) -> ReadablePartition | None:
-        found = self._find_now(wanted, IsolationLevel.READ_UNCOMMITTED)
-        return None if isinstance(found, ErrorCode) else found
+    def _readable_now(self, wanted: WantedPartition) -> ReadablePartition | None:
+        result = self._find_now(wanted, IsolationLevel.READ_UNCOMMITTED)
+        return None if isinstance(result, ErrorCode) else result
 
     async def _read_chunks(
-        self, request: PendingFetch, share: Share, step: FetchStep, read: PartitionRead, *, is_first: bool
+        self, request: PendingFetch, reservation: Reservation, step: FetchStep, read: PartitionRead, *, is_first: bool
     ) -> None:
-        """Read on, plan after plan, until the limit cuts a chunk short or the mark that is told is reached.
+        """Read plan after plan, until the limit cuts a chunk short or the visible end of the first plan is reached.
 
-        Where a chunk cannot be read, what comes before it is the answer; a fetch that begins with it gets the error.
-        Archiving may join chunks on both sides of the mark meanwhile: then the mark that is told is raised. It may also
-        join what is read already with what is next: then the answer ends between them.
+        The result goes into `read`. Where a chunk cannot be read, the records before it are the answer; a fetch that
+        begins with it raises its error.
         """
         is_committed = request.isolation is IsolationLevel.READ_COMMITTED
         offset, bytes_max = step.offset_first, step.bytes_max
-        mark = read.last_stable if is_committed else read.high_watermark
+        visible_until = read.last_stable if is_committed else read.high_watermark
         aborted = AbortedTransactions(Offset(offset)) if is_committed else None
-        while chunks := self._chunks_from(step.key, offset, bytes_max - read.record_bytes, mark, aborted):
+        while chunks := self._chunks_from(step.key, offset, bytes_max - read.record_bytes, visible_until, aborted):
             is_more = bool(read.records)
             compressions = [step.compression] * len(chunks)
-            served_chunks = await self._read_counted(request, share, chunks, compressions, is_more=is_more)
+            served_chunks = await self._read_counted(request, reservation, chunks, compressions, is_more=is_more)
             for chunk, served in zip(chunks, served_chunks, strict=False):
                 if read.records and chunk.offset_first < offset:
-                    # Joined meanwhile with what is in the answer: some clients would take its records a second time.
+                    # An archive pass joined it with chunks of this answer: some clients would read these records twice.
                     return
                 at_least_one = is_first and not read.records
-                # A chunk may hold records before and behind the first one of an open transaction.
-                cut = mark if chunk.offset_end > mark and not chunk.is_archived else None
+                # An intake chunk may hold records before and behind the first one of an open transaction.
+                cut = visible_until if chunk.offset_end > visible_until and not chunk.is_archived else None
                 bytes_left = bytes_max - read.record_bytes
                 part = served.from_offset(offset, bytes_left, at_least_one=at_least_one, offset_end=cut)
                 if part.records:
                     read.records.append(part.records)
                     read.record_bytes += len(part.records)
+                    # An archive pass may have joined chunks on both sides of the ends that were read before: the answer
+                    # must not have records beyond its own high watermark or last stable offset.
                     read.high_watermark = max(read.high_watermark, chunk.offset_end)
                     if chunk.offset_end > read.last_stable and chunk.is_archived:
                         read.last_stable = chunk.offset_end
@@ -372,16 +390,17 @@ class FetchPath:
     async def _read_counted(
         self,
         request: PendingFetch,
-        share: Share,
+        reservation: Reservation,
         chunks: Sequence[ChunkRef],
         compressions: Sequence[Compression],
         *,
         is_more: bool,
     ) -> list[ServedChunk]:
-        """`ChunkReader.read`; what was not in memory counts as part of the share.
+        """`ChunkReader.read`; chunks that were not in memory count towards the reservation.
 
-        With `is_more` there is an answer without them: none are returned where the first cannot be read, or where there
-        is no room for them. Raises as that does; `StoreUnavailable` also where the fetch may not wait for the store.
+        With `is_more` the answer has other records: no chunks are returned where the first cannot be read, or the
+        budget has no bytes for them. Raises as `ChunkReader.read` does, and `StoreUnavailable` where the fetch may not
+        wait for the store any more.
         """
         missing = [n for n, chunk in enumerate(chunks) if not self._reader.holds(chunk, compressions[n])]
         within = None
@@ -391,24 +410,29 @@ class FetchPath:
             if readable_count == 0:
                 if is_more:
                     return []
-                raise StoreUnavailable("the store has not answered what was read before")
+                raise StoreUnavailable("the store did not answer an earlier read of this fetch")
             chunks, compressions = chunks[:readable_count], compressions[:readable_count]
-        if is_more and not share.has_room_for(stored_bytes(chunks[n] for n in missing if n < len(chunks))):
+        if is_more and not reservation.has_room_for(stored_bytes(chunks[n] for n in missing if n < len(chunks))):
             return []
         try:
-            served_chunks = await self._reader.read(self._metadata.state, chunks, compressions, share, within=within)
+            served_chunks = await self._reader.read(
+                self._metadata.state, chunks, compressions, reservation, within=within
+            )
         except StoreError as error:
             request.is_store_away |= isinstance(error, StoreUnavailable)
             if is_more:
                 return []
             raise
-        share.count(sum(len(served_chunks[n].buffer) for n in missing if n < len(served_chunks)))
+        reservation.count(sum(len(served_chunks[n].buffer) for n in missing if n < len(served_chunks)))
         return served_chunks
 
     def _readable_count(
         self, request: PendingFetch, chunks: Sequence[ChunkRef], compressions: Sequence[Compression]
     ) -> int:
-        """How many of the chunks, from the first on, the fetch may still wait for."""
+        """The number of chunks, from the first on, that the fetch may still wait for.
+
+        A store that does not answer costs a fetch FETCH_READ_SECONDS_MAX, however many partitions it has.
+        """
         is_over = self._clock.monotonic_s() >= request.read_until_s
         if not is_over and not request.is_store_away:
             return len(chunks)
@@ -419,10 +443,9 @@ class FetchPath:
         return len(chunks)
 
     async def _plan(self, request: PendingFetch) -> ReadPlan:
-        """Plan the reads of several partitions together, so that neighbours in one object are one request.
+        """Plan the reads of all partitions together, at most the bytes that the fetch accepts and one chunk more.
 
-        A row group that several partitions share counts once for those of them that are in memory, and once for those
-        that are not. So no more is planned than the fetch accepts, and one chunk.
+        A row group that several partitions share counts once for its chunks in memory, and once for the others.
         """
         plan = ReadPlan()
         bytes_left = request.bytes_max
@@ -431,32 +454,32 @@ class FetchPath:
             await self._yield_at(number)
             if bytes_left <= 0:
                 break
-            found = await self._find(request, partition)
-            if isinstance(found, ErrorCode) or found.is_diverging:
+            readable = await self._find(request, partition)
+            if isinstance(readable, ErrorCode) or readable.is_diverging:
                 continue
             limit = min(bytes_left, partition.partition_max_bytes)
-            end = visible_end(found.partition, request.isolation)
-            planned = chunks_from(found.partition, partition.fetch_offset, limit, offset_end=end)
-            compression = archive_compression(found.topic, self._broker_configs)
-            for chunk in planned:
-                is_held = self._reader.holds(chunk, compression)
+            end = visible_end(readable.partition, request.isolation)
+            chunks = chunks_from(readable.partition, partition.fetch_offset, limit, offset_end=end)
+            compression = archive_compression(readable.topic, self._broker_configs)
+            for chunk in chunks:
+                is_in_memory = self._reader.holds(chunk, compression)
                 expected = chunk.byte_count
                 if chunk.is_archived:
-                    place = (chunk.object_id, chunk.row_group, is_held)
-                    if place in counted:
+                    row_group = (chunk.object_id, chunk.row_group, is_in_memory)
+                    if row_group in counted:
                         continue
-                    counted.add(place)
+                    counted.add(row_group)
                     expected = expected_bytes(chunk, limit)
                 bytes_left -= expected
-                if not is_held:
+                if not is_in_memory:
                     plan.bytes_to_read += expected
-            plan.chunks += planned
-            plan.compressions += [compression] * len(planned)
+            plan.chunks += chunks
+            plan.compressions += [compression] * len(chunks)
         return plan
 
 
-def _needs_barrier(found: ReadablePartition | ErrorCode) -> bool:
-    """Whether this may be so only because this agent is behind (safety rule S4)."""
-    if isinstance(found, ReadablePartition):
-        return found.is_diverging or found.is_beyond_stable
-    return found in NEEDS_BARRIER
+def _needs_barrier(result: ReadablePartition | ErrorCode) -> bool:
+    """Whether the result may only mean that this agent is behind the ledger (safety rule S4)."""
+    if isinstance(result, ReadablePartition):
+        return result.is_diverging or result.is_beyond_stable
+    return result in NEEDS_BARRIER

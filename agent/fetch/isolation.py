@@ -1,9 +1,4 @@
-"""Isolation levels: up to which offset a consumer reads a partition, and which transactions it sees as aborted.
-
-Rule: pure. The aborted transactions that an answer lists are those of the state in which its chunks were planned: an
-aborted record whose transaction is not listed would be taken for a committed one, and one that is listed without its
-marker would make the reader drop what its producer committed later (safety rule S5). So where a later plan of the same
-answer finds others listed for what is read already, because a marker went into the archive meanwhile, the answer ends.
+"""Isolation levels: the offset up to which a consumer reads a partition, and the transactions it sees as aborted. Pure.
 
 Source: org.apache.kafka.storage.internals.log.{UnifiedLog.read,LocalLog.addAbortedTransactions} (Kafka 4.3).
 """
@@ -16,7 +11,7 @@ from txn.isolation import AbortedRange, IsolationLevel
 
 
 def visible_end(partition: PartitionState, isolation: IsolationLevel) -> Offset:
-    """The offset at which its consumers wait: the last stable offset, or the high watermark."""
+    """The end of the records that consumers see: the last stable offset, or the high watermark."""
     if partition.transactions is None or isolation is IsolationLevel.READ_UNCOMMITTED:
         return partition.log_end
     return partition.last_stable
@@ -24,19 +19,22 @@ def visible_end(partition: PartitionState, isolation: IsolationLevel) -> Offset:
 
 @dataclass(slots=True)
 class AbortedTransactions:
-    """The isolation of one answer from `offset_first` on, while its chunks are planned."""
+    """The aborted transactions that one answer lists, from `offset_first` on, while its chunks are planned."""
 
     offset_first: Offset
     _planned: list[AbortedRange] | None = None
 
     def plan(self, partition: PartitionState, offset: int, offset_end: int) -> bool:
-        """Chunks up to `offset_end` are about to be read, as the state has them now; up to `offset` everything is read.
+        """Take the aborted transactions of the state now for chunks in `[offset, offset_end)`, which are read next.
 
-        Returns whether they may be told together with that.
+        Returns False where the answer has to end at `offset`.
         """
         now = list[AbortedRange]()
         if partition.transactions is not None:
             now = partition.transactions.aborted_between(self.offset_first, Offset(offset_end))
+        # The list has to be that of the state in which the chunks were planned (S5). A consumer takes an aborted record
+        # for a committed one where the transaction is not listed; where it is listed without its marker, the consumer
+        # drops what the producer committed later. The archive may have replaced a marker since the plan before.
         if self._planned is not None and _before(offset, now) != _before(offset, self._planned):
             return False
         self._planned = now

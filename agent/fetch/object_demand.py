@@ -1,8 +1,8 @@
-"""Which intake objects several consumers want parts of: those are read whole and once, not range by range.
+"""The demand for intake objects: an object of which consumers need several parts is read whole, by one request.
 
-Rule: two different chunks of an object were wanted that are not next to nothing of it, or the same is true of an object
-shortly before it in the ledger's order: what partitions had in common then, they have in common now. So a lone consumer
-of one partition of many reads no more than its ranges. Nothing is read here; what is remembered has a bound.
+An object is in shared demand where two of its chunks were requested that are OBJECT_PART_WANTED_MIN of it together, or
+where that is so for an object shortly before it in the ledger's order: consumers read neighbouring objects alike. A
+lone consumer of one partition among many reads its ranges alone. Nothing is read here, and the memory is bounded.
 """
 
 from collections import OrderedDict
@@ -13,29 +13,30 @@ from protocol.types import ObjectId
 
 
 class ObjectDemand:
-    """The chunks that fetches asked for lately, by object."""
+    """The chunks that were lately requested and not in memory, by object."""
 
     def __init__(self) -> None:
-        self._wanted: OrderedDict[ObjectId, dict[int, int]] = OrderedDict()
-        """The wanted chunks of each object: their bytes by their first byte."""
+        self._requested_chunks: OrderedDict[ObjectId, dict[int, int]] = OrderedDict()
+        """The requested chunks of each object: their bytes by their first byte."""
         self._shared: OrderedDict[int, None] = OrderedDict()
-        """Neighbourhoods with an object of which several chunks were wanted."""
+        """Neighbourhoods with an object of which several chunks were requested."""
 
     def note(self, chunk: ChunkRef, object_bytes: int) -> None:
-        """Somebody wants `chunk`, and it is not in memory. `object_bytes`: the size of its whole object."""
+        """Note a request for `chunk`, which is not in memory. `object_bytes`: the size of its whole object."""
         neighbourhood = chunk.object_id // OBJECTS_PER_NEIGHBOURHOOD
         if neighbourhood in self._shared:
             return
-        wanted = self._wanted.setdefault(chunk.object_id, {})
-        wanted[chunk.byte_first] = chunk.byte_count
-        if len(wanted) > 1 and sum(wanted.values()) >= OBJECT_PART_WANTED_MIN * object_bytes:
+        chunks = self._requested_chunks.setdefault(chunk.object_id, {})
+        chunks[chunk.byte_first] = chunk.byte_count
+        if len(chunks) > 1 and sum(chunks.values()) >= OBJECT_PART_WANTED_MIN * object_bytes:
             self._shared[neighbourhood] = None
-            del self._wanted[chunk.object_id]
-        for remembered in (self._wanted, self._shared):
-            if len(remembered) > OBJECTS_WANTED_REMEMBERED_MAX:
-                remembered.popitem(last=False)
+            del self._requested_chunks[chunk.object_id]
+        for memory in (self._requested_chunks, self._shared):
+            if len(memory) > OBJECTS_WANTED_REMEMBERED_MAX:
+                memory.popitem(last=False)
 
     def is_shared(self, object_id: ObjectId) -> bool:
-        """Whether several will want parts of it."""
+        """Whether several parts of the object are likely to be requested."""
         neighbourhood = object_id // OBJECTS_PER_NEIGHBOURHOOD
+        # The one before counts, too: else each new neighbourhood would begin with reads of ranges.
         return neighbourhood in self._shared or neighbourhood - 1 in self._shared

@@ -1,4 +1,4 @@
-"""The state of a fetch while it waits, plans and reads. Part of `agent.fetch.fetch_path`."""
+"""The state of a fetch while it waits, plans and reads (`agent.fetch.fetch_path`)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ from txn.isolation import IsolationLevel
 
 
 class ReadablePartition(NamedTuple):
-    """A partition that can be read, as it stands in the state now: topic and partition are not kept over an await."""
+    """A partition that can be read, in the state of this moment: never keep it across an await."""
 
     topic: TopicState
     partition: PartitionState
     number: int
     is_diverging: bool = False
-    """The consumer read this epoch beyond its end."""
+    """The consumer has read beyond the end of this epoch (KIP-320)."""
     is_beyond_stable: bool = False
-    """The consumer reads what is committed, and is beyond all that is decided as far as this agent knows."""
+    """A read_committed consumer's offset is beyond the last stable offset that this agent knows."""
 
     @property
     def key(self) -> PartitionKey:
@@ -33,30 +33,30 @@ class ReadablePartition(NamedTuple):
 
 @dataclass(slots=True)
 class PendingFetch:
-    """One fetch under way."""
+    """One fetch that is being answered."""
 
     wanted: Sequence[WantedPartition]
     isolation: IsolationLevel
     bytes_min: int
     bytes_max: int
     deadline_s: float
-    """The monotonic time until which it waits, for records and then for its turn to read them."""
+    """The monotonic time at which its waits end: for records, and then for memory to read them."""
     fetch_wait: FetchWait
     read_until_s: float = 0.0
-    """The monotonic time after which only what is in memory is answered."""
+    """The monotonic time after which it answers only with chunks in memory."""
     is_store_away: bool = False
-    """Whether the store did not answer a read of it: it waits for what is on its way already and begins no more."""
+    """Whether the store did not answer one of its reads: it awaits reads in progress, and begins no others."""
     is_confirmed: bool | None = None
-    """Whether its barrier was answered; None where none was taken so far."""
+    """Whether its barrier was answered; None before it takes one."""
     steps: list[FetchStep] = field(default_factory=list)
     """Partitions that answered with records."""
 
 
 @dataclass(slots=True)
 class ReadPlan:
-    """The chunks that a fetch is going to read first, of all its partitions."""
+    """The chunks of all partitions of a fetch that are read together, before each partition is answered."""
 
     chunks: list[ChunkRef] = field(default_factory=list)
     compressions: list[Compression] = field(default_factory=list)
     bytes_to_read: int = 0
-    """About what is not in memory yet."""
+    """The estimated bytes of the chunks that are not in memory."""

@@ -1,9 +1,8 @@
-"""Who reads on, and what is read for them before they ask.
+"""Reads the chunks of a consumer's next fetch before it comes, where the consumer reads a partition in order.
 
-Rule: only after two fetches one after the other that did not find everything in memory, no further than the next fetch
-reaches, and only where there is room at once, of which it takes a small part: nobody waits for it. What was read ahead
-counts until its consumer goes on, or for some seconds where it never does: a consumer that stops costs one fetch's
-worth. Consumers are told apart by their positions alone, so those who read side by side share what is read ahead.
+It begins after FETCHES_IN_A_ROW_MIN fetches in a row of which one had to read from the store. No fetch waits for it,
+and a consumer that stops costs the bytes of one fetch. A consumer is identified by its position alone, so consumers
+that read the same records at the same time share the reads.
 """
 
 from collections import OrderedDict
@@ -12,7 +11,7 @@ from typing import NamedTuple
 
 from agent.fetch.chunk_plan import served_bytes
 from agent.fetch.chunk_reader import ChunkReader
-from agent.fetch.read_budget import ReadBudget, Share
+from agent.fetch.read_budget import ReadBudget, Reservation
 from agent.ledger.apply_loop import PartitionKey
 from agent.runtime.clock import Clock
 from coordinator.state.chunk_index import ChunkRef
@@ -30,7 +29,7 @@ _ConsumerPosition = tuple[PartitionKey, int]
 
 
 class FetchStep(NamedTuple):
-    """A fetch of one partition that was answered with records: from which offset, and where its consumer goes on."""
+    """A fetch of one partition that was answered with records, from `offset_first` up to `offset_next`."""
 
     key: PartitionKey
     offset_first: int
@@ -46,7 +45,7 @@ class _Position(NamedTuple):
 
 
 class ReadAhead:
-    """`bytes_max`: what may have been read ahead at a time, about."""
+    """The reads ahead of one agent. `bytes_max`: the estimated bytes that consumers have not reached yet."""
 
     def __init__(self, *, reader: ChunkReader, budget: ReadBudget, clock: Clock, bytes_max: int) -> None:
         self._reader = reader
@@ -54,57 +53,62 @@ class ReadAhead:
         self._clock = clock
         self._bytes_max = bytes_max
         self._positions: OrderedDict[_ConsumerPosition, _Position] = OrderedDict()
-        """Where consumers are about to go on, in the order in which they came there."""
-        self._shares: list[Share] = []
-        """The shares of reads ahead that are in progress."""
+        """The positions of consumers' next fetches, the oldest first."""
+        self._reservations: list[Reservation] = []
+        """The reservations of reads ahead that are in progress."""
         self.bytes_ahead = 0
-        """About how many bytes were read ahead for positions that no consumer has reached."""
+        """The estimated bytes that were read ahead for positions from which no fetch has come."""
 
     def answered(self, state: ClusterState, steps: Sequence[FetchStep], *, has_read: bool) -> None:
-        """One fetch's answers, and whether anything was read for it: begin to read what follows where a consumer reads
-        on. Never waits, never fails.
+        """Begin to read the chunks behind one fetch's answers, for consumers that read in order. Never waits or fails.
+
+        Args:
+            state: the cluster's state now.
+            steps: the partitions of the fetch that were answered with records.
+            has_read: whether any chunk of them was read from the store.
         """
         now_s = self._clock.monotonic_s()
         self._forget_until(now_s - READ_AHEAD_SECONDS_MAX)
-        room_bytes = self._room_bytes()
+        capacity_bytes = self._capacity_bytes()
         positions: list[tuple[_ConsumerPosition, _Position]] = []
         missing: list[tuple[ChunkRef, Compression]] = []
         for step in steps:
             before = self._leave((step.key, step.offset_first))
             position = _Position(before.fetches_in_a_row + 1, 0, now_s)
+            # A consumer whose fetches are all served from memory needs no reads ahead, unless these filled the memory.
             if position.fetches_in_a_row >= FETCHES_IN_A_ROW_MIN and (has_read or before.bytes_ahead):
                 ahead, bytes_ahead = self._ahead(state, step)
                 bytes_to_read = sum(served_bytes(chunk) for chunk in ahead)
-                if bytes_to_read <= room_bytes and self.bytes_ahead + bytes_ahead <= self._bytes_max:
-                    room_bytes -= bytes_to_read
+                if bytes_to_read <= capacity_bytes and self.bytes_ahead + bytes_ahead <= self._bytes_max:
+                    capacity_bytes -= bytes_to_read
                     position = position._replace(bytes_ahead=bytes_ahead)
                     missing += [(chunk, step.compression) for chunk in ahead]
                     self.bytes_ahead += bytes_ahead
             positions.append(((step.key, step.offset_next), position))
         is_begun = self._begin(state, missing)
-        for place, position in positions:
+        for consumer, position in positions:
             self.bytes_ahead -= position.bytes_ahead
-            self._come(place, position if is_begun else position._replace(bytes_ahead=0))
+            self._enter(consumer, position if is_begun else position._replace(bytes_ahead=0))
 
-    def _room_bytes(self) -> float:
-        """How much more may be on its way ahead of its consumers."""
-        self._shares = [share for share in self._shares if share.is_held]
+    def _capacity_bytes(self) -> float:
+        """The bytes that further reads ahead may take: a small part of the budget, so that fetches hardly wait."""
+        self._reservations = [reservation for reservation in self._reservations if reservation.is_in_use]
         bytes_max = READ_AHEAD_SHARE_OF_READS_MAX * self._budget.bytes_max
-        return bytes_max - sum(share.bytes_taken for share in self._shares)
+        return bytes_max - sum(reservation.bytes_taken for reservation in self._reservations)
 
     def _begin(self, state: ClusterState, missing: Sequence[tuple[ChunkRef, Compression]]) -> bool:
-        """Begin to read all of it. False where there is no room for it at once."""
-        share = self._budget.take_now(sum(served_bytes(chunk) for chunk, _ in missing))
-        if share is None:
+        """Begin to read all missing chunks. False where the budget has no bytes for them now."""
+        reservation = self._budget.take_now(sum(served_bytes(chunk) for chunk, _ in missing))
+        if reservation is None:
             return False
-        with share:
+        with reservation:
             if missing:
-                self._shares.append(share)
-                self._reader.begin(state, [chunk for chunk, _ in missing], [codec for _, codec in missing], share)
+                self._reservations.append(reservation)
+                self._reader.begin(state, [chunk for chunk, _ in missing], [codec for _, codec in missing], reservation)
         return True
 
     def _ahead(self, state: ClusterState, step: FetchStep) -> tuple[list[ChunkRef], int]:
-        """The missing chunks of the next fetch, and the bytes that are, or will be, in memory for it alone."""
+        """The missing chunks of the next fetch, and the estimated bytes in memory that only it needs."""
         partition = state.partition(*step.key)
         if partition is None:
             return [], 0
@@ -118,17 +122,18 @@ class ReadAhead:
                 bytes_ahead += served_bytes(chunk)
         return missing, bytes_ahead
 
-    def _leave(self, place: _ConsumerPosition) -> _Position:
-        """A consumer goes on from there: how it came there. Others may still come."""
-        position = self._positions.get(place)
+    def _leave(self, consumer: _ConsumerPosition) -> _Position:
+        """Take the position from which a consumer fetched. It is kept, as other consumers may fetch from it, too."""
+        position = self._positions.get(consumer)
         if position is None:
             return _Position(0, 0, 0.0)
         self.bytes_ahead -= position.bytes_ahead
-        self._positions[place] = position._replace(bytes_ahead=0)
+        self._positions[consumer] = position._replace(bytes_ahead=0)
         return position
 
-    def _come(self, place: _ConsumerPosition, position: _Position) -> None:
-        before = self._positions.pop(place, None)
+    def _enter(self, consumer: _ConsumerPosition, position: _Position) -> None:
+        """Note the position of a consumer's next fetch, joined with that of another consumer there."""
+        before = self._positions.pop(consumer, None)
         if before is not None:
             self.bytes_ahead -= before.bytes_ahead
             position = _Position(
@@ -136,7 +141,7 @@ class ReadAhead:
                 max(before.bytes_ahead, position.bytes_ahead),
                 position.at_s,
             )
-        self._positions[place] = position
+        self._positions[consumer] = position
         self.bytes_ahead += position.bytes_ahead
         if len(self._positions) > CONSUMER_POSITIONS_REMEMBERED_MAX:
             self._forget_first()
@@ -151,9 +156,10 @@ class ReadAhead:
 
 
 def chunks_ahead(partition: PartitionState, offset: int, bytes_max: int) -> list[ChunkRef]:
-    """The chunks that the next fetch from `offset` reaches; where it is in the archive also the one after that.
+    """The chunks of the next fetch from `offset`; in the archive also the chunk behind them.
 
-    A fetch from the archive reads a row group and takes a part of it, so the next row group is due soon.
+    A fetch from the archive reads a whole row group and answers with a part of it, so the next row group is needed
+    soon.
     """
     row = partition.index.locate(offset)
     chunks: list[ChunkRef] = []

@@ -1,8 +1,7 @@
-"""Memory for reads in progress, shared by all fetches: who does not fit waits for its turn.
+"""The memory for reads in progress, one budget for all fetches: a fetch that does not fit waits for its turn.
 
-Rule: first come, first served, also past one that would fit sooner, so that large reads do not starve; one may always
-run, however large. A share is taken once and only grows without waiting, so nobody who holds one waits for another. It
-is held until the reader has left it and the reads that it began are over: those go on also where the reader gives up.
+A reader takes one reservation, which only grows without a wait. So no reader waits while it has one, and there is no
+deadlock.
 """
 
 import asyncio
@@ -14,8 +13,12 @@ from agent.fetch.wait import FetchWait
 
 
 @dataclass(eq=False, slots=True)
-class Share:
-    """One reader's reservation of the budget. Leaving the block returns it once the reads that it began are over."""
+class Reservation:
+    """One reader's reservation of the budget, used as a context manager.
+
+    Its bytes are returned once the reader has left the block and the reads that it began have ended: a cancelled
+    reader's reads go on, as other readers may wait for them.
+    """
 
     _budget: "ReadBudget"
     bytes_taken: int
@@ -23,24 +26,24 @@ class Share:
     _holders_count: int = 0
 
     @property
-    def is_held(self) -> bool:
-        """Whether its reader is in the block, or something that it began is being read."""
+    def is_in_use(self) -> bool:
+        """Whether its reader is in the block, or a read that it began has not ended."""
         return self._holders_count > 0
 
     def has_room_for(self, byte_count: int) -> bool:
-        """Whether so much more can be read now without going past those who wait."""
+        """Whether `byte_count` more bytes may be read now: no other reader waits for them."""
         more_bytes = self.bytes_read + byte_count - self.bytes_taken
         return more_bytes <= 0 or self._budget.has_room_for(more_bytes)
 
     def count(self, byte_count: int) -> None:
-        """So many bytes were read; what exceeds the share makes it larger at once, and others wait the longer."""
+        """Count bytes that were read. Bytes beyond the reservation enlarge it at once, even beyond the budget."""
         self.bytes_read += byte_count
         more_bytes = max(self.bytes_read - self.bytes_taken, 0)
         self.bytes_taken += more_bytes
         self._budget.bytes_held += more_bytes
 
     def hold_for(self, read: asyncio.Task[None]) -> None:
-        """Hold the share as long as `read` lasts, too."""
+        """Keep the reservation until `read` has ended, too."""
         self._holders_count += 1
         read.add_done_callback(self._leave)
 
@@ -60,12 +63,15 @@ class Share:
 
 
 class ReadBudget:
-    """So many bytes for all reads in progress together."""
+    """The budget of `bytes_max` bytes for all reads in progress.
+
+    Turns come in the order of the requests, also past a small one that would fit sooner: else large reads would starve.
+    """
 
     def __init__(self, *, bytes_max: int) -> None:
         self.bytes_max = bytes_max
         self._waiting: dict[asyncio.Future[None], int] = {}
-        """CooperativeYield that did not come yet, in order, and the bytes that each is for."""
+        """The turns that have not come, in order, and the bytes of each."""
         self.bytes_held = 0
 
     @property
@@ -75,21 +81,21 @@ class ReadBudget:
     def has_room_for(self, byte_count: int) -> bool:
         return not self._waiting and self._fits(byte_count)
 
-    def take_now(self, byte_count: int) -> Share | None:
-        """A share of `byte_count` bytes, or None where others come first or it does not fit. Nothing always fits."""
+    def take_now(self, byte_count: int) -> Reservation | None:
+        """A reservation of `byte_count` bytes; None where others wait or it does not fit. 0 bytes always fit."""
         if byte_count > 0 and not self.has_room_for(byte_count):
             return None
         self.bytes_held += byte_count
-        return Share(self, byte_count)
+        return Reservation(self, byte_count)
 
-    async def take(self, byte_count: int, fetch_wait: FetchWait | None = None) -> Share:
-        """A share of `byte_count` bytes, in turn. A cancellation leaves no place taken and nothing held.
+    async def take(self, byte_count: int, fetch_wait: FetchWait | None = None) -> Reservation:
+        """A reservation of `byte_count` bytes, in turn. A cancellation leaves neither a turn nor a reservation behind.
 
         Raises `TimeoutError` where `fetch_wait` ends before its turn comes.
         """
-        share = self.take_now(byte_count)
-        if share is not None:
-            return share
+        reservation = self.take_now(byte_count)
+        if reservation is not None:
+            return reservation
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting[turn] = byte_count
         if fetch_wait is not None:
@@ -100,13 +106,13 @@ class ReadBudget:
             if turn.cancelled():
                 self._waiting.pop(turn, None)
                 self._let_in()
-            elif turn.exception() is None:
+            elif turn.exception() is None:  # its turn came before the cancellation reached this task
                 self.give_back(byte_count)
             raise
-        return Share(self, byte_count)
+        return Reservation(self, byte_count)
 
     def _give_up(self, turn: asyncio.Future[None]) -> None:
-        """Whoever waits for this turn waits no longer, unless it has come."""
+        """End the wait for this turn with `TimeoutError`, unless the turn has come."""
         if not turn.done():
             del self._waiting[turn]
             turn.set_exception(TimeoutError())
@@ -117,7 +123,7 @@ class ReadBudget:
         self._let_in()
 
     def _let_in(self) -> None:
-        """The requests whose turn it is. One that was cancelled and has not run since is passed over."""
+        """Grant the turns that fit, in order. A cancelled turn whose task has not run since is passed over."""
         while self._waiting:
             turn, byte_count = next(iter(self._waiting.items()))
             if not turn.cancelled():
@@ -128,4 +134,5 @@ class ReadBudget:
             del self._waiting[turn]
 
     def _fits(self, byte_count: int) -> bool:
+        # A read larger than the budget runs alone: else it would never run.
         return self.bytes_held == 0 or self.bytes_held + byte_count <= self.bytes_max

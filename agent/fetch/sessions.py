@@ -1,8 +1,7 @@
-"""Incremental fetch sessions (KIP-227): what a consumer asked for last time, so that it need not repeat it.
+"""Incremental fetch sessions (KIP-227): the partitions of a consumer, which its next fetches do not repeat.
 
-Rule: sessions live in this agent's memory only and may vanish at any time; a client that is told so starts a new one.
-Their number is bounded, and so is what they hold: a fetch beyond a bound is answered in full, without a session.
-Pure: time and ids come in as arguments.
+Sessions are in this agent's memory only, and may be dropped at any time: their clients get FETCH_SESSION_ID_NOT_FOUND,
+and start new ones. A fetch beyond a bound is answered in full, without a session. Pure: time and ids are arguments.
 Source: org.apache.kafka.server.FetchManager and FetchSession (Kafka 4.3).
 """
 
@@ -27,7 +26,7 @@ PartitionName = tuple[TopicKey, int]
 
 @dataclass(slots=True)
 class WantedPartition:
-    """A partition that a consumer follows, and what it was told last (None before the first answer)."""
+    """A partition that a consumer fetches, and the offsets in its last answer (None before the first answer)."""
 
     topic: TopicKey
     partition: int
@@ -45,6 +44,8 @@ class WantedPartition:
 
 @dataclass(slots=True)
 class FetchSession:
+    """One session: its partitions, and the epoch that its next fetch has to have."""
+
     session_id: int
     epoch: int
     uses_topic_ids: bool
@@ -54,7 +55,7 @@ class FetchSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPlan:
-    """The partitions of one fetch. `session` is None where it stands alone; `is_full` answers name every partition."""
+    """The partitions of one fetch. `session` is None for a fetch without one. `is_full`: the answer names all."""
 
     error_code: ErrorCode
     wanted: Sequence[WantedPartition]
@@ -89,7 +90,10 @@ class FetchSessions:
         session_id_new: int,
         now_s: float,
     ) -> FetchPlan:
-        """Decide what a request is about. `session_id_new`, positive and free, is used if a session begins."""
+        """The partitions that a request fetches, by its session. `session_id_new`, positive and free, is for a new one.
+
+        Each error code makes the client start a new session with a full fetch.
+        """
         if epoch in (EPOCH_INITIAL, EPOCH_FINAL):
             self._drop(session_id)
             session = None
@@ -97,12 +101,12 @@ class FetchSessions:
                 session = self._open(session_id_new, wanted, now_s, uses_topic_ids=uses_topic_ids)
             return FetchPlan(error_code=ErrorCode.none, wanted=wanted, session=session, is_full=True)
         session = self._sessions.get(session_id)
-        if session is None:
-            return self._refused(ErrorCode.fetch_session_id_not_found)
-        if session.epoch != epoch:
-            return self._refused(ErrorCode.invalid_fetch_session_epoch)
-        if session.uses_topic_ids != uses_topic_ids:
-            return self._refused(ErrorCode.fetch_session_topic_id_error)
+        if session is None:  # dropped, of another agent, or of this one before a restart
+            return self._rejected(ErrorCode.fetch_session_id_not_found)
+        if session.epoch != epoch:  # a fetch of this session was lost or repeated
+            return self._rejected(ErrorCode.invalid_fetch_session_epoch)
+        if session.uses_topic_ids != uses_topic_ids:  # the client's version changed (KIP-516)
+            return self._rejected(ErrorCode.fetch_session_topic_id_error)
         count_before = len(session.wanted)
         self._update(session, wanted, forgotten)
         self._partitions_count += len(session.wanted) - count_before
@@ -112,6 +116,7 @@ class FetchSessions:
         if not session.wanted:
             self._drop(session_id)
         elif len(session.wanted) > self._session_partitions_max or self._partitions_count > self._partitions_max:
+            # The session grew beyond a bound: this fetch is answered in full, and its client starts a new session.
             self._drop(session_id)
             everything = list(session.wanted.values())
             return FetchPlan(error_code=ErrorCode.none, wanted=everything, session=None, is_full=True)
@@ -127,6 +132,7 @@ class FetchSessions:
     ) -> FetchSession | None:
         if len(wanted) > self._session_partitions_max:
             return None
+        # Only a session that was idle for EVICTABLE_AFTER_S is evicted: else two clients could evict each other's.
         while len(self._sessions) >= self._sessions_max or self._partitions_count + len(wanted) > self._partitions_max:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_s - oldest.used_s < EVICTABLE_AFTER_S:
@@ -158,5 +164,5 @@ class FetchSessions:
             session.wanted.pop(name, None)
 
     @staticmethod
-    def _refused(error_code: ErrorCode) -> FetchPlan:
+    def _rejected(error_code: ErrorCode) -> FetchPlan:
         return FetchPlan(error_code=error_code, wanted=(), session=None, is_full=True)

@@ -1,9 +1,7 @@
-"""Finds the record that stands for a time: the index names the chunk, its records name the offset.
+"""Finds the offset of a timestamp (ListOffsets): the index names the chunk, and its records the offset.
 
-Rule: the chunk is chosen by the index's largest timestamps alone, so one chunk is read, or two where the log starts
-inside the first: the record that the index promises may lie before the log's start. What is read takes its share of the
-budget for all reads, in turn. A chunk that is replaced meanwhile is looked up again, in the state of that moment
-(safety rule S6). Markers count, as in Kafka: what they say of their time stands in the index, so none is read.
+The chunk is chosen by the greatest timestamp of each row of the index, so one chunk is read. Where the log starts
+inside it, its record may lie before that start, and a second chunk is read.
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp (Kafka 4.3), KIP-734. Differs from
 Kafka: its answer to the greatest timestamp may be a record that DeleteRecords hid.
 """
@@ -14,8 +12,8 @@ from dataclasses import dataclass
 from agent.cache.chunk_cache import ServedChunk, chunk_key
 from agent.fetch.chunk_plan import served_bytes
 from agent.fetch.chunk_reader import ChunkReader
-from agent.fetch.read_budget import ReadBudget, Share
-from agent.fetch.refused_reads import RefusedReads
+from agent.fetch.read_budget import ReadBudget, Reservation
+from agent.fetch.rejected_reads import RejectedReads
 from agent.ledger.apply_loop import ApplyLoop, PartitionKey
 from agent.runtime.clock import Clock
 from agent.runtime.threads import run_in_thread
@@ -31,26 +29,28 @@ from storage.object_store import ObjectDamaged, ObjectMissing, StoreError, Store
 
 @dataclass(frozen=True, slots=True)
 class RecordAt:
-    """A record's place: its timestamp in milliseconds, and its offset."""
+    """A record's timestamp in milliseconds, and its offset."""
 
     timestamp: int
     offset: int
 
 
 class TimestampSearch:
+    """Searches of timestamps in all partitions. Their reads share the budget of all fetches."""
+
     def __init__(self, *, metadata: ApplyLoop, reader: ChunkReader, budget: ReadBudget, clock: Clock) -> None:
         self._metadata = metadata
         self._reader = reader
         self._budget = budget
         self._clock = clock
-        self._refused = RefusedReads(clock=clock)
+        self._rejected = RejectedReads(clock=clock)
 
     async def find(self, key: PartitionKey, timestamp: int | None) -> RecordAt | None:
         """The first record at or after `timestamp`; with None the first of those with the greatest timestamp.
 
-        None if there is no such record, or no such partition. Raises `StoreUnavailable` when the chunk cannot be read
-        now or soon, `ObjectDamaged` or another `StoreError` (which is logged) when it never can, `LedgerUnavailable`
-        where it has to be looked up again and the ledger is away.
+        None if there is no such record, or no such partition. Raises `StoreUnavailable` where the chunk cannot be read
+        now, and may be later; `ObjectDamaged` or another `StoreError`, which is logged, where only an operator can
+        help; `LedgerUnavailable` where the chunk was replaced and the ledger does not answer a barrier.
         """
         best: RecordAt | None = None
         offset_min = 0
@@ -59,8 +59,8 @@ class TimestampSearch:
             if chunk is None or (best is not None and chunk.max_timestamp <= best.timestamp):
                 return best
             try:
-                found, best = await self._look_into(chunk, timestamp, log_start)
-            except ObjectMissing:
+                record, best = await self._search_chunk(chunk, timestamp, log_start)
+            except ObjectMissing:  # replaced by an archive pass: the state has its records elsewhere by now (S6)
                 await self._metadata.barrier()
                 continue
             except ObjectDamaged as error:
@@ -71,40 +71,43 @@ class TimestampSearch:
             except StoreError as error:
                 topic = self._metadata.state.topics.get(key[0])
                 name = None if topic is None else topic.name
-                self._refused.report(error, topic=name, partition=key[1], offset=chunk.offset_first)
+                self._rejected.report(error, topic=name, partition=key[1], offset=chunk.offset_first)
                 raise
-            if found is not None:
-                return found
-            # What the index promises is not to be seen any more: what follows the chunk may have it.
+            if record is not None:
+                return record
+            # The chunk's record lies before the log's start: a later chunk may have the answer.
             offset_min = chunk.offset_end
         raise StoreUnavailable("the chunk was replaced each time it was looked up")
 
-    async def _look_into(
+    async def _search_chunk(
         self, chunk: ChunkRef, timestamp: int | None, log_start: Offset
     ) -> tuple[RecordAt | None, RecordAt | None]:
-        """The record that the index promises; where it is not to be seen and `timestamp` is None, instead of it the
-        best that is.
+        """The record that the index names, and None; None where it lies before the log's start.
+
+        In that case, and with `timestamp` None, the second is the chunk's best record behind the log's start.
         """
-        if chunk.is_marker:
+        if chunk.is_marker:  # markers count, as in Kafka; the index has their time, so none is read
             return RecordAt(chunk.max_timestamp, chunk.offset_first), None
-        is_held = self._reader.holds(chunk, Compression.NONE)
-        with await self._share(0 if is_held else served_bytes(chunk)) as share:
+        is_in_memory = self._reader.holds(chunk, Compression.NONE)
+        with await self._reserve(0 if is_in_memory else served_bytes(chunk)) as reservation:
             within = self._clock.timeout(FETCH_READ_SECONDS_MAX)
-            (served,) = await self._reader.read(self._metadata.state, [chunk], [Compression.NONE], share, within=within)
-            if not is_held:
-                share.count(len(served.buffer))
+            (served,) = await self._reader.read(
+                self._metadata.state, [chunk], [Compression.NONE], reservation, within=within
+            )
+            if not is_in_memory:
+                reservation.count(len(served.buffer))
             try:
-                found = await run_in_thread(
+                record = await run_in_thread(
                     first_at_or_after, served, chunk.max_timestamp if timestamp is None else timestamp, log_start
                 )
-                if found is not None or timestamp is not None:
-                    return found, None
+                if record is not None or timestamp is not None:
+                    return record, None
                 return None, await run_in_thread(latest, served, log_start)
             except InvalidBatch as error:
                 damage = ObjectDamaged(f"the records of object {chunk.object_id} cannot be read: {error}")
                 stored = self._metadata.state.objects.get(chunk.object_id)
                 if stored is not None:
-                    self._reader.damaged.found(stored.key, chunk_key(chunk, Compression.NONE), damage)
+                    self._reader.damaged.add(stored.key, chunk_key(chunk, Compression.NONE), damage)
                 raise damage from error
 
     def _report(self, key: PartitionKey, chunk: ChunkRef, error: ObjectDamaged) -> None:
@@ -114,16 +117,16 @@ class TimestampSearch:
             where = {"topic": topic.name, "partition": number, "offset": chunk.offset_first}
             self._reader.damaged.report(stored.key, error, **where)
 
-    async def _share(self, byte_count: int) -> Share:
-        """Room for so much, in turn. Raises `StoreUnavailable` where its turn does not come for long."""
+    async def _reserve(self, byte_count: int) -> Reservation:
+        """A reservation, in turn. Raises `StoreUnavailable` where it does not come in FETCH_READ_SECONDS_MAX."""
         try:
             async with self._clock.timeout(FETCH_READ_SECONDS_MAX):
                 return await self._budget.take(byte_count)
         except TimeoutError:
-            raise StoreUnavailable("others read as much as may be read at a time") from None
+            raise StoreUnavailable("other reads use the whole budget (FETCH_READS_BYTES_MAX)") from None
 
     def _chunk(self, key: PartitionKey, timestamp: int | None, offset_min: int) -> tuple[ChunkRef | None, Offset]:
-        """The chunk to be read, from that of `offset_min` on, None where there is none; and where the log starts."""
+        """The chunk to read, from that of `offset_min` on, or None; and the log's start."""
         partition = self._metadata.state.partition(*key)
         if partition is None:
             return None, OFFSET_FIRST
@@ -158,6 +161,6 @@ def latest(served: ServedChunk, offset_min: int) -> RecordAt | None:
 
 def _records(served: ServedChunk, header: BatchHeader, offset_min: int) -> Iterator[RecordAt]:
     columns = decode_records(served.buffer, header)
-    for delta, found in zip(columns.offset_delta.tolist(), columns.timestamp.tolist(), strict=True):
+    for delta, timestamp in zip(columns.offset_delta.tolist(), columns.timestamp.tolist(), strict=True):
         if header.base_offset + delta >= offset_min:
-            yield RecordAt(header.max_timestamp if header.is_log_append_time else found, header.base_offset + delta)
+            yield RecordAt(header.max_timestamp if header.is_log_append_time else timestamp, header.base_offset + delta)

@@ -1,7 +1,4 @@
-"""How long a fetch may go on waiting, apart from its own limits.
-
-Rule: it ends once, and whoever waits is told at once. Nothing here waits.
-"""
+"""The wait of a fetch, which other parts of the agent may end early, apart from the fetch's own limits."""
 
 from collections.abc import Callable
 
@@ -16,11 +13,11 @@ class FetchWait:
         self._wake: Callable[[], None] | None = None
 
     def wakes(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when it ends; the last one named counts."""
+        """Call `wake` when it ends; replaces the function of an earlier call."""
         self._wake = wake
 
     def end(self) -> None:
-        """The fetch waits no longer: it answers what is there."""
+        """End the wait: the fetch answers with the records that there are."""
         self.is_over = True
         if self._wake is not None:
             self._wake()

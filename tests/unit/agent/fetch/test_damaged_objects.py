@@ -14,9 +14,9 @@ ERROR = ObjectDamaged("a: bytes are wrong")
 def test_a_chunk_that_no_reader_meets_again_is_forgotten_and_so_is_its_object() -> None:
     clock = ManualClock()
     damaged = DamagedObjects(clock=clock)
-    damaged.found("a", 1, ERROR)
+    damaged.add("a", 1, ERROR)
     clock.seconds += DAMAGED_CHUNK_REREAD_INTERVAL_S
-    damaged.found("b", 2, ERROR)
+    damaged.add("b", 2, ERROR)
     assert damaged.count({"a", "b", "c"}) == 2
     clock.seconds += DAMAGED_CHUNK_REMEMBERED_S - DAMAGED_CHUNK_REREAD_INTERVAL_S
     assert damaged.count({"a", "b", "c"}) == 1
@@ -26,11 +26,11 @@ def test_a_chunk_that_no_reader_meets_again_is_forgotten_and_so_is_its_object() 
 def test_nothing_is_known_of_chunk_or_object_after_that_time() -> None:
     clock = ManualClock()
     damaged = DamagedObjects(clock=clock)
-    damaged.found("a", 1, ERROR)
+    damaged.add("a", 1, ERROR)
     assert (damaged.is_known("a"), damaged.is_chunk_known(1), damaged.is_chunk_known(2)) == (True, True, False)
     clock.seconds += DAMAGED_CHUNK_REMEMBERED_S
     assert not damaged.is_chunk_known(1)
-    damaged.found("a", 1, ERROR)
+    damaged.add("a", 1, ERROR)
     clock.seconds += DAMAGED_CHUNK_REMEMBERED_S
     assert not damaged.is_known("a")
 
@@ -39,7 +39,7 @@ def test_damage_that_readers_go_on_meeting_stays_known() -> None:
     clock = ManualClock()
     damaged = DamagedObjects(clock=clock)
     for _ in range(5):
-        damaged.found("a", 1, ERROR)
+        damaged.add("a", 1, ERROR)
         clock.seconds += DAMAGED_CHUNK_REMEMBERED_S - 1
         assert damaged.count({"a"}) == 1
     clock.seconds += 1
@@ -50,7 +50,7 @@ def test_no_more_chunks_are_remembered_than_the_limit(monkeypatch: pytest.Monkey
     monkeypatch.setattr(damaged_objects, "DAMAGED_CHUNKS_REMEMBERED_MAX", 3)
     damaged = DamagedObjects(clock=ManualClock())
     for chunk in range(4):
-        damaged.found(f"o{chunk}", chunk, ERROR)
+        damaged.add(f"o{chunk}", chunk, ERROR)
     assert (damaged.is_known("o0"), damaged.is_known("o1")) == (False, True)
 
 
@@ -60,7 +60,7 @@ def test_damage_that_was_forgotten_is_logged_again(caplog: pytest.LogCaptureFixt
     for expected in (1, 1, 2):
         if expected == 2:
             clock.seconds += DAMAGED_CHUNK_REMEMBERED_S
-        damaged.found("a", 1, ERROR)
+        damaged.add("a", 1, ERROR)
         damaged.report("a", ERROR, topic="t")
         assert len(caplog.records) == expected
 
@@ -68,10 +68,10 @@ def test_damage_that_was_forgotten_is_logged_again(caplog: pytest.LogCaptureFixt
 def test_a_report_of_what_is_not_known_hides_no_later_damage(caplog: pytest.LogCaptureFixture) -> None:
     """A chunk may be read intact between the damaged read and its report."""
     damaged = DamagedObjects(clock=ManualClock())
-    damaged.found("a", 1, ERROR)
+    damaged.add("a", 1, ERROR)
     damaged.was_read(1)
     damaged.report("a", ERROR)
-    damaged.found("a", 1, ERROR)
+    damaged.add("a", 1, ERROR)
     damaged.report("a", ERROR)
     damaged.report("a", ERROR)
     assert [record.__dict__["key"] for record in caplog.records] == ["a", "a"]

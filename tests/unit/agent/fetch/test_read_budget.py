@@ -7,18 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.fetch.read_budget import ReadBudget, Share
+from agent.fetch.read_budget import ReadBudget, Reservation
 from agent.fetch.wait import FetchWait
 from tests.support.agent.ledger_parts import ManualClock
 
 
 class Readers:
-    """Readers that take shares of a budget of 100 bytes, each as a task, and how far they got."""
+    """Readers that take reservations of a budget of 100 bytes, each as a task, and how far they got."""
 
     def __init__(self, tasks: asyncio.TaskGroup) -> None:
         self.budget = ReadBudget(bytes_max=100)
         self.let_in: list[int] = []
-        self.shares: dict[int, Share] = {}
+        self.reservations: dict[int, Reservation] = {}
         self._tasks = tasks
 
     async def begin(self, byte_count: int) -> asyncio.Task[None]:
@@ -27,7 +27,7 @@ class Readers:
         return task
 
     async def end(self, byte_count: int) -> None:
-        with self.shares.pop(byte_count):
+        with self.reservations.pop(byte_count):
             pass
         await self.settle()
 
@@ -37,7 +37,7 @@ class Readers:
             await ManualClock().sleep(0)
 
     async def _take(self, byte_count: int) -> None:
-        self.shares[byte_count] = await self.budget.take(byte_count)
+        self.reservations[byte_count] = await self.budget.take(byte_count)
         self.let_in.append(byte_count)
 
 
@@ -123,7 +123,7 @@ async def test_one_that_gives_up_as_its_turn_comes_gives_its_share_to_the_next()
         await readers.begin(60)
         waiting = await readers.begin(70)
         await readers.begin(80)
-        with readers.shares[60]:
+        with readers.reservations[60]:
             pass
         assert readers.budget.bytes_held == 70
         waiting.cancel()
@@ -164,7 +164,7 @@ async def test_one_that_is_cancelled_as_its_patience_ends_gives_back_nothing() -
 
 
 async def gives_up(budget: ReadBudget, byte_count: int, fetch_wait: FetchWait) -> bool:
-    """Whether patience ended before the share was there, which is given back at once."""
+    """Whether patience ended before the reservation was there, which is given back at once."""
     try:
         with await budget.take(byte_count, fetch_wait):
             return False
@@ -182,16 +182,16 @@ async def test_a_share_is_given_back_by_a_reader_that_fails() -> None:
 async def test_a_share_is_held_until_its_reader_has_left_and_what_it_began_is_read() -> None:
     budget, is_read = ReadBudget(bytes_max=100), asyncio.Event()
     async with asyncio.TaskGroup() as tasks:
-        share = await budget.take(60)
-        with share:
-            share.hold_for(tasks.create_task(wait_for(is_read)))
+        reservation = await budget.take(60)
+        with reservation:
+            reservation.hold_for(tasks.create_task(wait_for(is_read)))
         assert budget.bytes_held == 60
         is_read.set()
     assert budget.bytes_held == 0
     async with asyncio.TaskGroup() as tasks:
-        with await budget.take(60) as share:
+        with await budget.take(60) as reservation:
             read = tasks.create_task(wait_for(is_read))
-            share.hold_for(read)
+            reservation.hold_for(read)
             await read
             assert budget.bytes_held == 60
         assert budget.bytes_held == 0
@@ -203,10 +203,10 @@ async def wait_for(event: asyncio.Event) -> None:
 
 async def test_what_was_read_beyond_a_share_is_held_too_and_given_back_with_it() -> None:
     budget = ReadBudget(bytes_max=100)
-    with await budget.take(60) as share:
-        share.count(50)
+    with await budget.take(60) as reservation:
+        reservation.count(50)
         assert budget.bytes_held == 60
-        share.count(80)
+        reservation.count(80)
         assert budget.bytes_held == 130
         assert budget.take_now(1) is None
     assert budget.bytes_held == 0
@@ -216,41 +216,41 @@ async def test_a_share_has_room_for_more_while_that_fits_and_nobody_waits() -> N
     async with asyncio.TaskGroup() as tasks:
         readers = Readers(tasks)
         await readers.begin(60)
-        share = readers.shares[60]
-        assert share.has_room_for(100)
-        assert not share.has_room_for(101)
-        share.count(50)
-        assert share.has_room_for(50)
+        reservation = readers.reservations[60]
+        assert reservation.has_room_for(100)
+        assert not reservation.has_room_for(101)
+        reservation.count(50)
+        assert reservation.has_room_for(50)
         await readers.begin(41)
-        assert share.has_room_for(10)
-        assert not share.has_room_for(11)
+        assert reservation.has_room_for(10)
+        assert not reservation.has_room_for(11)
         await readers.end(60)
 
 
 @dataclass(eq=False, slots=True)
 class Reader:
-    """One that asks for a share, and reads until it is told to end; what it began may go on beyond that."""
+    """One that asks for a reservation, and reads until it is told to end; what it began may go on beyond that."""
 
     byte_count: int
     end: asyncio.Event = field(default_factory=asyncio.Event)
-    share: Share | None = None
+    reservation: Reservation | None = None
     task: asyncio.Task[None] | None = None
     begun: list[asyncio.Task[None]] = field(default_factory=list)
     is_read: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def read(self, budget: ReadBudget) -> None:
-        with await budget.take(self.byte_count) as self.share:
+        with await budget.take(self.byte_count) as self.reservation:
             await self.end.wait()
 
     def begin(self, tasks: asyncio.TaskGroup) -> None:
-        """Begin a read of its own under the share, if it has one."""
-        if self.is_reading and self.share is not None:
+        """Begin a read of its own under the reservation, if it has one."""
+        if self.is_reading and self.reservation is not None:
             self.begun.append(tasks.create_task(wait_for(self.is_read)))
-            self.share.hold_for(self.begun[-1])
+            self.reservation.hold_for(self.begun[-1])
 
     @property
     def is_reading(self) -> bool:
-        return self.share is not None and self.task is not None and not self.task.done()
+        return self.reservation is not None and self.task is not None and not self.task.done()
 
     @property
     def holds(self) -> bool:
@@ -286,7 +286,9 @@ async def run_steps(steps: list[tuple[str, int]]) -> None:
             reader.end.set()
             reader.is_read.set()
     assert (budget.bytes_held, budget.waiting_count) == (0, 0)
-    assert all(reader.share is not None or (reader.task is not None and reader.task.cancelled()) for reader in readers)
+    assert all(
+        reader.reservation is not None or (reader.task is not None and reader.task.cancelled()) for reader in readers
+    )
 
 
 STEPS = st.tuples(

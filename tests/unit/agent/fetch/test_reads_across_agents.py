@@ -27,7 +27,7 @@ GRACE_MS = 60_000
 
 
 class LaggingLedger(MemoryLedger):
-    """While `is_held` a tail gives nothing: as if the watch were slow. To ask for the head ends that."""
+    """While `is_in_use` a tail gives nothing: as if the watch were slow. To ask for the head ends that."""
 
     def __init__(self, core: MemoryLedgerCore) -> None:
         super().__init__(core)
