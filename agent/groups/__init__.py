@@ -1,5 +1,5 @@
 """Consumer groups on their coordinator: the classic protocol and that of KIP-848.
 
-What a group does is decided in `coordinator.groups`, without I/O. This room loads groups, keeps their timers, and
-writes every change to the ledger before a member learns of it (safety rule S13).
+`coordinator.groups` decides what a group does, without I/O. This package loads groups, runs their timers, and writes
+every change to the ledger before a member gets an answer that follows from it (safety rule S13).
 """

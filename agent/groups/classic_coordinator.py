@@ -1,11 +1,8 @@
-"""Coordinates the classic groups that are this agent's: claims them, keeps their live part, and minds their time-outs.
+"""The coordinator of this agent's classic groups: it claims and loads them, answers their members, and runs time-outs.
 
-Rule: what a group does is decided by its machine (`coordinator.groups.classic_group`), one call after the other without
-awaiting between; what is durable of it is in the ledger, under this agent's claim (safety rule S13). What costs a
-member its place is told behind a barrier (safety rule S4). A group is held here for as long as the claim is: then
-whoever waits is told NOT_COORDINATOR, and finds the next coordinator, which goes on from the ledger. A group that has
-members is taken up as soon as it falls to this agent, although nobody asks: its members may be gone. Time is the
-injected monotonic clock's; a heartbeat costs no entry, an idle group none.
+A group's machine (`coordinator.groups.classic_group`) decides; its generations are in the ledger, under this agent's
+claim (safety rule S13). When the claim is over the group is unloaded: waiting requests get NOT_COORDINATOR, and the
+next coordinator goes on from the ledger. A heartbeat costs no ledger entry.
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorService (Kafka 4.3).
 """
 
@@ -56,11 +53,11 @@ AnswerT = TypeVar("AnswerT", JoinAnswer, SyncAnswer)
 
 PROTOCOL = "classic"
 GROUP_ID_NOT_FOUND_SINCE = 9
-"""The version of OffsetCommit that can be told that its group does not exist (KIP-848)."""
+"""The first version of OffsetCommit with the error GROUP_ID_NOT_FOUND (KIP-848)."""
 
 
 def _resolved(answer: AnswerT) -> asyncio.Future[AnswerT]:
-    """An answer that need not be waited for."""
+    """A future that has the answer already."""
     future: asyncio.Future[AnswerT] = asyncio.get_running_loop().create_future()
     future.set_result(answer)
     return future
@@ -91,22 +88,24 @@ class ClassicGroupCoordinator:
             members_max=min(CLASSIC_MEMBERS_MAX, int(broker_value(broker_configs, "group.max.size"))),
         )
         self.consumer_groups: ConsumerGroupCoordinator | None = None
-        """Groups of the other kind, which may have members of this one; wired before anybody asks."""
+        """The groups of the consumer protocol, whose members may speak the classic one; wired before any request."""
         self._live: dict[str, HostedClassicGroup] = {}
+        """The loaded groups."""
         self._timers: list[tuple[float, str]] = []
-        """By name: a group that was lost is not kept until its time has come."""
+        """A heap of deadlines with group ids, not objects: an unloaded group is freed before its deadline."""
         self._earlier = asyncio.Event()
+        """Set where a new deadline is earlier than all others."""
         self._is_stopped = False
         self._is_load_due = False
-        """A group with members was lost: this agent may still be the one to go on with it."""
+        """A group with members was unloaded, or not loaded: this agent may be its coordinator still."""
         self._loaded: list[str] = []
-        """Groups that were held since that was told last, and had members before."""
-        self._generations_of_lost_count = 0
+        """Groups with members that were loaded since the last log line about it."""
+        self._generations_of_unloaded_count = 0
 
     # Requests
 
     async def join(self, group_id: str, join: Join) -> asyncio.Future[JoinAnswer]:
-        """The answer to a JoinGroup, which may be long in coming: until the others have joined."""
+        """The answer to a JoinGroup; its future ends when the other members have joined."""
         error = self._check_join(group_id, join)
         if error is ErrorCode.none:
             try:
@@ -130,17 +129,17 @@ class ClassicGroupCoordinator:
         if not self._session_ms_min <= join.session_timeout_ms <= self._session_ms_max:
             return ErrorCode.invalid_session_timeout
         if join.member_id == NO_MEMBER_ID and not (join.protocol_type and join.protocols):
-            # No group takes it, so none is claimed for it.
+            # No group accepts such a member, so no claim, which is a ledger entry, is made for it.
             return ErrorCode.inconsistent_group_protocol
         return ErrorCode.none
 
     def new_member_id(self, client_id: str, group_instance_id: str | None) -> str:
-        """An id that nobody has had, for a member that joins without one."""
+        """A new id for a member that joins without one."""
         begins_with = client_id if group_instance_id is None else group_instance_id
         return f"{begins_with[:MEMBER_ID_PREFIX_CHARS_MAX]}-{uuid.UUID(bytes=self._ids.new_uuid())}"
 
     async def sync(self, group_id: str, sync: Sync) -> asyncio.Future[SyncAnswer]:
-        """The answer to a SyncGroup, which waits for the leader's."""
+        """The answer to a SyncGroup; its future ends when the leader's SyncGroup has come."""
         live, error = await self._find_members(group_id)
         if live is not None:
             answer = live.sync(sync, self._clock.monotonic_s())
@@ -154,7 +153,7 @@ class ClassicGroupCoordinator:
     async def heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """NONE, or why the member has to join again, or ask somebody else."""
+        """The answer to a Heartbeat."""
         live, error = await self._find_members(group_id)
         if live is None:
             consumers = self._consumers_of(group_id)
@@ -166,7 +165,7 @@ class ClassicGroupCoordinator:
         return answer if error is ErrorCode.none else error
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[ErrorCode, tuple[ErrorCode, ...]]:
-        """An error of the whole request, else one for each of them."""
+        """The answer to a LeaveGroup: an error of the whole request, else NONE and an error code for each member."""
         live, error = await self._find_members(group_id)
         if live is None:
             consumers = self._consumers_of(group_id)
@@ -189,11 +188,11 @@ class ClassicGroupCoordinator:
         api_version: int,
         is_transactional: bool = False,
     ) -> ErrorCode:
-        """Whether offsets may be committed in that name, for a group that this agent has claimed.
+        """The error of a commit of offsets by that member or client, for a group that this agent has claimed.
 
-        What is committed upon it has to go to the ledger in the same turn: then it stands there behind all that the
-        answer follows from. An error may follow from what is not applied yet either, and is told once that is
-        (`offset_commits.refusal`). Source: org.apache.kafka.coordinator.group.OffsetMetadataManager
+        With NONE the caller proposes the commit in the same turn of the loop, so that it stands in the ledger behind
+        all entries that NONE follows from. An error may follow from entries that are not applied: the caller waits for
+        them (`offset_commits.refusal`). Source: org.apache.kafka.coordinator.group.OffsetMetadataManager
         .validateOffsetCommit.
         """
         group = self._metadata.state.groups.get(group_id)
@@ -214,7 +213,7 @@ class ClassicGroupCoordinator:
         return live.machine.check_commit(member_id, group_instance_id, generation, now_s, is_pending=is_transactional)
 
     async def describe(self, group_id: str) -> Description | None:
-        """A group that this agent may speak for, as it is now; None where it does not exist, or is not a classic one.
+        """A group that this agent coordinates; None where it does not exist, or is no classic one.
 
         Raises `NotCoordinator`.
         """
@@ -233,31 +232,31 @@ class ClassicGroupCoordinator:
         return describe_kept(value)
 
     def unwritten(self) -> Sequence[str]:
-        """Groups that are only here: their first members are joining."""
+        """The ids of loaded groups of which the ledger has nothing yet: their first members are joining."""
         groups = self._metadata.state.groups
         return [group_id for group_id in self._live if (group := groups.get(group_id)) is None or group.is_vacant]
 
     def forget(self, group_id: str, error_code: ErrorCode = ErrorCode.unknown_member_id) -> None:
-        """The group was deleted, or is of the other kind now: whoever waits is told so, and joins anew."""
+        """Unload a group that was deleted or is of the other kind now; its waiting requests get the error."""
         live = self._live.get(group_id)
         if live is not None:
             self._unload(live, error_code)
 
     def is_there(self, group_id: str) -> bool:
-        """Whether there is such a group to clients, behind a barrier (S4): in the ledger, or joined just now.
+        """Whether the group exists to clients: in the ledger, or with first members that are joining.
 
-        Raises `NotCoordinator`.
+        The caller has taken a barrier (S4). Raises `NotCoordinator`.
         """
         is_known = self._ledger.readable(group_id) is not None
         return is_known or self._is_joined(group_id) or self._consumers_of(group_id) is not None
 
     def _is_joined(self, group_id: str) -> bool:
-        """Whether somebody joins a group here, of which the ledger may have nothing yet."""
+        """Whether a loaded group has members, which may be joining, so that the ledger has nothing of them yet."""
         live = self._current(group_id)
         return live is not None and not live.is_idle
 
     def value(self, group_id: str) -> ClassicGroup | None:
-        """A group that is held here, as it is now: who has joined since the last generation is in it. None if not."""
+        """A loaded group with members that have joined since its last generation; None where it is not loaded."""
         live = self._current(group_id)
         return None if live is None else live.machine.value()
 
@@ -267,7 +266,7 @@ class ClassicGroupCoordinator:
         return live.machine.protocol_type if live is not None and live.machine.members else None
 
     def take_over(self, group_id: str, reason: str, *, is_rebalanced: bool) -> None:
-        """The group was of the other kind until now, and is in the ledger as a classic one."""
+        """Load a group of the consumer protocol that is in the ledger as a classic one now."""
         group = self._metadata.state.groups.get(group_id)
         if group is None or self._is_stopped or not self._ledger.owns(group_id):
             return
@@ -281,28 +280,28 @@ class ClassicGroupCoordinator:
             self._changed(live)
 
     def stop(self) -> None:
-        """Coordinate nothing any more: whoever waits finds the next coordinator."""
+        """Unload all groups, and load none: waiting requests get NOT_COORDINATOR."""
         self._is_stopped = True
         log_handed_over(self._live, protocol=PROTOCOL)
         for live in tuple(self._live.values()):
             self._unload(live, ErrorCode.not_coordinator)
 
-    # Figures
+    # Metrics
 
     @property
     def groups_count(self) -> int:
-        """Groups that are held here."""
+        """The number of loaded groups."""
         return len(self._live)
 
     @property
     def generations_count(self) -> int:
-        """Generations that were begun here."""
-        return self._generations_of_lost_count + sum(live.generations_count for live in self._live.values())
+        """The number of generations that this agent has begun."""
+        return self._generations_of_unloaded_count + sum(live.generations_count for live in self._live.values())
 
-    # Holding groups
+    # Loaded groups
 
     async def _find_members(self, group_id: str) -> tuple[HostedClassicGroup | None, ErrorCode]:
-        """The group that a request of a member is about, or what to answer."""
+        """The group of a member's request, or None and the error."""
         if not group_id:
             return None, ErrorCode.invalid_group_id
         try:
@@ -311,7 +310,7 @@ class ClassicGroupCoordinator:
             return None, not_here.error_code
 
     async def _find(self, group_id: str, *, is_made: bool) -> HostedClassicGroup | None:
-        """The group, held here; None where it does not exist and is not to be made, or has members of another kind.
+        """The loaded group; None where it does not exist and `is_made` is false, or its members are of the other kind.
 
         Raises `NotCoordinator`.
         """
@@ -322,9 +321,10 @@ class ClassicGroupCoordinator:
             raise NotCoordinator(ErrorCode.not_coordinator)
         others = self.consumer_groups
         if others is not None and others.is_live(group_id):
-            # This agent speaks for it, and takes a barrier where it refuses a member, as where the group is held here.
+            # No claim or barrier is needed: this agent coordinates it, with a barrier before each fatal error (S4).
             return None
         if not is_made:
+            # Behind a barrier (S4), and before a claim: requests with invented group ids must not cost entries.
             known = await self._ledger.check_readable(group_id)
             if known is None or known.value is None:
                 return self._current(group_id)
@@ -334,7 +334,7 @@ class ClassicGroupCoordinator:
         return self._load(group)
 
     def _current(self, group_id: str) -> HostedClassicGroup | None:
-        """The group, where it is held here under a claim that is not over."""
+        """The loaded group; None where it is not loaded. A group whose claim is over is unloaded first."""
         live = self._live.get(group_id)
         if live is None:
             return None
@@ -345,9 +345,9 @@ class ClassicGroupCoordinator:
         return live
 
     def _load(self, group: GroupState) -> HostedClassicGroup | None:
-        """Go on with a group that is claimed; None where it has members of the consumer protocol.
+        """Load a claimed group from the state; None where it has members of the consumer protocol.
 
-        Raises `NotCoordinator` where what was decided of it before is not applied yet.
+        Raises `NotCoordinator` where changes of it, proposed before it was unloaded, are not applied yet.
         """
         live = self._current(group.group_id)
         if live is not None:
@@ -358,7 +358,7 @@ class ClassicGroupCoordinator:
         if self._ledger.has_unapplied_changes(group.group_id):
             raise NotCoordinator(ErrorCode.coordinator_load_in_progress)
         if self.consumer_groups is not None:
-            # An empty one: the next consumer finds that others are joining.
+            # Its copy there is empty: the next consumer loads it again, and sees that classic members are joining.
             self.consumer_groups.forget(group.group_id)
         machine = LiveClassicGroup(value, self._limits, heard_until_s(self._clock.monotonic_s()))
         live = self._live[group.group_id] = HostedClassicGroup(group.group_id, group.claim_epoch, machine, self._ledger)
@@ -368,7 +368,7 @@ class ClassicGroupCoordinator:
         return live
 
     def _consumers_of(self, group_id: str) -> ConsumerGroupCoordinator | None:
-        """Who coordinates the group, where members of it speak the consumer protocol."""
+        """The coordinator of consumer groups, where the group has members there; else None."""
         others = self.consumer_groups
         return others if others is not None and others.has_members(group_id) else None
 
@@ -376,13 +376,14 @@ class ClassicGroupCoordinator:
         if self._live.get(live.group_id) is live:
             del self._live[live.group_id]
             self._is_load_due = self._is_load_due or not live.is_idle
-            self._generations_of_lost_count += live.generations_count
+            self._generations_of_unloaded_count += live.generations_count
         live.unload(error_code)
 
     # Time
 
     def _changed(self, live: HostedClassicGroup) -> None:
-        """Look at the group when its next deadline comes. A deadline that moved back is found out then."""
+        """Set a timer for the group's next deadline."""
+        # A deadline that moves back, as with each heartbeat, sets no timer: the earlier one finds nothing to do.
         deadline_s = live.machine.deadline_s
         if deadline_s is not None and (live.timer_s is None or deadline_s < live.timer_s):
             live.timer_s = deadline_s
@@ -392,18 +393,18 @@ class ClassicGroupCoordinator:
                 self._earlier.set()
 
     async def run_timers(self) -> None:
-        """Let groups do what the time has come for, for ever."""
+        """Handle the deadlines of groups as they pass. Runs until it is cancelled."""
         while True:
             self._earlier.clear()
             now_s = self._clock.monotonic_s()
             if self._timers and now_s - self._timers[0][0] > GROUP_LATE_SECONDS_MAX:
-                # This agent stood still: what members sent meanwhile has come, and was not looked at yet.
+                # This agent stood still: heartbeats that have arrived meanwhile are read before members time out.
                 await self._clock.sleep(GROUP_LATE_SECONDS_MAX)
                 now_s = self._clock.monotonic_s()
             while self._timers and self._timers[0][0] <= now_s:
                 timer_s, group_id = heapq.heappop(self._timers)
                 live = self._current(group_id)
-                if live is not None and live.timer_s == timer_s:
+                if live is not None and live.timer_s == timer_s:  # else a newer timer replaced this one
                     live.timer_s = None
                     live.expire(now_s)
                     self._changed(live)
@@ -417,22 +418,25 @@ class ClassicGroupCoordinator:
             else:
                 await self._clock.sleep(0)
 
-    # Groups that come and go with agents
+    # Groups that move between agents
 
     async def run_maintenance(self) -> None:
-        """Take up groups that fell to this agent, and give up those that did not stay, for ever."""
-        seen: list[tuple[SessionId, bool]] = []
+        """Load the groups that this agent owns, and unload the others. Runs until it is cancelled.
+
+        A group with members is loaded without any request: where its members are gone, their time-outs have to run.
+        """
+        agents_before: list[tuple[SessionId, bool]] = []
         while True:
-            await self._give_up_lost()
+            await self._unload_lost()
             sessions = self._metadata.state.sessions
-            live = [(session_id, session.is_draining) for session_id, session in sessions.items()]
-            if (live != seen or self._is_load_due) and not self._is_stopped:
+            agents = [(session_id, session.is_draining) for session_id, session in sessions.items()]
+            if (agents != agents_before or self._is_load_due) and not self._is_stopped:
                 self._is_load_due = not await self._load_owned()
-                seen = live
+                agents_before = agents
             log_loaded(self._loaded, protocol=PROTOCOL)
             await self._clock.sleep(GROUP_CHECK_INTERVAL_S)
 
-    async def _give_up_lost(self) -> None:
+    async def _unload_lost(self) -> None:
         """Unload groups that this agent does not own any more, and empty ones that the ledger has in full."""
         pacer = CooperativeYield(self._clock)
         for group_id in tuple(self._live):
@@ -442,21 +446,21 @@ class ClassicGroupCoordinator:
             await pacer.step()
 
     async def _load_owned(self) -> bool:
-        """Claim the groups with members that are this agent's now; False where that has to be tried again."""
+        """Claim and load the groups with members that this agent coordinates; False where it has to be tried again."""
         pacer = CooperativeYield(self._clock, GROUPS_PER_TURN)
-        wanted: list[str] = []
+        group_ids: list[str] = []
         for group_id in tuple(self._metadata.state.groups):
             await pacer.step()
             group = self._metadata.state.groups.get(group_id)
-            if group is not None and self._is_to_be_loaded(group):
-                wanted.append(group_id)
+            if group is not None and self._should_load(group):
+                group_ids.append(group_id)
         is_done = True
-        for first in range(0, len(wanted), GROUP_IDS_PER_CLAIM_MAX):
-            claims = (self._load_one(group_id) for group_id in wanted[first : first + GROUP_IDS_PER_CLAIM_MAX])
+        for first in range(0, len(group_ids), GROUP_IDS_PER_CLAIM_MAX):
+            claims = (self._load_one(group_id) for group_id in group_ids[first : first + GROUP_IDS_PER_CLAIM_MAX])
             is_done = all(await asyncio.gather(*claims)) and is_done
         return is_done
 
-    def _is_to_be_loaded(self, group: GroupState) -> bool:
+    def _should_load(self, group: GroupState) -> bool:
         if group.group_id in self._live or not isinstance(group.value, ClassicGroup) or not group.value.members:
             return False
         return self._ledger.coordinator(group.group_id) == self._writer.session
@@ -465,18 +469,16 @@ class ClassicGroupCoordinator:
         try:
             self._load(await self._ledger.claim(group_id))
         except NotCoordinator:
-            # Also told where it is this agent's, which is not confirmed just now.
+            # Raised, too, where this agent coordinates the group and its session is not confirmed: try again then.
             return self._ledger.coordinator(group_id) != self._writer.session
         return True
 
 
 def _classic_value(group: GroupState) -> ClassicGroup | None:
-    """The first value of a classic group: generations go on from the epochs of a group of the other kind (S13).
-
-    None where that has members.
-    """
+    """The value that a classic group begins with; None where the group has members of the consumer protocol."""
     if isinstance(group.value, ClassicGroup):
         return group.value
     if group.has_members:
         return None
+    # Generations go on from the epochs of the consumer group: else commits of its old members would look valid (S13).
     return NO_GROUP if group.value is None else replace(NO_GROUP, generation=group.value.epoch)

@@ -1,9 +1,8 @@
-"""One classic group on its coordinator: the machine that decides, what it has to write, and whoever waits for answers.
+"""One classic group on its coordinator: the state machine, the entries that it writes, and the unanswered requests.
 
-Rule: nothing that the machine says is told before all that was written by then is applied (the machine is ahead of the
-ledger); what costs a member its place is told behind a barrier besides (safety rule S4), for another agent may have
-gone on with the group. When an entry was refused, or nothing is known of it, or the claim is over, the group is lost:
-whoever waits is told, and nothing of this object is used again.
+The machine is ahead of the ledger: each answer waits until the entries that were written before it are applied. Where
+an entry is rejected or its outcome unknown, or the claim is over, the group is unloaded: all requests get an error, and
+this object is not used again.
 """
 
 import asyncio
@@ -28,28 +27,28 @@ _tickets = itertools.count()
 
 
 def next_ticket() -> Ticket:
-    """A ticket that nobody has had."""
+    """A ticket that no request has had."""
     return Ticket(next(_tickets))
 
 
 class _PendingAnswer(NamedTuple):
-    """An answer that does not leave before so many entries are applied."""
+    """An answer that is sent once `entries` entries of the group are applied."""
 
     entries: int
     is_fatal_to_member: bool
     deliver: Callable[[ErrorCode], None]
-    """Takes NONE, or why this agent may not tell it."""
+    """Called with NONE to send the answer, or with the error that replaces it."""
 
 
 class HostedClassicGroup:
-    """One group, as long as this agent holds the claim of `claim_epoch`."""
+    """One group, as long as this agent has the claim of `claim_epoch`."""
 
     def __init__(self, group_id: str, claim_epoch: int, machine: LiveClassicGroup, ledger: GroupLedger) -> None:
         self.group_id = group_id
         self.claim_epoch = claim_epoch
         self.machine = machine
         self.timer_s: float | None = None
-        """When somebody looks at its deadline next; earlier than that is nothing to do."""
+        """The monotonic time of the group's entry in the coordinator's timers; None where it has none."""
         self._ledger = ledger
         self._joins: dict[Ticket, tuple[str, asyncio.Future[JoinAnswer]]] = {}
         self._syncs: dict[Ticket, asyncio.Future[SyncAnswer]] = {}
@@ -59,15 +58,16 @@ class HostedClassicGroup:
         self._waiting_calls: dict[asyncio.Future[ErrorCode], None] = {}
         self._unload_error: ErrorCode | None = None
         self.generations_count = 0
-        """How many were begun here."""
+        """Generations that were begun here."""
 
     @property
     def is_over(self) -> bool:
+        """Whether the group is unloaded."""
         return self._unload_error is not None
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is lost when this object is: the ledger has all of it."""
+        """Whether this object may be dropped: the ledger has all of the group."""
         return self.machine.is_idle and not self._joins and not self._syncs and not self._has_unapplied_changes
 
     @property
@@ -80,7 +80,7 @@ class HostedClassicGroup:
         return self._applied_count < self._written_count
 
     def join(self, join: Join, now_s: float) -> asyncio.Future[JoinAnswer]:
-        """The answer, when it is time for it."""
+        """The answer to a JoinGroup, once the rebalance has come so far and its entries are applied."""
         future: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         self._joins[join.ticket] = join.member_id, future
         self.machine.join(join, now_s)
@@ -88,7 +88,7 @@ class HostedClassicGroup:
         return future
 
     def sync(self, sync: Sync, now_s: float) -> asyncio.Future[SyncAnswer]:
-        """Like `join`."""
+        """The answer to a SyncGroup, once the leader's assignment has come and is applied."""
         future: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
         self._syncs[sync.ticket] = future
         self.machine.sync(sync, now_s)
@@ -96,26 +96,25 @@ class HostedClassicGroup:
         return future
 
     def leave(self, leavers: Sequence[Leaver], now_s: float) -> tuple[ErrorCode, ...]:
-        """Not to be told before `until_applied`."""
+        """An error code for each member that leaves. The caller answers after `until_applied`."""
         answers = self.machine.leave(leavers, now_s)
         self._carry_out()
         return answers
 
     def rebalance(self, reason: str, now_s: float) -> None:
-        """Have all members join again."""
+        """Begin a rebalance: all members have to join again."""
         self.machine.rebalance(reason, now_s)
         self._carry_out()
 
     def expire(self, now_s: float) -> None:
-        """Let the machine do what the time has come for."""
+        """Let the machine handle the deadlines that have passed."""
         self.machine.expire(now_s)
         self._carry_out()
 
     async def until_applied(self, *error_codes: ErrorCode) -> ErrorCode:
-        """NONE once all that was written by now is applied, and behind a barrier where any of `error_codes` is fatal to
-        a member.
+        """NONE once every entry that was written by now is applied; an error code where the group is unloaded.
 
-        Else why this agent does not speak for the group.
+        Where any of `error_codes` is fatal to a member, it waits for a barrier, too (S4).
         """
         is_fatal = any(map(is_fatal_to_member, error_codes))
         if self._unload_error is not None or not (self._has_unapplied_changes or is_fatal):
@@ -127,7 +126,7 @@ class HostedClassicGroup:
         return await future
 
     def unload(self, error_code: ErrorCode) -> None:
-        """Tell whoever waits that this agent does not speak for the group (any more)."""
+        """Answer all waiting requests with the error: this agent does not coordinate the group any more."""
         if self._unload_error is not None:
             return
         self._unload_error = error_code
@@ -180,10 +179,11 @@ class HostedClassicGroup:
     def _written(self, done: asyncio.Future[Outcome]) -> None:
         outcome = done.result()
         if isinstance(outcome, Refused):
+            # NOT_COORDINATOR is part of every move of a group to another agent.
             level = logging.DEBUG if outcome.error_code is ErrorCode.not_coordinator else logging.WARNING
             log.log(
                 level,
-                "what was decided of a group could not be kept; its members are asked to join again",
+                "a change of a group was not applied; its members have to join again",
                 extra={"group": self.group_id, "reason": outcome.reason},
             )
             self.unload(_error_code_of(outcome))
@@ -196,13 +196,14 @@ class HostedClassicGroup:
         while self._pending_answers and self._pending_answers[0].entries <= self._applied_count:
             pending = self._pending_answers.popleft()
             if pending.is_fatal_to_member:
+                # Another agent may have gone on with the group, and the member may be in it there (S4).
                 confirmed = self._ledger.confirmed(self.group_id, self.claim_epoch)
                 confirmed.add_done_callback(partial(self._confirmed, pending.deliver))
             else:
                 pending.deliver(ErrorCode.none)
 
     def _confirmed(self, deliver: Callable[[ErrorCode], None], done: asyncio.Future[ErrorCode]) -> None:
-        if self._unload_error is None:  # else it was told by then
+        if self._unload_error is None:  # else `unload` has answered the request
             deliver(done.result())
 
 

@@ -1,12 +1,8 @@
-"""Coordinates the groups of the consumer protocol (KIP-848) that are this agent's.
+"""The coordinator of this agent's groups of the consumer protocol (KIP-848).
 
-Rule: what a group does is decided by its live copy (`coordinator.groups.consumer_group`) in one go; what it changes is
-in the ledger, under this agent's claim (safety rule S13), before anybody is told: also whoever changed nothing itself,
-but waits for what was changed before it; who was taken out again meanwhile is told that. What costs a member its place
-is told behind a barrier (safety rule S4). A change that was refused, or of which nothing is known, and a claim that is
-over, end the copy: whoever waits is told NOT_COORDINATOR, and finds the coordinator, which goes on from the ledger. A
-group that has members is taken up as soon as it falls to this agent, although nobody asks: its members may be gone.
-Heartbeats that change nothing cost no entry. Regular expressions are looked up in a thread, all of a group at once.
+A group's live copy (`coordinator.groups.consumer_group`) decides; its changes are in the ledger, under this agent's
+claim (safety rule S13), before any member gets an answer that follows from them. When a change is rejected or the claim
+is over, the group is unloaded: its members get NOT_COORDINATOR, and the next coordinator goes on from the ledger.
 """
 
 import asyncio
@@ -60,7 +56,7 @@ from protocol.types import PartitionIndex, SessionId, TopicId
 log = logging.getLogger(__name__)
 
 PROTOCOL = "consumer"
-SILENT = "silent for too long, or late with what they were asked to do"
+SILENT = "silent for too long, or too slow to give up partitions"
 
 
 class ConsumerGroupCoordinator:
@@ -90,72 +86,75 @@ class ConsumerGroupCoordinator:
         self._regex_refresh_ms = int(broker_value(broker_configs, "group.consumer.regex.refresh.interval.ms"))
         self._live: dict[str, HostedConsumerGroup] = {}
         self._handed_over: set[str] = set()
-        """Groups that are about to be classic ones."""
-        self._regexes_wanted = asyncio.Event()
+        """Groups whose change to a classic one is proposed and not applied yet."""
+        self._has_due_regexes = asyncio.Event()
         self._names: frozenset[str] = frozenset()
         self._names_number = 0
         self._names_at = NO_POSITION
-        """The change of topics as of which that holds."""
+        """The position of the change of topics at which `_names` was read."""
         self._topics_at = NO_POSITION
-        self._found_by: FindTopic = partial(self._find_topic)
+        self._topic_finder: FindTopic = partial(self._find_topic)
         self._is_stopped = False
-        self._agents_seen: list[tuple[SessionId, bool]] = []
+        self._agents_before: list[tuple[SessionId, bool]] = []
         """The live agents when groups were loaded last."""
         self._is_load_due = False
-        """A group with members was lost: this agent may still be the one to go on with it."""
+        """A group with members was unloaded, or not loaded: this agent may be its coordinator still."""
         self._loaded: list[str] = []
-        """Groups that were held since that was told last, and had members before."""
+        """Groups with members that were loaded since the last log line about it."""
 
     @property
     def groups_count(self) -> int:
-        """Groups that are held here."""
+        """The number of loaded groups."""
         return len(self._live)
 
     # Requests
 
     async def heartbeat(self, group_id: str, request: ConsumerHeartbeat, *, is_id_required: bool) -> HeartbeatAnswer:
-        """The answer to the member, once the ledger has the change. Raises `GroupRefusal` and `NotCoordinator`."""
+        """The answer to a ConsumerGroupHeartbeat, once the ledger has all changes before it.
+
+        One that changes nothing costs no ledger entry. Raises `GroupRefusal` and `NotCoordinator`.
+        """
         if not group_id:
             raise GroupRefusal(ErrorCode.invalid_request, "GroupId can't be empty")
         check_heartbeat(request, self._assignors, is_id_required=is_id_required)
         problem = await run_in_thread(regex_problem, request.regex) if request.regex else None
         live = await self._find(group_id, may_begin=request.epoch == JOIN_EPOCH)
         if request.epoch == LEAVE_EPOCH:
-            async with live.refusing(request.instance_id, request.client_id):
+            async with live.rejecting(request.instance_id, request.client_id):
                 leaver = live.group.leaver(request)
             classic = self._migrations.downgraded(live.group, [leaver], is_rebalance_due=True)
             if classic is not None:
                 live.log_members_gone("leaves", [leaver])
                 await until_applied(self._clock, self._downgrade(live, classic))
                 return HeartbeatAnswer(member_id=leaver, epoch=LEAVE_EPOCH, heartbeat_interval_ms=0, assigned=None)
-        async with live.refusing(request.instance_id, request.client_id):
+        async with live.rejecting(request.instance_id, request.client_id):
             answer, change = live.group.heartbeat(
                 request, self._config(group_id), self._topics, lambda _: problem, self._clock.monotonic_s()
             )
         if change is not None:
-            # Whoever was about to begin a classic group is a member of this one, once it has joined again.
+            # Classic members that were about to begin a group join again, and become members of this one.
             self._classic.forget(group_id, ErrorCode.rebalance_in_progress)
             live.write(change)
-        if self._regexes_due(live):
-            self._regexes_wanted.set()
+        if self._due_regexes(live):
+            self._has_due_regexes.set()
         await live.until_applied()
         if request.epoch >= JOIN_EPOCH:
             await live.check_stays(self._metadata.state, answer.member_id)
         return answer
 
-    # Requests of members that speak the classic protocol still
+    # Requests of members that still speak the classic protocol
 
     async def join(self, group_id: str, request: Join) -> JoinAnswer:
-        """The answer to a JoinGroup of a group that has members here."""
+        """The answer to a JoinGroup of a group with members of the consumer protocol."""
         try:
             live = await self._find_of_classic(group_id)
             now_s = self._clock.monotonic_s()
-            before = live.group.group.epoch
-            async with live.refusing(request.group_instance_id, request.client_id):
+            epoch_before = live.group.group.epoch
+            async with live.rejecting(request.group_instance_id, request.client_id):
                 answer, change = classic_member.join(live.group, request, self._config(group_id), self._topics, now_s)
             if change is not None:
                 live.write(change)
-            is_rebalance_due = live.group.group.epoch != before
+            is_rebalance_due = live.group.group.epoch != epoch_before
             classic = self._migrations.downgraded(live.group, [], is_rebalance_due=is_rebalance_due)
             if classic is None:
                 await live.until_applied()
@@ -168,7 +167,7 @@ class ConsumerGroupCoordinator:
         return answer
 
     async def sync(self, group_id: str, request: Sync) -> SyncAnswer:
-        """The answer to a SyncGroup, like `join`."""
+        """The answer to a SyncGroup of such a group."""
         try:
             live = await self._find_of_classic(group_id)
             answer = classic_member.sync(live.group, request, self._name_of, self._clock.monotonic_s())
@@ -182,7 +181,7 @@ class ConsumerGroupCoordinator:
     async def classic_heartbeat(
         self, group_id: str, member_id: str, group_instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """The answer to a Heartbeat, like `join`."""
+        """The answer to a Heartbeat of such a group."""
         try:
             live = await self._find_of_classic(group_id)
             now_s = self._clock.monotonic_s()
@@ -193,10 +192,10 @@ class ConsumerGroupCoordinator:
         return error_code
 
     async def leave(self, group_id: str, leavers: Sequence[Leaver]) -> tuple[ErrorCode, tuple[ErrorCode, ...]]:
-        """The answer to a LeaveGroup, like `join`: an error of the whole request, else one for each of them."""
+        """The answer to a LeaveGroup of such a group: an error of the whole request, else one for each member."""
         try:
             live = await self._find_of_classic(group_id)
-            async with live.refusing():
+            async with live.rejecting():
                 error_codes, change = classic_member.leave(live.group, leavers, self._topics)
             if change is not None:
                 live.write(change)
@@ -205,7 +204,7 @@ class ConsumerGroupCoordinator:
             return error.error_code, ()
         return ErrorCode.none, error_codes
 
-    # What others ask
+    # Questions of other parts of the agent
 
     def check_commit(
         self,
@@ -218,10 +217,9 @@ class ConsumerGroupCoordinator:
         partitions: Iterable[tuple[TopicId, PartitionIndex]],
         is_transactional: bool = False,
     ) -> ErrorCode:
-        """Whether offsets may be committed in that name, for a consumer group that this agent has claimed.
+        """The error of a commit of offsets by that member or client, for a group that this agent has claimed.
 
-        What is committed upon it has to go to the ledger in the same turn: then it stands there behind all that the
-        answer follows from.
+        With NONE the caller proposes the commit in the same turn of the loop (`ClassicGroupCoordinator.check_commit`).
         """
         live = self._current(group.group_id)
         if self._is_stopped:
@@ -247,37 +245,37 @@ class ConsumerGroupCoordinator:
         return is_known or self.is_live(group_id)
 
     def is_live(self, group_id: str) -> bool:
-        """Whether the group is held here, and has members, some of which the ledger may not have yet."""
+        """Whether the group is loaded and has members, some of which the ledger may not have yet."""
         live = self._current(group_id)
         return live is not None and bool(live.group.group.members)
 
     def preferred_assignor(self, group: ConsumerGroup) -> str:
-        """The assignor that a described group is said to have."""
+        """The assignor that a description of the group names."""
         return preferred_assignor(group, self._assignors[0])
 
     def forget(self, group_id: str) -> None:
-        """The group was deleted, or is of the other kind now."""
+        """Unload a group that was deleted or is of the other kind now."""
         live = self._live.get(group_id)
         if live is not None:
             self._unload(live)
 
     def stop(self) -> None:
-        """Coordinate nothing any more: members find the next coordinator."""
+        """Unload all groups, and load none: their members get NOT_COORDINATOR."""
         self._is_stopped = True
         log_handed_over(self._live, protocol=PROTOCOL)
         for live in tuple(self._live.values()):
             self._unload(live)
 
-    # Holding groups
+    # Loaded groups
 
     async def _find(self, group_id: str, *, may_begin: bool) -> HostedConsumerGroup:
-        """The group, held here."""
+        """The loaded group. Raises `GroupRefusal` and `NotCoordinator`."""
         live = self._current(group_id)
         if live is not None:
             return live
         if self._is_stopped or group_id in self._handed_over:
             raise NotCoordinator(ErrorCode.not_coordinator)
-        if not may_begin:
+        if not may_begin:  # behind a barrier (S4), and without the entry of a claim for an invented group id
             known = await self._ledger.check_readable(group_id)
             if known is None or not isinstance(known.value, ConsumerGroup):
                 raise group_not_found(group_id)
@@ -291,14 +289,14 @@ class ConsumerGroupCoordinator:
             raise
 
     async def _find_of_classic(self, group_id: str) -> HostedConsumerGroup:
-        """The group of a member that speaks the classic protocol; it may have become a classic one meanwhile."""
+        """The group of a member that speaks the classic protocol."""
         try:
             return await self._find(group_id, may_begin=False)
-        except GroupRefusal as refusal:
+        except GroupRefusal as refusal:  # it may have become a classic group meanwhile: the member asks again
             raise NotCoordinator(ErrorCode.not_coordinator, refusal.message) from refusal
 
     def _current(self, group_id: str) -> HostedConsumerGroup | None:
-        """The group, where it is held here under a claim that is not over."""
+        """The loaded group; None where it is not loaded. A group whose claim is over is unloaded first."""
         live = self._live.get(group_id)
         if live is None:
             return None
@@ -309,7 +307,7 @@ class ConsumerGroupCoordinator:
         return live
 
     def _load(self, group: GroupState, *, may_begin: bool) -> HostedConsumerGroup:
-        """Go on with a group that is claimed, once all changes of it are applied, or begin one."""
+        """Load a claimed group from the state, once all changes of it are applied, or begin one."""
         if (live := self._current(group.group_id)) is not None:
             return live
         if self._ledger.has_unapplied_changes(group.group_id):
@@ -328,24 +326,24 @@ class ConsumerGroupCoordinator:
         return live
 
     def _downgrade(self, live: HostedConsumerGroup, classic: ClassicGroup) -> asyncio.Future[Outcome]:
-        """Write the group as the classic one of those who stay, and hand it over once that is applied.
+        """Write the group as the classic one of its remaining members, and hand it over once that is applied.
 
-        Until then its members are sent to look for the coordinator, and find it where it was.
+        Until then its members get NOT_COORDINATOR, and FindCoordinator names this agent again.
         """
         group_id = live.group_id
-        written = self._ledger.write(group_id, classic)
+        change = self._ledger.write(group_id, classic)
         self._unload(live)
         self._handed_over.add(group_id)
 
         def hand_over(done: asyncio.Future[Outcome]) -> None:
             self._handed_over.discard(group_id)
             if isinstance(done.result(), Done):
-                log.info("a consumer group is a classic one from now on", extra={"group": group_id})
+                log.info("a group of the consumer protocol is a classic group now", extra={"group": group_id})
                 reason = "no member speaks the consumer protocol any more"
                 self._classic.take_over(group_id, reason, is_rebalanced=classic.is_rebalance_due)
 
-        written.add_done_callback(hand_over)
-        return written
+        change.add_done_callback(hand_over)
+        return change
 
     def _unload(self, live: HostedConsumerGroup) -> None:
         live.end()
@@ -366,11 +364,11 @@ class ConsumerGroupCoordinator:
 
     @property
     def _topics(self) -> FindTopic:
-        """The topics as they are now: the same object as long as they are the same."""
+        """A lookup in the topics. It is the same object as long as no topic changes: groups compare it by identity."""
         topics_at = self._metadata.state.topics_at
         if topics_at != self._topics_at:
-            self._topics_at, self._found_by = topics_at, partial(self._find_topic)
-        return self._found_by
+            self._topics_at, self._topic_finder = topics_at, partial(self._find_topic)
+        return self._topic_finder
 
     def _find_topic(self, name: str) -> tuple[TopicId, int] | None:
         state = self._metadata.state
@@ -384,22 +382,22 @@ class ConsumerGroupCoordinator:
     # Time
 
     async def run(self) -> None:
-        """Look after the groups, for ever."""
+        """Check all groups every GROUP_CHECK_INTERVAL_S. Runs until it is cancelled."""
         while True:
-            self._regexes_wanted.clear()
+            self._has_due_regexes.clear()
             await self.look_after()
             try:
                 async with self._clock.timeout(GROUP_CHECK_INTERVAL_S):
-                    await self._regexes_wanted.wait()
+                    await self._has_due_regexes.wait()
             except TimeoutError:
                 continue
 
     async def look_after(self) -> None:
-        """Mind time-outs and expressions, and take up and give up groups as agents have come and gone."""
-        self._look_at_names()
-        due_s = min((live.group.due_s for live in self._live.values()), default=float("inf"))
-        if self._clock.monotonic_s() - due_s > GROUP_CHECK_INTERVAL_S + GROUP_LATE_SECONDS_MAX:
-            # This agent stood still: what members sent meanwhile has come, and was not looked at yet.
+        """Run time-outs, resolve regular expressions, and load and unload groups as agents have come and gone."""
+        self._number_names()
+        deadline_s = min((live.group.due_s for live in self._live.values()), default=float("inf"))
+        if self._clock.monotonic_s() - deadline_s > GROUP_CHECK_INTERVAL_S + GROUP_LATE_SECONDS_MAX:
+            # This agent stood still: heartbeats that have arrived meanwhile are read before members time out.
             await self._clock.sleep(GROUP_LATE_SECONDS_MAX)
         for live in tuple(self._live.values()):
             if self._current(live.group_id) is live:
@@ -408,8 +406,8 @@ class ConsumerGroupCoordinator:
                 self._log_problems(live)
         sessions = self._metadata.state.sessions
         agents = [(session_id, session.is_draining) for session_id, session in sessions.items()]
-        if (agents != self._agents_seen or self._is_load_due) and not self._is_stopped:
-            self._agents_seen, self._is_load_due = agents, False
+        if (agents != self._agents_before or self._is_load_due) and not self._is_stopped:
+            self._agents_before, self._is_load_due = agents, False
             if not await self._load_owned():
                 self._is_load_due = True
         log_loaded(self._loaded, protocol=PROTOCOL)
@@ -437,8 +435,8 @@ class ConsumerGroupCoordinator:
         for problem in live.group.problems.take():
             log.warning("a consumer group has a problem", extra={"group": live.group_id, "problem": problem})
 
-    def _look_at_names(self) -> None:
-        """Give another number to another set of topic names, where any expression wants to know."""
+    def _number_names(self) -> None:
+        """Count changes of the set of topic names, where a group has regular expressions."""
         topics_at = self._metadata.state.topics_at
         if topics_at != self._names_at and any(live.group.copy.has_regexes for live in self._live.values()):
             self._names_at = topics_at
@@ -447,7 +445,7 @@ class ConsumerGroupCoordinator:
                 self._names = names
                 self._names_number += 1
 
-    def _regexes_due(self, live: HostedConsumerGroup) -> list[str]:
+    def _due_regexes(self, live: HostedConsumerGroup) -> list[str]:
         if not live.group.copy.has_regexes:
             return []
         return live.group.regexes.to_resolve(
@@ -458,20 +456,21 @@ class ConsumerGroupCoordinator:
         )
 
     async def _resolve(self, live: HostedConsumerGroup) -> None:
-        regexes = self._regexes_due(live)
+        """Match the regular expressions that are due with all topic names, in a thread: it takes long with many."""
+        regexes = self._due_regexes(live)
         if not regexes:
             return
         live.names_seen = self._names_number
         names, before = list(self._metadata.state.topic_ids), dict(live.group.group.regexes)
-        room = await run_in_thread(lambda: room_for(regexes, matcher(names), before))
-        if self._current(live.group_id) is live:
-            for change in live.group.regexes.put(live.group.copy, room, self._topics, self._clock.monotonic_s()):
+        matches = await run_in_thread(lambda: room_for(regexes, matcher(names), before))
+        if self._current(live.group_id) is live:  # it may have been unloaded during the await
+            for change in live.group.regexes.put(live.group.copy, matches, self._topics, self._clock.monotonic_s()):
                 live.write(change)
 
     async def _load_owned(self) -> bool:
-        """Claim the groups with members that are this agent's now; False where that has to be tried again."""
+        """Claim and load the groups with members that this agent coordinates; False where it has to be tried again."""
         pacer = CooperativeYield(self._clock)
-        wanted: list[str] = []
+        group_ids: list[str] = []
         for group_id in tuple(self._metadata.state.groups):
             await pacer.step()
             group = self._metadata.state.groups.get(group_id)
@@ -481,10 +480,10 @@ class ConsumerGroupCoordinator:
                 and group_id not in self._live
                 and self._ledger.coordinator(group_id) == self._writer.session
             ):
-                wanted.append(group_id)
+                group_ids.append(group_id)
         is_done = True
-        for first in range(0, len(wanted), GROUP_IDS_PER_CLAIM_MAX):
-            claims = (self._load_one(group_id) for group_id in wanted[first : first + GROUP_IDS_PER_CLAIM_MAX])
+        for first in range(0, len(group_ids), GROUP_IDS_PER_CLAIM_MAX):
+            claims = (self._load_one(group_id) for group_id in group_ids[first : first + GROUP_IDS_PER_CLAIM_MAX])
             is_done = all(await asyncio.gather(*claims)) and is_done
         return is_done
 
@@ -492,7 +491,7 @@ class ConsumerGroupCoordinator:
         try:
             self._load(await self._ledger.claim(group_id), may_begin=False)
         except NotCoordinator:
-            # An agent that is not confirmed just now is told the same as one that another has taken the place of.
+            # Raised, too, where this agent coordinates the group and its session is not confirmed: try again then.
             return self._ledger.coordinator(group_id) != self._writer.session
         except GroupRefusal:
             return True

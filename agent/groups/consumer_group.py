@@ -1,8 +1,7 @@
-"""One consumer group on its coordinator: its live copy, and the changes of it that are on their way to the ledger.
+"""One consumer group on its coordinator: its live copy, and the changes of it that are not applied yet.
 
-Rule: nobody is told anything of the copy, no refusal either, before all that was changed by then is applied; what costs
-a member its place takes a barrier besides (safety rule S4), for another agent may have gone on with the group. Where a
-change was refused, or nothing is known of it, the group is lost: nothing of this object is used again.
+The copy is ahead of the ledger: each answer, also an error, waits until the changes before it are applied. Where a
+change is rejected or its outcome unknown, the group is unloaded, and this object is not used again.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ _INSTANCE_TAKEN = (ErrorCode.unreleased_instance_id, ErrorCode.fenced_instance_i
 
 
 class HostedConsumerGroup:
-    """One group, as long as this agent holds the claim of `claim_epoch`."""
+    """One group, as long as this agent has the claim of `claim_epoch`."""
 
     def __init__(
         self,
@@ -37,32 +36,33 @@ class HostedConsumerGroup:
         group: LiveConsumerGroup,
         ledger: GroupLedger,
         clock: Clock,
-        lose: Callable[["HostedConsumerGroup"], None],
+        unload: Callable[["HostedConsumerGroup"], None],
     ) -> None:
-        """`unload` is called where a change was refused."""
+        """`unload` is called where a change was rejected."""
         self.group_id = state.group_id
         self.claim_epoch = state.claim_epoch
         self.group = group
         self._unloaded: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self._waiting_count = 0
         self.names_seen = -1
-        """The number of the set of topic names that its expressions were held against."""
+        """The number of the set of topic names that its regular expressions were matched with."""
         self._ledger = ledger
         self._clock = clock
-        self._unload = lose
+        self._unload = unload
         self._newest: asyncio.Future[Outcome] | None = None
-        """The newest change that is on its way."""
+        """The newest change that is not applied yet."""
         self._logged_epochs = group.group.epoch, group.group.target_epoch
-        """The group's, and that of its target assignment, which the log has."""
-        self._refused_instances: set[str] = set()
-        """The instance ids of rejected clients that the log has named."""
+        """The group's epoch and that of its target assignment in the last log line."""
+        self._rejected_instances: set[str] = set()
+        """The instance ids of rejected clients that were logged."""
 
     @property
     def is_over(self) -> bool:
+        """Whether the group is unloaded."""
         return self._unloaded.done()
 
     def end(self) -> None:
-        """Whoever waits is told NOT_COORDINATOR."""
+        """Answer all waiting requests with NOT_COORDINATOR."""
         if not self._unloaded.done():
             self._unloaded.set_result(ErrorCode.not_coordinator)
 
@@ -73,11 +73,11 @@ class HostedConsumerGroup:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is in the group, and the ledger has all of it."""
+        """Whether the group has no members, and the ledger has all of it."""
         return not self.group.group.members and self._newest is None
 
     def write(self, change: ConsumerGroupChange) -> None:
-        """Send the rows of a change on their way."""
+        """Propose a change of the group's copy."""
         self._newest = self._ledger.write_consumer(self.group_id, change)
         self._newest.add_done_callback(self._written)
         self._log_change(change)
@@ -88,7 +88,7 @@ class HostedConsumerGroup:
         epoch_before, target_before = self._logged_epochs
         self._logged_epochs = change.epoch, change.target_epoch
         if change.epoch != epoch_before and not changes:
-            changes.append(("other topics are subscribed to, or look different", ()))
+            changes.append(("its subscribed topics, or their partitions, have changed", ()))
         if change.target_epoch != target_before:
             changes.append(("a new target assignment", ()))
         log_changes(self.group_id, self._logged_epochs, changes)
@@ -103,16 +103,16 @@ class HostedConsumerGroup:
         outcome = done.result()
         if isinstance(outcome, Refused):
             log.info(
-                "a change of a consumer group was refused, its members look for the coordinator",
+                "a change of a consumer group was rejected; its members look up the coordinator again",
                 extra={"group": self.group_id, "reason": outcome.reason},
             )
             self._unload(self)
 
     async def until_applied(self, *error_codes: ErrorCode) -> None:
-        """Return once all that was changed by now is applied, and behind a barrier where any of `error_codes` is fatal
-        to a member.
+        """Return once every change that was proposed by now is applied.
 
-        Raises `NotCoordinator` where that is not so.
+        Where any of `error_codes` is fatal to a member, it waits for a barrier, too: another agent may have gone on
+        with the group (S4). Raises `NotCoordinator` where the group is unloaded, or the claim is not confirmed.
         """
         self._waiting_count += 1
         try:
@@ -129,12 +129,13 @@ class HostedConsumerGroup:
             raise NotCoordinator(ErrorCode.not_coordinator)
 
     async def check_stays(self, state: ClusterState, member_id: str) -> None:
-        """Raise `GroupRefusal` where the member was taken out again while its answer waited for the ledger: what it
-        would be told to read may be another one's by now. It may be out by `state` or by what is on its way: both are
-        applied at once where the ledger is behind, and then the other one's answer may arrive first.
+        """Raise `GroupRefusal` where the member was removed while its answer waited for the ledger.
 
-        Differs from Kafka: there it is told at its next heartbeat.
+        The partitions of that answer may be another member's by now. Differs from Kafka: there the member gets the
+        answer, and the error with its next heartbeat.
         """
+        # The state and the copy are both checked: where the agent was behind, several changes are applied at once, and
+        # the other member's answer may be sent first.
         group = state.groups.get(self.group_id)
         value = None if group is None else group.value
         is_in = isinstance(value, ConsumerGroup) and member_id in value.members
@@ -144,11 +145,10 @@ class HostedConsumerGroup:
             raise refusal
 
     @asynccontextmanager
-    async def refusing(self, instance_id: str | None = None, client_id: str = "") -> AsyncIterator[None]:
-        """Around what decides on a request: a refusal goes on once the group is `until_applied`, and begins no new
-        group.
+    async def rejecting(self, instance_id: str | None = None, client_id: str = "") -> AsyncIterator[None]:
+        """A context for the decision on a request: a `GroupRefusal` is raised again once it may be answered.
 
-        That an instance is refused which is another client's is told the operator once.
+        A new group that it rejects is not begun. A rejected `group.instance.id` is logged once.
         """
         try:
             yield
@@ -156,7 +156,7 @@ class HostedConsumerGroup:
             if self.group.copy.is_new:
                 self._unload(self)
                 if is_fatal_to_member(refusal.error_code):
-                    # Of a classic group with members, which may have gone on elsewhere.
+                    # The error follows from a classic group's members, which may have joined at another agent (S4).
                     await check_confirmed(self._ledger, self.group_id, self.claim_epoch)
             else:
                 await self.until_applied(refusal.error_code)
@@ -165,17 +165,18 @@ class HostedConsumerGroup:
             raise
 
     def _log_instance_rejected(self, instance_id: str, client_id: str, reason: str) -> None:
-        if instance_id not in self._refused_instances:
-            # No more of them than the group has static members.
-            self._refused_instances = {each for each in self._refused_instances if self.group.copy.static_member(each)}
-            self._refused_instances.add(instance_id)
+        if instance_id not in self._rejected_instances:
+            # Bounded by the number of static members: ids without one are dropped.
+            static_member = self.group.copy.static_member
+            self._rejected_instances = {each for each in self._rejected_instances if static_member(each)}
+            self._rejected_instances.add(instance_id)
             log_instance_rejected(self.group_id, instance_id, client_id, reason)
 
 
 async def until_applied(clock: Clock, written: asyncio.Future[Outcome]) -> None:
-    """Return once an entry is applied. Raises `NotCoordinator` where it was refused, or the ledger does not answer.
+    """Return once an entry is applied. Raises `NotCoordinator` where it was rejected, or the ledger does not answer.
 
-    Cancelling the caller changes nothing: the entry goes its way.
+    A cancellation does not withdraw the entry.
     """
     try:
         async with clock.timeout(GROUP_LEDGER_SECONDS_MAX):

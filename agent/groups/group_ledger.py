@@ -1,10 +1,8 @@
-"""Groups as this agent may coordinate them: whose they are, the claims that it holds, and its entries about them.
+"""This agent's claims on groups, and its ledger entries about them.
 
-Rule: an agent that coordinates a group holds the newest claim on it, and every entry carries that claim's epoch (safety
-rule S13). What an entry did is known when it is applied; one that was refused, or of which nothing is known, ends the
-claim here: whatever this agent has in memory of the group may be wrong then, and is read from the state again under the
-next claim. Commits of offsets of one turn of the loop, of all groups, share entries; they never change places with
-other entries of their group.
+In: groups to claim, generations, changes, and offsets to commit. Out: futures with the outcome of each entry, once it
+is applied. Every entry carries the epoch of this agent's claim on the group; apply rejects it where another agent has
+claimed the group since (safety rule S13).
 """
 
 import asyncio
@@ -14,6 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from agent.groups.group_owners import GroupOwners, is_too_long
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
@@ -29,16 +28,12 @@ from coordinator.commands.group import (
     WriteClassicGroup,
     WriteConsumerGroup,
 )
-from coordinator.commands.group_values import ClassicGroup, GroupState, group_key
+from coordinator.commands.group_values import ClassicGroup, GroupState
 from coordinator.commands.transaction import CommitTransactionalOffsets, Stamp
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
-from coordinator.state.rendezvous import owner_of
-from coordinator.state.state import NO_POSITION
 from protocol.errors import ErrorCode
 from protocol.limits import (
     BARRIER_SECONDS_MAX,
-    COORDINATORS_CACHED_MAX,
-    GROUP_ID_BYTES_MAX,
     GROUP_IDS_PER_CLAIM_MAX,
     GROUP_LEDGER_SECONDS_MAX,
     OFFSET_METADATA_CHARS_PER_ENTRY_MAX,
@@ -49,12 +44,12 @@ from txn.transaction import TransactionVersion
 
 NO_RETENTION = -1
 NO_CLAIM = (0, 0)
-"""The claim of a write to a group that is not owned: claims have larger epochs, so the ledger refuses it."""
+"""Claim epoch and version of writes to a group that this agent does not own: apply rejects them, as no claim has 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class NotCoordinator(Exception):
-    """This agent cannot speak for the group, as the client is told: it looks for the coordinator and asks again."""
+    """This agent does not coordinate the group now. The client gets the error code, and asks FindCoordinator again."""
 
     error_code: ErrorCode
     message: str | None = None
@@ -72,7 +67,7 @@ class OffsetRow(NamedTuple):
 
 
 class CommittingProducer(NamedTuple):
-    """Who commits offsets in a transaction, as its request says."""
+    """The producer that commits offsets in a transaction, by its TxnOffsetCommit request."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -88,88 +83,62 @@ class _OffsetCommit:
     rows: Sequence[OffsetRow]
     future: asyncio.Future[Sequence[ErrorCode]]
     error_codes: list[ErrorCode] = field(default_factory=list[ErrorCode])
-    """The errors of the rows whose entry is applied, in their order."""
+    """The errors of the rows whose entry is applied, in the rows' order."""
 
 
 class GroupLedger:
-    """Claims groups, and writes about those that this agent holds."""
+    """Claims groups, and writes entries about those that this agent owns."""
 
     def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock) -> None:
         self._metadata = metadata
         self._writer = writer
         self._clock = clock
-        self._live: list[tuple[SessionId, bool]] = []
-        self._live_at = NO_POSITION
-        """The position as of which that holds."""
-        self._owners: dict[str, SessionId | None] = {}
+        self._owners = GroupOwners(metadata)
         self._versions: dict[str, tuple[int, int]] = {}
-        """The claim's epoch of each claimed group, and the version that its next entry is made of."""
+        """The epoch of this agent's claim on each group, and the group's version when all its entries are applied."""
         self._versions_max = GROUP_IDS_PER_CLAIM_MAX
         self._changes: dict[str, list[asyncio.Future[Outcome]]] = {}
         """The proposed changes of each group that are not applied yet, in order."""
         self._claims: dict[str, asyncio.Future[ErrorCode]] = {}
-        self._claims_wanted: list[str] = []
+        """The claims that are not applied yet, those that are not proposed yet included."""
+        self._claims_unsent: list[str] = []
         self._commits: list[_OffsetCommit] = []
+        """Commits of offsets that are not proposed yet."""
 
     def coordinator(self, group_id: str) -> SessionId | None:
-        """Whose group it is, as far as this agent knows; None while no agent lives."""
-        self._forget_owners_of_others()
-        try:
-            return self._owners[group_id]
-        except KeyError:
-            owner = owner_of(group_key(group_id), self._metadata.state.sessions)
-            if not _is_too_long(group_id):
-                self._remember_owner(group_id, owner)
-            return owner
-
-    def _forget_owners_of_others(self) -> None:
-        """Sessions come, drain and go by entries alone: while the position is the same, so are they."""
-        state = self._metadata.state
-        if state.position == self._live_at:
-            return
-        self._live_at = state.position
-        live = [(session_id, session.is_draining) for session_id, session in state.sessions.items()]
-        if live != self._live:
-            self._live, self._owners = live, {}
-
-    def _remember_owner(self, group_id: str, owner: SessionId | None) -> None:
-        if len(self._owners) >= COORDINATORS_CACHED_MAX:
-            self._owners = {}
-        self._owners[group_id] = owner
+        """The session of the group's coordinator, as far as this agent knows; None while no agent lives."""
+        return self._owners.owner(group_id)
 
     def owns(self, group_id: str) -> bool:
-        """Whether this agent holds the claim, and nothing says that it is over.
-
-        An agent whose session was not confirmed for a lease's time may have been replaced: then it is not (S4).
-        """
+        """Whether this agent has the newest claim on the group, as far as it knows."""
         group = self._metadata.state.groups.get(group_id)
+        # An agent whose session was not confirmed for a lease's time may have been replaced by another one (S4).
         if group is None or group.claimed_by != self._writer.session or not self._writer.is_confirmed:
             return False
-        held = self._versions.get(group_id)
-        return held is not None and held[0] == group.claim_epoch and self.coordinator(group_id) == group.claimed_by
+        claim = self._versions.get(group_id)
+        return claim is not None and claim[0] == group.claim_epoch and self.coordinator(group_id) == group.claimed_by
 
     def has_unapplied_changes(self, group_id: str) -> bool:
-        """Whether changes of a group are on their way under its newest claim: the state is behind what was decided."""
-        group, held = self._metadata.state.groups.get(group_id), self._versions.get(group_id)
-        return group is not None and held is not None and held[0] == group.claim_epoch and held[1] > group.version
+        """Whether changes of the group under its newest claim are not applied yet: the state is behind this agent."""
+        group, claim = self._metadata.state.groups.get(group_id), self._versions.get(group_id)
+        return group is not None and claim is not None and claim[0] == group.claim_epoch and claim[1] > group.version
 
     async def claim(self, group_id: str) -> GroupState:
-        """The group, claimed by this agent: at once where it is already, else by an entry.
+        """The group under this agent's claim: without a wait where it has one, else by an entry.
 
-        Raises `NotCoordinator`: NOT_COORDINATOR only where the group is another agent's, as far as this one knows.
+        Raises `NotCoordinator`: NOT_COORDINATOR only where another agent coordinates the group, as far as this one
+        knows; COORDINATOR_NOT_AVAILABLE where the same request may succeed later.
         """
-        if _is_too_long(group_id):
+        if is_too_long(group_id):
             raise NotCoordinator(ErrorCode.invalid_group_id)
         if not self.owns(group_id):
             error_code = await self._claim(group_id)
             if error_code is not ErrorCode.none:
                 raise NotCoordinator(error_code)
             if not self.owns(group_id):
-                is_mine_to_claim = self._claim_error(group_id) is ErrorCode.none
-                # The claim may be there, and this agent not confirmed just now: then it is worth another try.
-                raise NotCoordinator(
-                    ErrorCode.coordinator_not_available if is_mine_to_claim else ErrorCode.not_coordinator
-                )
+                # The claim may be applied, and this agent's session not confirmed: the client should try again here.
+                may_claim = self._claim_error(group_id) is ErrorCode.none
+                raise NotCoordinator(ErrorCode.coordinator_not_available if may_claim else ErrorCode.not_coordinator)
         return self._metadata.state.groups[group_id]
 
     async def _claim(self, group_id: str) -> ErrorCode:
@@ -179,25 +148,27 @@ class GroupLedger:
         claim = self._claims.get(group_id)
         if claim is None:
             claim = self._claims[group_id] = asyncio.get_running_loop().create_future()
-            if not self._claims_wanted:
+            # In the loop's next turn: after an agent's death many groups are claimed at once, by one entry.
+            if not self._claims_unsent:
                 asyncio.get_running_loop().call_soon(self._send_claims)
-            self._claims_wanted.append(group_id)
+            self._claims_unsent.append(group_id)
         try:
             async with self._clock.timeout(GROUP_LEDGER_SECONDS_MAX):
-                return await asyncio.shield(claim)
+                return await asyncio.shield(claim)  # other requests wait for the same claim
         except TimeoutError:
             return ErrorCode.coordinator_not_available
 
     def _claim_error(self, group_id: str) -> ErrorCode:
-        """Why this agent cannot ask for the group."""
+        """NONE where this agent may claim the group, else the error for its client."""
+        # The session's start is not applied: apply would reject the claim.
         if self._writer.session not in self._metadata.state.sessions:
             return ErrorCode.coordinator_not_available
         return ErrorCode.none if self.coordinator(group_id) == self._writer.session else ErrorCode.not_coordinator
 
     def _send_claims(self) -> None:
-        wanted, self._claims_wanted = self._claims_wanted, []
-        for first in range(0, len(wanted), GROUP_IDS_PER_CLAIM_MAX):
-            group_ids = tuple(wanted[first : first + GROUP_IDS_PER_CLAIM_MAX])
+        unsent, self._claims_unsent = self._claims_unsent, []
+        for first in range(0, len(unsent), GROUP_IDS_PER_CLAIM_MAX):
+            group_ids = tuple(unsent[first : first + GROUP_IDS_PER_CLAIM_MAX])
             done = self._writer.propose(ClaimGroups(group_ids=group_ids))
             done.add_done_callback(partial(self._claimed, group_ids))
 
@@ -210,28 +181,31 @@ class GroupLedger:
             epochs, error_codes = (-1,) * len(group_ids), [ErrorCode.coordinator_not_available] * len(group_ids)
         for group_id, epoch, error_code in zip(group_ids, epochs, error_codes, strict=True):
             group = self._metadata.state.groups.get(group_id)
+            # Another claim, applied before this callback runs, would make this one's epoch the older one.
             if group is not None and group.claim_epoch == epoch:
                 self._versions[group_id] = epoch, group.version
             self._claims.pop(group_id).set_result(error_code)
-        self._forget_groups_that_are_gone()
+        self._drop_lost_claims()
 
-    def _forget_groups_that_are_gone(self) -> None:
-        """Forget groups that expired or that others claimed, once in so many claims that each of them costs little."""
+    def _drop_lost_claims(self) -> None:
+        """Forget claims on groups that were deleted, or that other agents claimed since."""
+        # Only when the number of claims has doubled: then the walk costs each claim little.
         if len(self._versions) < self._versions_max:
             return
         groups = self._metadata.state.groups
         self._versions = {
-            group_id: held
-            for group_id, held in self._versions.items()
-            if (group := groups.get(group_id)) is not None and group.claim_epoch == held[0]
+            group_id: claim
+            for group_id, claim in self._versions.items()
+            if (group := groups.get(group_id)) is not None and group.claim_epoch == claim[0]
         }
         self._versions_max = 2 * len(self._versions) + GROUP_IDS_PER_CLAIM_MAX
 
     def write(self, group_id: str, group: ClassicGroup) -> asyncio.Future[Outcome]:
-        """Write a generation of a group that is mine.
+        """Write a generation of a classic group.
 
-        The future gets `Done` once it is applied, or `Refused`: then the claim is over, and the client should be told
-        the error. Cancelling it changes nothing.
+        The future gets `Done` once the entry is applied. It gets `Refused` with the error for the client where this
+        agent does not own the group, or the entry was rejected; the claim is over then. It may be cancelled: the entry
+        is proposed all the same.
         """
         claim_epoch, version = self._versions.get(group_id, NO_CLAIM)
         return self._write(
@@ -240,7 +214,7 @@ class GroupLedger:
         )
 
     def write_consumer(self, group_id: str, change: ConsumerGroupChange) -> asyncio.Future[Outcome]:
-        """Like `write`, of a consumer group (KIP-848)."""
+        """Like `write`, for a change of a consumer group (KIP-848)."""
         claim_epoch, version = self._versions.get(group_id, NO_CLAIM)
         return self._write(
             group_id,
@@ -248,13 +222,15 @@ class GroupLedger:
         )
 
     def _write(self, group_id: str, command: WriteClassicGroup | WriteConsumerGroup) -> asyncio.Future[Outcome]:
+        # An entry names the version that it was made of, and apply rejects it at any other one. So no change is applied
+        # to a copy that differs from this agent's, and after a rejected change those behind it are rejected, too.
         self._versions[group_id] = command.claim_epoch, command.version + 1
         answer, change = self._send(group_id, command.claim_epoch, command)
         changes = self._changes.setdefault(group_id, [])
         changes.append(change)
 
         def forget(done: asyncio.Future[Outcome]) -> None:
-            changes.remove(done)  # not always the first: one that is refused unsent overtakes those before it
+            changes.remove(done)  # not always the first: one that is rejected unsent is done before those before it
             if not changes:
                 del self._changes[group_id]
 
@@ -262,10 +238,10 @@ class GroupLedger:
         return answer
 
     def until_applied(self, group_id: str) -> asyncio.Future[ErrorCode]:
-        """NONE once all changes of the group that are on their way now are applied.
+        """The future gets NONE once all changes of the group that are proposed by now are applied.
 
-        NOT_COORDINATOR where one was not: then what was said here of the group never was so. Cancelling it changes
-        nothing.
+        It gets NOT_COORDINATOR where one was rejected: then this agent's copy of the group was wrong, and no answer
+        may follow from it. It may be cancelled.
         """
         future: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
@@ -277,51 +253,52 @@ class GroupLedger:
         if changes is None:
             future.set_result(ErrorCode.none)
         else:
-            changes[-1].add_done_callback(settle)  # each is made of what those before it leave
+            changes[-1].add_done_callback(settle)  # by its version the last change is applied only after all before it
         return future
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[TopicId, PartitionIndex]]
     ) -> asyncio.Future[Outcome]:
-        """Like `write`: drop committed offsets."""
+        """Delete committed offsets. The future is that of `write`."""
         claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
         command = DeleteOffsets(group_id=group_id, claim_epoch=claim_epoch, partitions=tuple(partitions))
         return self._send(group_id, claim_epoch, command)[0]
 
     def delete_group(self, group_id: str) -> asyncio.Future[Outcome]:
-        """Like `write`: drop the group, unless it has members; then it is NON_EMPTY_GROUP, and the claim stays."""
+        """Delete the group. The future is that of `write`; with NON_EMPTY_GROUP the claim stays."""
         claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
         return self._send(group_id, claim_epoch, DeleteGroup(group_id=group_id, claim_epoch=claim_epoch))[0]
 
     def _send(
         self, group_id: str, claim_epoch: int, command: Command
     ) -> tuple[asyncio.Future[Outcome], asyncio.Future[Outcome]]:
-        """Submit a command behind the commits that were gathered.
-
-        Its answer, which may be cancelled, and what the answer comes of, which may not.
-        """
+        """Propose a command. Returns a future for the caller, which may be cancelled, and the proposal's own."""
+        # Commits of offsets that were accepted before go first: an entry must not overtake those of its group.
         self._flush()
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def settle(done: asyncio.Future[Outcome]) -> None:
             outcome = _outcome(done)
+            # After a rejected or unknown entry this agent's copy of the group may be wrong: without the claim the next
+            # request claims the group again, and reads it from the state (S13).
             if not _keeps_claim(command, outcome):
-                self._give_up(group_id, claim_epoch)
+                self._drop_claim(group_id, claim_epoch)
             if not answer.done():
                 answer.set_result(outcome)
 
-        submitted = self._writer.propose(command)
-        submitted.add_done_callback(settle)
-        return answer, submitted
+        proposed = self._writer.propose(command)
+        proposed.add_done_callback(settle)
+        return answer, proposed
 
     def commit(self, group_id: str, rows: Sequence[OffsetRow]) -> asyncio.Future[Sequence[ErrorCode]]:
-        """Commit offsets of a group that is mine. The future gets an error for each row once all are applied."""
+        """Commit offsets of a group. The future gets an error code for each row once all of them are applied."""
         claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
         loop = asyncio.get_running_loop()
         commit = _OffsetCommit(group_id, claim_epoch, rows, loop.create_future())
         if not rows:
             commit.future.set_result(())
             return commit.future
+        # In the loop's next turn: commits of all groups that arrive together share an entry.
         if not self._commits:
             loop.call_soon(self._flush)
         self._commits.append(commit)
@@ -330,11 +307,11 @@ class GroupLedger:
     def commit_in_transaction(
         self, group_id: str, rows: Sequence[OffsetRow], producer: CommittingProducer
     ) -> asyncio.Future[Outcome]:
-        """Commit offsets of a group that is mine as part of a transaction: one entry, which keeps all of them or none.
+        """Commit offsets of a group as part of a transaction, in one entry: all of them or none.
 
-        The future gets its outcome once that is applied, and raises `OutcomeUnknown`; cancel it to give up.
+        The future gets the entry's outcome once it is applied, or raises `OutcomeUnknown`. To give up, cancel it.
         """
-        self._flush()
+        self._flush()  # as in `_send`
         claim_epoch, _ = self._versions.get(group_id, NO_CLAIM)
         topics: defaultdict[TopicId, int] = defaultdict(lambda: len(topics))
         command = CommitTransactionalOffsets(
@@ -350,41 +327,42 @@ class GroupLedger:
             partition=[row.partition for row in rows],
             offset=[row.offset for row in rows],
             leader_epoch=[row.leader_epoch for row in rows],
-            metadata=_notes(rows),
+            metadata=_metadata_of(rows),
         )
-        submitted = self._writer.propose(command)
+        proposed = self._writer.propose(command)
 
         def settle(done: asyncio.Future[Outcome]) -> None:
             if done.cancelled():
                 return
             outcome = _outcome(done)
+            # Another error is the producer's, and says nothing of the claim.
             if isinstance(outcome, Refused) and outcome.error_code is ErrorCode.not_coordinator:
-                self._give_up(group_id, claim_epoch)
+                self._drop_claim(group_id, claim_epoch)
 
-        submitted.add_done_callback(settle)
-        return submitted
+        proposed.add_done_callback(settle)
+        return proposed
 
     def _flush(self) -> None:
-        """Submit the commits that were gathered."""
+        """Propose the commits of offsets that were accepted, in as few entries as their bounds allow."""
         commits, self._commits = self._commits, []
         entry: list[tuple[_OffsetCommit, OffsetRow]] = []
         chars_count = 0
         for commit in commits:
-            is_named = False
+            is_group_in_entry = False
             for row in commit.rows:
-                chars = len(row.metadata) + (0 if is_named else len(commit.group_id))
+                chars = len(row.metadata) + (0 if is_group_in_entry else len(commit.group_id))
                 is_full = len(entry) >= OFFSETS_PER_COMMIT_ENTRY_MAX
                 if is_full or (entry and chars_count + chars > OFFSET_METADATA_CHARS_PER_ENTRY_MAX):
-                    self._submit(entry)
+                    self._propose_commits(entry)
                     entry, chars_count = [], 0
                     chars = len(row.metadata) + len(commit.group_id)
                 entry.append((commit, row))
                 chars_count += chars
-                is_named = True
+                is_group_in_entry = True
         if entry:
-            self._submit(entry)
+            self._propose_commits(entry)
 
-    def _submit(self, entry: Sequence[tuple[_OffsetCommit, OffsetRow]]) -> None:
+    def _propose_commits(self, entry: Sequence[tuple[_OffsetCommit, OffsetRow]]) -> None:
         groups: defaultdict[tuple[str, int], int] = defaultdict(lambda: len(groups))
         topics: defaultdict[TopicId, int] = defaultdict(lambda: len(topics))
         rows = [row for _, row in entry]
@@ -399,7 +377,7 @@ class GroupLedger:
             offset=[row.offset for row in rows],
             leader_epoch=[row.leader_epoch for row in rows],
             retention_ms=[row.retention_ms for row in rows],
-            metadata=_notes(rows),
+            metadata=_metadata_of(rows),
         )
         commits = [commit for commit, _ in entry]
         self._writer.propose(command).add_done_callback(partial(self._committed, commits))
@@ -414,21 +392,21 @@ class GroupLedger:
         for commit, error_code in zip(commits, error_codes, strict=True):
             commit.error_codes.append(error_code)
             if error_code is ErrorCode.not_coordinator:
-                self._give_up(commit.group_id, commit.claim_epoch)
+                self._drop_claim(commit.group_id, commit.claim_epoch)
             if len(commit.error_codes) == len(commit.rows) and not commit.future.done():
                 commit.future.set_result(commit.error_codes)
 
-    def _give_up(self, group_id: str, claim_epoch: int) -> None:
-        """The claim is over: from now on the group is not mine, until it is claimed anew."""
-        held = self._versions.get(group_id)
-        if held is not None and held[0] == claim_epoch:
+    def _drop_claim(self, group_id: str, claim_epoch: int) -> None:
+        """Forget the claim of that epoch: this agent does not own the group until it claims it again."""
+        claim = self._versions.get(group_id)
+        if claim is not None and claim[0] == claim_epoch:  # a newer claim may be there already, and is not concerned
             del self._versions[group_id]
 
     def confirmed(self, group_id: str, claim_epoch: int) -> asyncio.Future[ErrorCode]:
-        """NONE once a barrier that begins now finds neither a newer claim on the group nor another coordinator (S4).
+        """Check behind a barrier that the claim is the newest, before an error that is fatal to a member (S4).
 
-        Else NOT_COORDINATOR, or, also where the ledger does not answer in time, COORDINATOR_NOT_AVAILABLE. Cancelling
-        it changes nothing.
+        The future gets NONE; NOT_COORDINATOR where there is a newer claim or another coordinator; or
+        COORDINATOR_NOT_AVAILABLE, also where the ledger does not answer in time. It may be cancelled.
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[ErrorCode] = loop.create_future()
@@ -452,9 +430,9 @@ class GroupLedger:
         return future
 
     async def check_readable(self, group_id: str) -> GroupState | None:
-        """The group as the ledger has it now (safety rule S4); None where there is none, or nothing but a claim.
+        """The group as the ledger has it now (safety rule S4); None where there is none, or only a claim.
 
-        Raises `NotCoordinator` where another agent coordinates it: what that one is about to write is not seen here.
+        Raises `NotCoordinator` where another agent coordinates it: changes that it has accepted may not be applied.
         """
         try:
             await self._metadata.barrier()
@@ -463,7 +441,7 @@ class GroupLedger:
         return self.readable(group_id)
 
     def readable(self, group_id: str) -> GroupState | None:
-        """The same behind a barrier that was taken already, as for many groups at once."""
+        """`check_readable` without the barrier, which the caller has taken, such as one for many groups."""
         session = self._writer.session
         if session not in self._metadata.state.sessions:
             raise NotCoordinator(ErrorCode.coordinator_not_available)
@@ -473,24 +451,20 @@ class GroupLedger:
         return None if group is None or group.is_vacant else group
 
 
-def _notes(rows: Sequence[OffsetRow]) -> tuple[str, ...]:
-    """Nothing where all rows have none."""
+def _metadata_of(rows: Sequence[OffsetRow]) -> tuple[str, ...]:
+    """The metadata of the rows; empty where no row has any, as most commits, to keep entries small."""
     return tuple(row.metadata for row in rows) if any(row.metadata for row in rows) else ()
 
 
-def _is_too_long(group_id: str) -> bool:
-    return len(group_id.encode()) > GROUP_ID_BYTES_MAX
-
-
 def _keeps_claim(command: Command, outcome: Outcome) -> bool:
-    """Whether this agent's copy of the group is right, and the group exists."""
+    """Whether this agent's copy of the group is right after the entry, and the group exists."""
     if isinstance(command, DeleteGroup):
         return isinstance(outcome, Refused) and outcome.error_code is ErrorCode.non_empty_group
     return isinstance(outcome, Done)
 
 
 def _outcome(done: asyncio.Future[Outcome]) -> Outcome:
-    """The outcome of a command. Where it is unknown, clients are sent to look for the coordinator."""
+    """The outcome of a command; NOT_COORDINATOR where it is unknown, so that clients ask FindCoordinator again."""
     if done.cancelled():
         return Refused(error_code=ErrorCode.not_coordinator, reason="the agent is stopping")
     error = done.exception()

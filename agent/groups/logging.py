@@ -1,6 +1,7 @@
-"""Log lines about consumer groups, of either protocol, that come to this agent, change, and go.
+"""Log lines about groups of either protocol that this agent loads, changes and hands over.
 
-Rule: one line per round or change, never one per request; names that clients chose are cut short.
+There is one line for each round of loading and each change, never one for each request. Names that clients chose are
+shortened.
 """
 
 import logging
@@ -14,33 +15,34 @@ log = logging.getLogger(__name__)
 
 
 def first_names(names: Collection[str]) -> str:
-    """A few of them, and how many more there are."""
+    """The first GROUP_NAMES_LISTED_MAX names, and the number of the others."""
     shown = ",".join(shorten(name) for name in islice(names, GROUP_NAMES_LISTED_MAX))
     more = len(names) - GROUP_NAMES_LISTED_MAX
     return f"{shown} and {more} more" if more > 0 else shown
 
 
 def log_loaded(group_ids: list[str], *, protocol: str) -> None:
-    """This agent holds groups now that had members already; the list is empty then."""
+    """Log the groups with members that this agent has loaded, and clear the list."""
     if group_ids:
         extra = {"protocol": protocol, "groups": len(group_ids), "names": first_names(group_ids)}
-        log.info(
-            "coordinates groups now that had members before: their last coordinator is gone, or stops", extra=extra
-        )
+        log.info("this agent coordinates groups whose last coordinator is gone, or stops", extra=extra)
         group_ids.clear()
 
 
 def log_handed_over(group_ids: Collection[str], *, protocol: str) -> None:
-    """This agent stops."""
+    """Log the groups of an agent that stops."""
     if group_ids:
         extra = {"protocol": protocol, "groups": len(group_ids), "names": first_names(group_ids)}
-        log.info("hands over its groups: members find their next coordinator", extra=extra)
+        log.info("this agent hands over its groups: their members find the next coordinator", extra=extra)
 
 
 def log_changes(group_id: str, epochs: tuple[int, int], changes: Sequence[tuple[str, Sequence[str]]]) -> None:
-    """A group of the consumer protocol has changed: in what respect, and whom each concerns, if anybody.
+    """Log changes of a group of the consumer protocol.
 
-    `epochs`: the group's, and that of its target assignment.
+    Args:
+        group_id: the group.
+        epochs: the group's epoch, and that of its target assignment.
+        changes: each change, and the ids of the members that it concerns.
     """
     if changes:
         what = "; ".join(f"{change}: {first_names(ids)}" if ids else change for change, ids in changes)
@@ -49,10 +51,10 @@ def log_changes(group_id: str, epochs: tuple[int, int], changes: Sequence[tuple[
 
 
 def log_instance_rejected(group_id: str, instance_id: str, client_id: str, reason: str) -> None:
-    """A client has a group.instance.id that another one has."""
+    """Log a client that was rejected because another client has its group.instance.id."""
     log.warning(
-        "refused a client for its group.instance.id, which another one has, and clients end on that: give each its "
-        "own, or end the other one first; told once",
+        "rejected a client for its group.instance.id, which another client has; clients end on this error. Give each "
+        "client its own, or end the other client first (logged once)",
         extra={
             "group": group_id,
             "instance": shorten(instance_id),

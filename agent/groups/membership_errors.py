@@ -1,8 +1,8 @@
-"""Which answers cost a member of a group its place, and whether this agent may give them.
+"""The errors that are fatal to a group member, and the check before one of them is answered.
 
-Rule: they are told behind a barrier, where the claim is still the newest (safety rule S4): a coordinator that is cut
-off does not know who has joined elsewhere since, and would make them give up what they have. Barriers are shared, so
-many refusals at once cost few; other answers cost none.
+A coordinator that is cut off does not know which members have joined elsewhere since, and such an error would make them
+give up their partitions. So it is answered only behind a barrier that finds this agent's claim to be the newest (safety
+rule S4). Barriers are shared, so many errors at once cost few requests to the ledger.
 """
 
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
@@ -18,15 +18,15 @@ _NOT_FATAL = frozenset(
         ErrorCode.coordinator_load_in_progress,
     }
 )
-"""The errors after which a member stays one: it goes on, joins again as itself, or asks again."""
+"""The errors after which a member stays in its group: it goes on, joins again under its id, or repeats the request."""
 
 
 def is_fatal_to_member(error_code: ErrorCode) -> bool:
-    """Whether a member that is told this gives up its partitions, its membership, or itself.
+    """Whether a member that gets this error gives up its partitions or its membership, or ends.
 
-    UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and FENCED_MEMBER_EPOCH make it join as somebody new; the others are the end
-    of the consumer, or of what it commits. Source: AbstractCoordinator and ConsumerCoordinator (their response
-    handlers), AbstractHeartbeatRequestManager.onErrorResponse, TransactionManager.TxnOffsetCommitHandler (Kafka 4.3).
+    After UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION and FENCED_MEMBER_EPOCH it joins as a new member. The other errors end
+    the consumer, or its commit. Source: AbstractCoordinator and ConsumerCoordinator (their response handlers),
+    AbstractHeartbeatRequestManager.onErrorResponse, TransactionManager.TxnOffsetCommitHandler (Kafka 4.3).
     """
     return error_code not in _NOT_FATAL
 

@@ -1,7 +1,7 @@
-"""Which groups change their kind on their coordinator (KIP-848, online migration), and what they become.
+"""The online migration of groups between the classic and the consumer protocol (KIP-848). Decides, and writes nothing.
 
-Rule: decides, and writes nothing. What stands in the way upward is an error for the consumer that wants to join; what
-stands in the way downward is told to the operator, and the group stays one of the consumer protocol.
+An upgrade that is not possible is an error for the consumer that joins. A downgrade that is not possible is logged, and
+the group stays one of the consumer protocol.
 Source: GroupMetadataManager.getOrMaybeCreateConsumerGroup, validateOnlineUpgrade, validateOnlineDowngrade (Kafka 4.3).
 """
 
@@ -36,16 +36,16 @@ class ClassicGroups(Protocol):
         ...
 
     def forget(self, group_id: str, error_code: ErrorCode) -> None:
-        """The group is of the other kind now: whoever waits is told the error."""
+        """Unload the group, which is of the other kind now, and answer its waiting requests with the error."""
         ...
 
     def take_over(self, group_id: str, reason: str, *, is_rebalanced: bool) -> None:
-        """The group is in the ledger as a classic one from now on."""
+        """Load the group, which is in the ledger as a classic one now."""
         ...
 
 
 def consumers_max(broker_configs: Mapping[str, str]) -> int:
-    """Members that a consumer group may have."""
+    """The number of members that a consumer group may have."""
     return min(CONSUMER_GROUP_MEMBERS_MAX, int(broker_value(broker_configs, "group.consumer.max.size")))
 
 
@@ -74,20 +74,22 @@ class GroupMigrations:
         if not isinstance(value, ClassicGroup):
             return None
         if not value.members:
+            # Epochs go on from the generation: else offsets committed by old members would look valid (S13).
             epoch = max(GROUP_EPOCH_FIRST, value.generation)
             return ConsumerGroup(epoch=epoch, target_epoch=epoch)
         if len(value.members) > self._size_max:
-            raise group_not_found(group.group_id, f"it has {len(value.members)} members, {self._size_max} is the most")
+            raise group_not_found(
+                group.group_id,
+                f"it cannot become one: it has {len(value.members)} members, {self._size_max} is the most",
+            )
         try:
             return upgraded(value, self._find_topic)
         except NotMigratable as error:
             raise group_not_found(group.group_id, str(error)) from error
 
     def check_joining(self, group: GroupState) -> None:
-        """Raise `GroupRefusal` where members of the classic protocol stand in the way of a first consumer.
-
-        Also those that are joining just now, of which the ledger has nothing yet.
-        """
+        """Raise `GroupRefusal` where members of the classic protocol prevent a first consumer from joining."""
+        # Members that are joining now count, too, although the ledger has nothing of them yet.
         joining = self._classic.protocol_type(group.group_id)
         if (group.has_members or joining is not None) and self._policy not in UPGRADING:
             raise group_not_found(group.group_id, "online upgrade is switched off")
@@ -97,14 +99,17 @@ class GroupMigrations:
     def downgraded(
         self, live: LiveConsumerGroup, leaving: Sequence[str], *, is_rebalance_due: bool
     ) -> ClassicGroup | None:
-        """The group of those who stay, where all of them speak the classic protocol, and it may become theirs."""
+        """The classic group of the remaining members; None where the group stays one of the consumer protocol.
+
+        It becomes a classic one where all of them speak that protocol, and configs and size allow it.
+        """
         group = live.group
-        is_wanted = (
+        may_downgrade = (
             self._policy in DOWNGRADING
             and len(group.members) - len(leaving) <= self._classic_size_max
             and is_classic_but_for(group, leaving)
         )
-        if not is_wanted:
+        if not may_downgrade:
             live.problems.note(_NOT_CLASSIC, is_so=False)
             return None
         try:
@@ -118,6 +123,6 @@ _NOT_CLASSIC = "it cannot become a classic group, and stays as it is"
 
 
 def group_not_found(group_id: str, why: str = "") -> GroupRefusal:
-    """There is no consumer group of that name, and why none begins."""
+    """GROUP_ID_NOT_FOUND, with the reason why the group does not become a consumer group."""
     reason = f": {why}" if why else ""
     return GroupRefusal(ErrorCode.group_id_not_found, f"there is no consumer group {group_id!r}{reason}")

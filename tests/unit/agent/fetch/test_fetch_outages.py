@@ -87,9 +87,9 @@ async def test_a_store_that_denies_its_objects_is_told_once_a_minute_and_not_wit
     key = by_offset["key"]
     assert key in {held.key for held in await intake_objects(paths)}
     assert by_offset["reason"] == f"StoreDenied: get {key}: AccessDenied"
-    assert [by_offset[name] for name in ("topic", "partition", "offset", "refused")] == ["t", 0, 1, 1]
-    assert [by_time[name] for name in ("topic", "partition", "offset", "refused")] == ["t", 1, 0, 1]
-    assert [later[name] for name in ("partition", "refused")] == [0, 10]
+    assert [by_offset[name] for name in ("topic", "partition", "offset", "rejected")] == ["t", 0, 1, 1]
+    assert [by_time[name] for name in ("topic", "partition", "offset", "rejected")] == ["t", 1, 0, 1]
+    assert [later[name] for name in ("partition", "rejected")] == [0, 10]
 
 
 async def test_a_fetch_answers_what_is_in_memory_once_the_store_has_not_answered_for_too_long(

@@ -262,15 +262,15 @@ async def test_whose_a_group_is_with_an_id_that_is_too_long_is_not_remembered() 
     async with one_agent() as (parts, groups):
         longest = "x" * GROUP_ID_BYTES_MAX
         assert {groups.coordinator(longest + more) for more in ("", "x")} == {parts.writer.session}
-        assert list(groups._owners) == [longest]
+        assert list(groups._owners.cache) == [longest]
 
 
 async def test_what_is_remembered_of_owners_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.groups.group_ledger.COORDINATORS_CACHED_MAX", 2)
+    monkeypatch.setattr("agent.groups.group_owners.COORDINATORS_CACHED_MAX", 2)
     async with one_agent() as (_, groups):
         for group_id in GROUPS:
             groups.coordinator(group_id)
-        assert list(groups._owners) == GROUPS[-2:]
+        assert list(groups._owners.cache) == GROUPS[-2:]
 
 
 async def test_who_lives_is_looked_up_again_only_where_an_entry_was_applied() -> None:

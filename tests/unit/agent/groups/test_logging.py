@@ -66,7 +66,7 @@ async def test_other_topics_are_told_as_a_change(caplog: pytest.LogCaptureFixtur
         await agent.say(beat("a"))
         await agent.say(beat("a", 2, names=("t", "u")))
         assert changes(caplog)[1:] == [
-            (3, 3, "other topics are subscribed to, or look different; a new target assignment"),
+            (3, 3, "its subscribed topics, or their partitions, have changed; a new target assignment"),
         ]
 
 
@@ -91,7 +91,7 @@ async def test_groups_that_are_taken_up_and_handed_over_are_told_in_one_line(cap
         for _ in range(3):
             await second.groups.look_after()
         news = [vars(record) for record in caplog.records if "names" in vars(record)]
-        assert [(each["message"].split()[0], each["groups"], each["names"]) for each in news] == [
+        assert [(each["message"].split()[2], each["groups"], each["names"]) for each in news] == [
             ("hands", 1, "g"),
             ("coordinates", 1, "g"),
         ]

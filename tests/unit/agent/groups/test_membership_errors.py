@@ -184,10 +184,10 @@ class TestClassicGroups:
             leaving = asyncio.ensure_future(groups.leave("g", [Leaver(member_id, None), Leaver("nobody", None)]))
             while not begun:
                 await turn()
-            await groups._give_up_lost()
+            await groups._unload_lost()
             begun[0].set_result(parts.metadata.state.position)
             assert await leaving == (ErrorCode.none, (ErrorCode.none, ErrorCode.unknown_member_id))
-            await groups._give_up_lost()
+            await groups._unload_lost()
             assert groups.groups_count == 0
 
 
