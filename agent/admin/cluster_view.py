@@ -1,12 +1,11 @@
 """The cluster as clients see it: brokers, leaders, zones, epochs.
 
-Rule: all of it follows from the state and the request, so every agent says the same. An agent is in the answer while
-its session is in the state and does not drain; while none is there, the one that is asked is. A leader is only a hint
-for caches: any agent serves any partition, and its epoch never changes (architecture: fetch).
+All of it follows from the state and the request, so every agent answers alike. A leader is only a hint for caches: any
+agent serves any partition, and the leader epoch never changes.
 
-A client's zone is the element `zone=NAME` of its client id, elements being separated by commas ("orders,zone=eu-1a");
-else that whose name the listener has, in capitals and with `_` for what is neither letter nor digit. A consumer tells
-its rack in Fetch too (KIP-392).
+A client's zone is the element `zone=NAME` of its client id, whose elements are separated by commas, as in
+"orders,zone=eu-1a". Without one it is the zone that has the listener's name, in capitals and with `_` for each other
+character. A consumer also sends its rack in Fetch (KIP-392).
 """
 
 import re
@@ -25,6 +24,8 @@ _NOT_IN_LISTENER_NAMES = re.compile(r"[^A-Z0-9]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerView:
+    """One broker in an answer to a client."""
+
     node_id: int
     host: str
     port: int
@@ -32,7 +33,7 @@ class BrokerView:
 
 
 class Placements:
-    """The placement of the sessions that are live now; made anew when they change."""
+    """The placement over the live sessions, cached until these change."""
 
     def __init__(self) -> None:
         self._live: list[tuple[SessionId, bool]] = []
@@ -45,30 +46,30 @@ class Placements:
         return self._placement
 
 
-def brokers(state: ClusterState, listener: str, asked: StartSession) -> list[BrokerView]:
-    """Every agent that stays, with the address of its listener of that name (or its first), by node id.
+def brokers(state: ClusterState, listener: str, answering: StartSession) -> list[BrokerView]:
+    """Every agent that does not drain, with the address of its listener of that name (or its first), by node id.
 
-    While none lives, it is the one that is asked, as that is the leader which clients are told then.
+    Without any it is the agent that answers: clients need a broker to retry at.
     """
-    living = staying(state.sessions).values() or [asked]
+    living = staying(state.sessions).values() or [answering]
     return sorted((_view(agent, listener) for agent in living), key=_node_id)
 
 
 def leaving_brokers(state: ClusterState, listener: str) -> list[BrokerView]:
-    """The agents that drain while others stay, by node id: `brokers` names all but these."""
+    """The agents that drain while others do not, by node id: `brokers` names all but these."""
     living = staying(state.sessions)
     leaving = (agent for session_id, agent in state.sessions.items() if session_id not in living)
     return sorted((_view(agent, listener) for agent in leaving), key=_node_id)
 
 
 def agent_of(state: ClusterState, session: SessionId, listener: str) -> BrokerView | None:
-    """The agent whose session it is; None where that is not live."""
-    known = state.sessions.get(session)
-    return None if known is None else _view(known, listener)
+    """The agent of the session; None where the session is not live."""
+    agent = state.sessions.get(session)
+    return None if agent is None else _view(agent, listener)
 
 
 def client_zone(placement: Placement, client_id: str, listener: str) -> str | None:
-    """The zone that a client is in, as far as it can be told; there may be no agent in it."""
+    """The client's zone; None where neither client id nor listener names one. There may be no agent in it."""
     for element in client_id.split(","):
         if element.startswith(ZONE_ELEMENT):
             return element.removeprefix(ZONE_ELEMENT)
@@ -76,7 +77,7 @@ def client_zone(placement: Placement, client_id: str, listener: str) -> str | No
 
 
 def leader_epoch_error(epoch: int) -> ErrorCode:
-    """The error for a client with this idea of the leader's epoch (KIP-320); -1 means that it has none."""
+    """The error for a client that names this leader epoch (KIP-320); -1 means that it names none."""
     if epoch in (NO_LEADER_EPOCH, LEADER_EPOCH):
         return ErrorCode.none
     return ErrorCode.fenced_leader_epoch if epoch < LEADER_EPOCH else ErrorCode.unknown_leader_epoch

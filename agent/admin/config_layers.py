@@ -1,7 +1,7 @@
-"""The broker configs that hold on this agent: what was altered for it, for every broker, or what it was started with.
+"""The broker configs of this agent: altered for it, altered for every broker, or given at its start, in that order.
 
-Rule: whoever wants a value asks again each time, as configs change while the agent runs (KIP-226). What an alteration
-cannot change is read-only (`coordinator.configs.broker_configs`) and may be kept.
+Configs change while the agent runs (KIP-226), so a value is read again for each use. Read-only configs
+(`coordinator.configs.broker_configs`) may be kept.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,8 +14,7 @@ NOTHING: Mapping[str, str] = {}
 
 
 class BrokerConfigs(Mapping[str, str]):
-    """The configs that were set, by Kafka's names; for Kafka's own defaults see
-    `coordinator.configs.broker_configs.broker_value`."""
+    """The configs that are set, by Kafka's names. `coordinator.configs.broker_configs.broker_value` knows defaults."""
 
     def __init__(self, settings: Mapping[str, str], *, node_id: int, state: Callable[[], ClusterState]) -> None:
         self.settings = settings
@@ -27,7 +26,7 @@ class BrokerConfigs(Mapping[str, str]):
 
     @property
     def now(self) -> Mapping[str, str]:
-        """All of them: the same mapping until any broker's are altered."""
+        """All configs that are set: the same mapping object until any broker's configs are altered."""
         altered = self._state().broker_configs
         if altered is not self._altered:
             self._altered = altered
@@ -41,7 +40,7 @@ class BrokerConfigs(Mapping[str, str]):
 
     @property
     def layers(self) -> Layers:
-        """Where values come from, the place that counts first."""
+        """The sources of values with their configs, the one that takes precedence first."""
         return (
             (ConfigSource.DYNAMIC_BROKER, self._state().broker_configs.get(self._name, NOTHING)),
             (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.every_broker),

@@ -1,8 +1,7 @@
-"""Alters configs on behalf of requests: checks what came, and has it carried out by an entry.
+"""Alters configs on behalf of requests: checks the operations, and proposes an entry that carries them out.
 
-Rule: names and values are judged here, against the configs as they are behind a barrier; what comes of the operations
-is worked out where the entry is applied, on what is set by then. A resource is altered as a whole or not at all, and
-each by itself.
+Names and values are checked here, with the configs behind a barrier. Apply computes the result from the configs that
+are set by then. Each resource is altered independently, by all of its operations or none.
 Source of the checks and their order: kafka.server.ConfigAdminManager, org.apache.kafka.controller.
 ConfigurationControlManager, kafka.server.ControllerConfigurationValidator (Kafka 4.3).
 """
@@ -37,12 +36,13 @@ _LISTED: Mapping[ResourceType, Mapping[str, ConfigSpec]] = {
     ResourceType.TOPIC: TOPIC_CONFIGS,
     ResourceType.BROKER: BROKER_CONFIGS,
 }
-"""Where lists can be appended to and subtracted from. As in Kafka, groups and telemetry subscriptions cannot."""
+"""The resources whose lists can be appended to and subtracted from: as in Kafka not groups and telemetry subscriptions.
+"""
 NOTHING: Mapping[str, str] = {}
 
 
 class ConfigError(Exception):
-    """Configs that cannot be described or altered, as the client is told."""
+    """The error code and message for a client whose configs cannot be described or altered."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)
@@ -51,7 +51,7 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alteration:
-    """The alterations of one resource in a request: operations as it names them, with values or None."""
+    """The alteration of one resource in a request, with the values as they arrived."""
 
     resource_type: int
     resource_name: str
@@ -61,7 +61,7 @@ class Alteration:
 
 
 class ConfigAdmin:
-    """Alters configs, and tells those of the resources that need not exist."""
+    """Alters configs, and returns those of resources, which need not exist."""
 
     def __init__(
         self, *, metadata: ApplyLoop, writer: LedgerWriter, broker_configs: BrokerConfigs, node_id: int
@@ -71,29 +71,29 @@ class ConfigAdmin:
         self._broker_configs = broker_configs
         self._node_id = node_id
 
-    async def alter(self, wanted: Alteration, *, is_validate_only: bool) -> None:
-        """Alter one resource, or only check whether that would go; to be called behind a barrier.
+    async def alter(self, alteration: Alteration, *, is_validate_only: bool) -> None:
+        """Alter one resource, or only check the alteration. The caller has taken a barrier.
 
-        What would change nothing is not written. Raises `ConfigError`.
+        An alteration that changes nothing is not written. Raises `ConfigError`.
         """
-        resource_type, operations = _read(wanted)
+        resource_type, operations = _read(alteration)
         if resource_type is ResourceType.BROKER_LOGGER:
-            self._alter_loggers(wanted, operations, is_validate_only=is_validate_only)
+            self._alter_loggers(alteration, operations, is_validate_only=is_validate_only)
             return
         if resource_type is ResourceType.TOPIC:
-            operations = self._stamped(operations, is_whole=wanted.is_whole)
-        held = self.configs(resource_type, wanted.resource_name)
-        result = altered(held, operations, is_whole=wanted.is_whole)
-        self._check(resource_type, wanted.resource_name, result)
+            operations = self._with_timestamp_type(operations, is_whole=alteration.is_whole)
+        before = self.configs(resource_type, alteration.resource_name)
+        result = altered(before, operations, is_whole=alteration.is_whole)
+        self._check(resource_type, alteration.resource_name, result)
         if resource_type is ResourceType.CLIENT_METRICS:
             await _check_patterns(result)
-        if is_validate_only or result == held:
+        if is_validate_only or result == before:
             return
         outcome = await self._writer.propose(
             AlterConfigs(
                 resource_type=resource_type,
-                resource_name=wanted.resource_name,
-                is_whole=wanted.is_whole,
+                resource_name=alteration.resource_name,
+                is_whole=alteration.is_whole,
                 operations=tuple(operations),
             )
         )
@@ -103,9 +103,9 @@ class ConfigAdmin:
         log.info(
             "configs were altered",
             extra={
-                "resource": _described(resource_type, wanted.resource_name),
+                "resource": _described(resource_type, alteration.resource_name),
                 "operations": shorten(described),
-                "is_whole": wanted.is_whole,
+                "is_whole": alteration.is_whole,
             },
         )
 
@@ -125,14 +125,17 @@ class ConfigAdmin:
             case ResourceType.BROKER_LOGGER:
                 return NOTHING
 
-    def _stamped(self, operations: Sequence[ConfigOperation], *, is_whole: bool) -> list[ConfigOperation]:
-        """A topic that loses its override has its records stamped as this agent's settings say (safety rule S14)."""
+    def _with_timestamp_type(self, operations: Sequence[ConfigOperation], *, is_whole: bool) -> list[ConfigOperation]:
+        """The operations, with the brokers' message.timestamp.type where the topic would lose its own.
+
+        Apply knows no agent's settings, and gives append times by the topic's config alone (safety rule S14).
+        """
         override = stamped_by(self._broker_configs.settings, self._broker_configs.every_broker)
         if not override:
             return list(operations)
-        kept = [each for each in operations if each.name not in override or each.kind is not OperationKind.DELETE]
-        is_lost = len(kept) < len(operations) or (is_whole and not override.keys() & {each.name for each in kept})
-        return [*kept, *(_set(name, value) for name, value in override.items())] if is_lost else kept
+        others = [each for each in operations if each.name not in override or each.kind is not OperationKind.DELETE]
+        is_lost = len(others) < len(operations) or (is_whole and not override.keys() & {each.name for each in others})
+        return [*others, *(_set(name, value) for name, value in override.items())] if is_lost else others
 
     def _check(self, resource_type: ResourceType, name: str, result: Mapping[str, str]) -> None:
         """Raise `ConfigError` unless the resource may have these configs."""
@@ -174,7 +177,7 @@ class ConfigAdmin:
         validate_dynamic(result, is_every_broker=name == EVERY_BROKER)
 
     def check_node(self, name: str, what: str) -> None:
-        """Raise `ConfigError` unless this agent's node is named: another one knows its own settings and loggers."""
+        """Raise `ConfigError` unless `name` is this agent's node id: it does not know another one's settings."""
         if not name.removeprefix("-").isdecimal():
             raise ConfigError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {shorten(name)}")
         if name != str(self._node_id):
@@ -184,11 +187,11 @@ class ConfigAdmin:
             )
 
     def _alter_loggers(
-        self, wanted: Alteration, operations: Sequence[ConfigOperation], *, is_validate_only: bool
+        self, alteration: Alteration, operations: Sequence[ConfigOperation], *, is_validate_only: bool
     ) -> None:
-        if wanted.is_whole:
+        if alteration.is_whole:  # AlterConfigs does not know this type, only IncrementalAlterConfigs does (KIP-412)
             raise ConfigError(ErrorCode.invalid_request, f"Unknown resource type {ResourceType.BROKER_LOGGER.value}")
-        self.check_node(wanted.resource_name, "node")
+        self.check_node(alteration.resource_name, "node")
         for operation in operations:
             _check_logger(operation)
         if is_validate_only:
@@ -222,28 +225,29 @@ def _check_logger(operation: ConfigOperation) -> None:
         raise ConfigError(ErrorCode.invalid_config, f"Logger {shorten(operation.name)} does not exist!")
 
 
-def _read(wanted: Alteration) -> tuple[ResourceType, list[ConfigOperation]]:
-    """The resource's type and the operations on it; what nothing can be made of raises `ConfigError`."""
-    names = [name for name, _, _ in wanted.operations]
+def _read(alteration: Alteration) -> tuple[ResourceType, list[ConfigOperation]]:
+    """The resource's type and the operations on it. Raises `ConfigError` where the request is malformed."""
+    operations = alteration.operations
+    names = [name for name, _, _ in operations]
     if len(set(names)) != len(names):
         raise ConfigError(ErrorCode.invalid_request, "Error due to duplicate config keys")
-    without = [name for name, kind, value in wanted.operations if value is None and kind != OperationKind.DELETE]
+    without = [name for name, kind, value in operations if value is None and kind != OperationKind.DELETE]
     if without:
         raise ConfigError(ErrorCode.invalid_request, f"Null value not supported for : {shorten(', '.join(without))}")
-    if wanted.resource_type not in tuple(ResourceType):
-        raise ConfigError(ErrorCode.invalid_request, f"Unknown resource type {wanted.resource_type}")
+    if alteration.resource_type not in tuple(ResourceType):
+        raise ConfigError(ErrorCode.invalid_request, f"Unknown resource type {alteration.resource_type}")
     if len(names) > CONFIG_OPERATIONS_MAX:
         raise ConfigError(
             ErrorCode.invalid_request, f"{len(names)} configs of one resource, {CONFIG_OPERATIONS_MAX} is the most."
         )
-    if len(wanted.resource_name) > CONFIG_RESOURCE_NAME_CHARS_MAX:
+    if len(alteration.resource_name) > CONFIG_RESOURCE_NAME_CHARS_MAX:
         raise ConfigError(
             ErrorCode.invalid_request,
-            f"The resource's name has {len(wanted.resource_name)} characters, {CONFIG_RESOURCE_NAME_CHARS_MAX} is the "
-            "most.",
+            f"The resource's name has {len(alteration.resource_name)} characters, {CONFIG_RESOURCE_NAME_CHARS_MAX} is "
+            "the most.",
         )
-    resource_type = ResourceType(wanted.resource_type)
-    return resource_type, [_operation(resource_type, name, kind, value) for name, kind, value in wanted.operations]
+    resource_type = ResourceType(alteration.resource_type)
+    return resource_type, [_operation(resource_type, name, kind, value) for name, kind, value in operations]
 
 
 def _operation(resource_type: ResourceType, name: str, kind: int, value: str | None) -> ConfigOperation:
@@ -266,7 +270,7 @@ def _operation(resource_type: ResourceType, name: str, kind: int, value: str | N
 
 
 def _described(resource_type: ResourceType, name: str) -> str:
-    """The resource, to who reads of it."""
+    """The resource's name for a log line."""
     if resource_type is ResourceType.BROKER and name == EVERY_BROKER:
         return "every broker"
     return f"{resource_type.name} {shorten(name)}"

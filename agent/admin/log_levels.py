@@ -1,7 +1,7 @@
 """Levels of this process's loggers, as Kafka's tools see and set them (KIP-412). They last until it ends.
 
-Rule: Kafka's words outside, Python's levels inside; what Python does not tell apart is the nearest level that tells
-more. Source: org.apache.kafka.server.logger.LoggingController, kafka.server.logger.RuntimeLoggerManager (Kafka 4.3).
+Requests have Kafka's names of levels. One that Python does not have is its next lower level, which logs more.
+Source: org.apache.kafka.server.logger.LoggingController, kafka.server.logger.RuntimeLoggerManager (Kafka 4.3).
 """
 
 import logging
@@ -16,11 +16,11 @@ LEVELS: Mapping[str, int] = {
     "DEBUG": logging.DEBUG,
     "TRACE": logging.DEBUG,
 }
-"""Kafka's names of levels, the least talkative first."""
+"""Kafka's names of levels, the highest first."""
 
 
 def loggers() -> dict[str, str]:
-    """Kafka's word for the level of every logger, by name: its own, else that of the next one above it."""
+    """Kafka's name of each logger's level, its own or an inherited one, by the logger's name."""
     names = sorted(logging.Logger.manager.loggerDict)
     return {ROOT: _word(logging.getLogger()), **{name: _word(logging.getLogger(name)) for name in names}}
 
@@ -30,12 +30,12 @@ def is_known(name: str) -> bool:
 
 
 def set_level(name: str, level: str) -> None:
-    """Set a known logger's level, by one of Kafka's words."""
+    """Set a known logger's level, by one of Kafka's names."""
     _logger(name).setLevel(LEVELS[level])
 
 
 def unset_level(name: str) -> None:
-    """Let a known logger, not the root, have the level of the next one above it."""
+    """Let a known logger, not the root, inherit its parent's level."""
     _logger(name).setLevel(logging.NOTSET)
 
 

@@ -1,7 +1,7 @@
-"""Topics as clients ask for them: looked up after a barrier where they seem unknown; created, grown, deleted by entry.
+"""Looks up topics for requests, and creates, grows and deletes them by ledger entries.
 
-Rule: an "unknown topic" answer is given only after a read barrier (safety rule S4). Whether a topic may exist is
-decided at apply; what is checked here spares the ledger an entry that would be refused anyway.
+A topic is called unknown only behind a barrier: another agent may have created it (safety rule S4). Apply decides
+whether a topic may be created; the checks here only spare the ledger an entry that would be rejected.
 Source of the checks and their order: org.apache.kafka.controller.ReplicationControlManager (Kafka 4.3).
 """
 
@@ -35,19 +35,19 @@ K = TypeVar("K", str, TopicId)
 
 @dataclass(frozen=True, slots=True)
 class TopicError(Exception):
-    """A topic that cannot be had, created or deleted, as the client is told."""
+    """The error code and message for a client whose topic is unknown, or cannot be created or altered."""
 
     error_code: ErrorCode
     message: str | None = None
 
 
 def deadline_s(clock: Clock, timeout_s: float = 0.0) -> float:
-    """When a request's time is over, on the clock's monotonic time; one that names no time has a usual one."""
+    """The monotonic time at which a request times out; LEDGER_WAIT_SECONDS_MAX from now where it names no time-out."""
     return clock.monotonic_s() + (timeout_s if timeout_s > 0 else LEDGER_WAIT_SECONDS_MAX)
 
 
 async def before(end_s: float, clock: Clock, work: Awaitable[T]) -> T:
-    """The result of `work`, or a `TopicError` once the clock's monotonic time is `end_s`.
+    """The result of `work`. Raises `TopicError` at the monotonic time `end_s`.
 
     A command that is in the ledger by then is applied nevertheless, as in Kafka.
     """
@@ -59,7 +59,7 @@ async def before(end_s: float, clock: Clock, work: Awaitable[T]) -> T:
 
 
 async def catch_up(metadata: ApplyLoop, clock: Clock, end_s: float) -> TopicError | None:
-    """Take a barrier (safety rule S4); the error, where this agent may not know what was done through others."""
+    """Take a barrier (safety rule S4); returns the error where it was not answered in time."""
     try:
         await before(end_s, clock, metadata.barrier())
     except TopicError as error:
@@ -79,7 +79,7 @@ class TopicAdmin:
         self._broker_configs = broker_configs
 
     def known(self, name: str) -> TopicState | None:
-        """The topic if this agent has seen it already: the hot path's lookup."""
+        """The topic, if this agent has applied its creation: the lookup of the hot path."""
         state = self._metadata.state
         topic_id = state.topic_ids.get(name)
         return None if topic_id is None else state.topics[topic_id]
@@ -105,7 +105,7 @@ class TopicAdmin:
         return topic
 
     async def caught_up(self, topic_id: TopicId) -> TopicState | None:
-        """The topic as it is behind a barrier, whatever this agent knew of it before."""
+        """The topic behind a barrier; None where there is none."""
         await self._metadata.barrier()
         return self.known_id(topic_id)
 
@@ -114,31 +114,29 @@ class TopicAdmin:
         return broker_value(self._broker_configs, "auto.create.topics.enable") == "true"
 
     async def auto_create(self, name: str) -> TopicState:
-        """The topic, made with `num.partitions` if there is none. Raises `TopicError`."""
-        if name in INTERNAL_TOPICS:
+        """The topic, created with `num.partitions` if there is none. Raises `TopicError`."""
+        if name in INTERNAL_TOPICS:  # a client that asks for __consumer_offsets must not create a topic of that name
             raise TopicError(ErrorCode.unknown_topic_or_partition)
         partition_count = int(broker_value(self._broker_configs, "num.partitions"))
         try:
             return await self.create(name, partition_count=partition_count, configs={})
         except TopicError as error:
             topic = self.known(name)
+            # Another request was faster, here or at another agent.
             if error.error_code is ErrorCode.topic_already_exists and topic is not None:
                 return topic
             raise
 
     async def check(self, name: str, *, partition_count: int, configs: Mapping[str, str | None]) -> None:
-        """Raise `TopicError` if a topic cannot be created like this.
-
-        That it exists is said only once a barrier confirmed it: another agent may have deleted it (safety rule S4).
-        """
+        """Raise `TopicError` where a topic of this name, size and configs cannot be created."""
         try:
             validate_topic_name(name)
         except InvalidTopicName as error:
             raise TopicError(ErrorCode.invalid_topic_exception, str(error)) from error
         if name in INTERNAL_TOPICS:
-            message = f"'{name}' is a name of Kafka's own: what Kafka keeps there is in the ledger."
+            message = f"'{name}' is an internal topic of Kafka. Here its content is in the ledger."
             raise TopicError(ErrorCode.topic_already_exists, message)
-        if self.known(name) is not None:
+        if self.known(name) is not None:  # another agent may have deleted it (S4)
             await self._metadata.barrier()
         if self.known(name) is not None:
             raise TopicError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
@@ -147,7 +145,7 @@ class TopicAdmin:
         if partition_count > PARTITIONS_PER_TOPIC_MAX:
             raise TopicError(
                 ErrorCode.invalid_partitions,
-                f"A topic has at most {PARTITIONS_PER_TOPIC_MAX} partitions, {partition_count} were asked for.",
+                f"A topic has at most {PARTITIONS_PER_TOPIC_MAX} partitions; the request has {partition_count}.",
             )
         for config, value in configs.items():
             if value is None:
@@ -155,7 +153,7 @@ class TopicAdmin:
                     ErrorCode.invalid_config, f"Null value not supported for topic configs: {shorten(config)}"
                 )
         try:
-            validate_topic_configs(_given(configs))
+            validate_topic_configs(_stripped(configs))
         except InvalidConfig as error:
             raise TopicError(ErrorCode.invalid_config, str(error)) from error
 
@@ -167,7 +165,7 @@ class TopicAdmin:
         configs: Mapping[str, str | None],
         replicas: Sequence[Sequence[int]] = (),
     ) -> TopicState:
-        """The new topic, once it is in the ledger; `replicas` by hand, for each partition. Raises `TopicError`."""
+        """The new topic, once its entry is applied. `replicas`: those of each partition. Raises `TopicError`."""
         await self.check(name, partition_count=partition_count, configs=configs)
         override = stamped_by(self._broker_configs.settings, self._broker_configs.every_broker)
         topic_id = TopicId(self._ids.new_uuid())
@@ -176,8 +174,8 @@ class TopicAdmin:
                 name=name,
                 topic_id=topic_id,
                 partition_count=partition_count,
-                configs=tuple(sorted({**override, **_given(configs)}.items())),
-                replicas=self._kept(name, replicas),
+                configs=tuple(sorted({**override, **_stripped(configs)}.items())),
+                replicas=self._accepted_replicas(name, replicas),
             )
         )
         if isinstance(outcome, Refused):
@@ -188,7 +186,10 @@ class TopicAdmin:
         return created
 
     def check_growth(self, name: str, partition_count: int) -> TopicState:
-        """The topic, if it can have so many partitions; to be called behind a barrier (S4). Raises `TopicError`."""
+        """The topic, if it can have `partition_count` partitions. The caller has taken a barrier (S4).
+
+        Raises `TopicError`.
+        """
         topic = self.known(name)
         if topic is None:
             raise TopicError(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
@@ -198,13 +199,12 @@ class TopicAdmin:
         return topic
 
     async def grow(self, topic: TopicState, partition_count: int, replicas: Sequence[Sequence[int]] = ()) -> None:
-        """Return once the topic has so many partitions, which were too few before; `replicas` by hand, for each that
-        is added. Raises `TopicError`."""
-        kept = self._kept(topic.name, replicas)
-        await self._alter(CreatePartitions(topic_id=topic.topic_id, partition_count=partition_count, replicas=kept))
+        """Add partitions until the topic has `partition_count`; `replicas` are of each new one. Raises `TopicError`."""
+        accepted = self._accepted_replicas(topic.name, replicas)
+        await self._alter(CreatePartitions(topic_id=topic.topic_id, partition_count=partition_count, replicas=accepted))
 
     async def assign_replicas(self, topic: TopicState, replicas: Mapping[PartitionIndex, Replicas]) -> None:
-        """Return once the partitions have these replicas by hand. Raises `TopicError`."""
+        """Give the partitions these replicas. Returns once the entry is applied. Raises `TopicError`."""
         await self._alter(AssignReplicas(topic_id=topic.topic_id, replicas=tuple(sorted(replicas.items()))))
 
     async def _alter(self, command: CreatePartitions | AssignReplicas) -> None:
@@ -213,19 +213,23 @@ class TopicAdmin:
             is_gone = outcome.error_code is ErrorCode.unknown_topic_id
             raise TopicError(ErrorCode.unknown_topic_or_partition if is_gone else outcome.error_code, outcome.reason)
 
-    def _kept(self, name: str, replicas: Sequence[Sequence[int]]) -> tuple[Replicas, ...]:
-        """The replicas by hand that are kept: all where agents of these node ids live, else none.
+    def _accepted_replicas(self, name: str, replicas: Sequence[Sequence[int]]) -> tuple[Replicas, ...]:
+        """The replicas of a request, where agents of all these node ids live; else none.
 
-        Differs from Kafka, which refuses others: so that what was made for another cluster need not be changed.
+        Differs from Kafka, which rejects the request: scripts that were written for another cluster work unchanged.
         """
         problem = next(filter(None, (self.replicas_problem(nodes) for nodes in replicas)), None)
         if problem is None:
             return tuple(map(tuple, replicas))
-        log.info("the replicas given by hand to partitions of %r are not kept, they include %s", name, problem)
+        log.info(
+            "the replicas given for partitions of %r are ignored: they include %s; leaders are chosen by hashing",
+            name,
+            problem,
+        )
         return ()
 
     def replicas_problem(self, replicas: Sequence[int]) -> str | None:
-        """The first id that Kafka rejects, too, in their order; None where it rejects none.
+        """The first replica that Kafka rejects, too, in Kafka's order; None where it rejects none.
 
         Source: org.apache.kafka.controller.ReplicationControlManager.validateManualPartitionAssignment (Kafka 4.3).
         """
@@ -242,9 +246,10 @@ class TopicAdmin:
         return None if len(replicas) <= REPLICAS_ASSIGNED_MAX else f"more than {REPLICAS_ASSIGNED_MAX} brokers"
 
     async def delete(self, topic: TopicState, *, is_by_name: bool) -> TopicState:
-        """Delete the topic, or the one that has its name by now where it is meant by name; return which it was.
+        """Delete the topic, and return the deleted one.
 
-        Raises `TopicError`, as of an unknown topic where somebody else was faster.
+        With `is_by_name`, a topic that was created under the same name meanwhile is deleted instead. Raises
+        `TopicError`: an unknown topic where another request was faster.
         """
         while isinstance(outcome := await self._writer.propose(DeleteTopic(topic_id=topic.topic_id)), Refused):
             if topic.topic_id in self._metadata.state.topics:
@@ -259,7 +264,7 @@ class TopicAdmin:
 
 
 class TopicLookup:
-    """Looks up the topics of one request. A ledger that is away is waited for once, not for each of its topics."""
+    """Looks up the topics of one request. It waits for a ledger that is away once, not once for each topic."""
 
     def __init__(self, topics: TopicAdmin) -> None:
         self._topics = topics
@@ -267,28 +272,28 @@ class TopicLookup:
         self._is_caught_up = False
 
     async def by_name(self, name: str) -> TopicState | None:
-        """Like `TopicAdmin.by_name`; raises `LedgerUnavailable` for a topic of which nothing can be said."""
-        return self._topics.known(name) or await self._asked(self._topics.by_name, name)
+        """Like `TopicAdmin.by_name`. Raises `LedgerUnavailable` where a barrier of the request was not answered."""
+        return self._topics.known(name) or await self._look_up(self._topics.by_name, name)
 
     async def by_id(self, topic_id: TopicId) -> TopicState | None:
         """Like `by_name`, by topic id."""
-        return self._topics.known_id(topic_id) or await self._asked(self._topics.by_id, topic_id)
+        return self._topics.known_id(topic_id) or await self._look_up(self._topics.by_id, topic_id)
 
     async def grown_to(self, topic: TopicState, partition: int) -> TopicState | None:
-        """The topic with a partition that it did not have as this agent saw it; None where it has not.
+        """The topic with a partition that `topic` does not have; None where there is no such partition.
 
-        That is said behind a barrier, one for all of a request, as others may have added it (safety rule S4). Raises
-        `LedgerUnavailable` where nothing can be said.
+        Another agent may have added it, so a barrier is taken, one for all topics of the request (safety rule S4).
+        Raises `LedgerUnavailable` where it was not answered.
         """
         if not 0 <= partition < PARTITIONS_PER_TOPIC_MAX:
             return None
         if not self._is_caught_up:
-            await self._asked(self._topics.caught_up, topic.topic_id)
+            await self._look_up(self._topics.caught_up, topic.topic_id)
             self._is_caught_up = True
         grown = self._topics.known_id(topic.topic_id)
         return grown if grown is not None and partition < len(grown.partitions) else None
 
-    async def _asked(self, look_up: Callable[[K], Awaitable[TopicState | None]], key: K) -> TopicState | None:
+    async def _look_up(self, look_up: Callable[[K], Awaitable[TopicState | None]], key: K) -> TopicState | None:
         if self._is_ledger_away:
             raise LedgerUnavailable("the ledger did not answer this request's barrier")
         try:
@@ -298,6 +303,6 @@ class TopicLookup:
             raise
 
 
-def _given(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The values, without the blanks around them, which mean nothing (org.apache.kafka.common.config.ConfigDef)."""
+def _stripped(configs: Mapping[str, str | None]) -> dict[str, str]:
+    """The configs that have values, without the blanks around these (org.apache.kafka.common.config.ConfigDef)."""
     return {name: value.strip() for name, value in configs.items() if value is not None}
