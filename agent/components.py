@@ -365,9 +365,9 @@ async def open_store(
 
             adapter = MemoryStore()
     if reserves:  # of the ledger's disk alone, it may be: its entries need that room, wherever records go
-        from agent.bucket.full_disk import RecordsRefused
+        from agent.bucket.full_disk import FullDiskStore
 
-        adapter = RecordsRefused(adapter, lambda: reserves.is_full, sleep=clock.sleep)
+        adapter = FullDiskStore(adapter, lambda: reserves.is_full, sleep=clock.sleep)
     metered: ObjectStore = MeteredStore(adapter, observer_of=metrics.store, monotonic_s=clock.monotonic_s)
     if settings.store_hedge_after_ms > 0:
         metered = HedgingStore(metered, hedge_s=settings.store_hedge_after_ms / 1000, sleep=clock.sleep)

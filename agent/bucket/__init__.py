@@ -1,5 +1,5 @@
-"""This agent's relation to its bucket: whose it is, what it may do there, and what goes wrong with it.
+"""Checks and observation of this agent's bucket: its owner, the agent's permissions, outages, full disks and damage.
 
-In: answers of the object store. Out: permission to start, metrics and log lines on outages, full disks and damage.
-Reading and writing objects is `storage`.
+In: answers of the object store. Out: errors that stop a start, metrics, and log lines. `storage` reads and writes
+objects.
 """

@@ -1,16 +1,14 @@
-"""Lets no put count before the bucket was seen to be the cluster's own (safety rule S22).
+"""Ends a put only where the bucket was lately confirmed to be the cluster's own (safety rule S22).
 
-A bucket that was deleted and made again under its name, or an endpoint that leads to another one, takes puts as the
-right bucket does; what is acknowledged into it is lost. So a put ends only where this agent has read `cluster.json`
-and found its own cluster in it within the last `BUCKET_CONFIRMED_SECONDS_MAX`.
+A bucket that was deleted and created again under its name, or an endpoint that leads to another one, accepts puts, and
+records that are acknowledged into it are lost. So a put ends only where this agent has read its own cluster's name in
+`cluster.json` within the last BUCKET_CONFIRMED_SECONDS_MAX.
 
-- While there are puts the object is read every `BUCKET_CONFIRM_INTERVAL_S`, beside them; without puts it is not. After
-  a pause the next put waits for the read, which began with it.
-- A definite answer (the object or the bucket is missing, or names another cluster) fails every put from then on. The
-  object is read again with the next put, at most once in `BUCKET_CONFIRM_RETRY_S`, so the agent goes on by itself.
-- No answer is an outage: the puts wait and fail like any other request to a store that is away.
-
-The object is read and compared, not only looked for: another cluster's `cluster.json` is as wrong as none.
+- While there are puts the object is read every BUCKET_CONFIRM_INTERVAL_S, in parallel with them. After a pause the next
+  put waits for a read that begins with it.
+- A definite mismatch fails all later puts: the object or the bucket is missing, or the object names another cluster.
+  The object is read again with the next put, at most once in BUCKET_CONFIRM_RETRY_S.
+- No answer is an outage: puts wait, and fail like other requests to a store that is away.
 """
 
 import asyncio
@@ -41,11 +39,11 @@ REMEDY = 'docs/operations/bucket.md, "The bucket is not the cluster\'s"'
 
 
 class BucketNotOurs(StoreMisconfigured):
-    """The bucket is not, or no longer, this cluster's: the put does not count, whatever became of it."""
+    """The bucket is not this cluster's, so the put must not be acknowledged, whether it succeeded or not."""
 
 
 class BucketConfirmation:
-    """When this agent last saw that the bucket is its cluster's; `run` asks the bucket."""
+    """The last confirmation that the bucket is this agent's cluster's; `run` reads the bucket."""
 
     def __init__(self, *, store: ObjectStore, identity: LedgerIdentity, clock: Clock, metrics: Metrics) -> None:
         self._store = store
@@ -53,25 +51,26 @@ class BucketConfirmation:
         self._clock = clock
         self._metrics = metrics
         self._confirmed_s = -math.inf
-        """When the newest read began that found this cluster."""
-        self._asked_s = -math.inf
-        self._is_wanted = asyncio.Event()
+        """The monotonic time at which the newest read began that found this cluster."""
+        self._read_s = -math.inf
+        """The monotonic time at which the newest read began."""
+        self._is_read_due = asyncio.Event()
         self._waiters: list[asyncio.Future[None]] = []
         self._is_over = False
         self._mismatch: str | None = None
-        """Why the bucket is not this cluster's, by the newest definite answer; None where it is."""
+        """The reason of a mismatch, by the newest definite answer; None without one."""
 
     async def run(self) -> None:
-        """Read `cluster.json` whenever a put asks for it, indefinitely."""
+        """Read `cluster.json` whenever a put needs it. Runs until it is cancelled."""
         try:
             while True:
-                await self._is_wanted.wait()
-                self._is_wanted.clear()
-                self._asked_s = self._clock.monotonic_s()
+                await self._is_read_due.wait()
+                self._is_read_due.clear()
+                self._read_s = self._clock.monotonic_s()
                 self._answer(await self._read())
         finally:
-            self._is_over = True  # a put that is still on its way must not wait for a read that never comes
-            self._answer(StoreUnavailable("the agent ends, and does not ask any more whose the bucket is"))
+            self._is_over = True  # a put in flight must not wait for a read that never comes
+            self._answer(StoreUnavailable("the agent is ending, and does not confirm its bucket any more"))
 
     def _answer(self, error: StoreError | None) -> None:
         waiters, self._waiters = self._waiters, []
@@ -85,17 +84,17 @@ class BucketConfirmation:
 
     async def before_put(self) -> None:
         """Return once a put may begin. Raises `BucketNotOurs` where its object would go into another bucket."""
-        age_s = self._clock.monotonic_s() - self._asked_s
+        age_s = self._clock.monotonic_s() - self._read_s
         if self._mismatch is None:
             if age_s >= BUCKET_CONFIRM_INTERVAL_S:
-                self._is_wanted.set()  # the read goes on beside the put
+                self._is_read_due.set()  # in parallel: the put does not wait for it
             return
         if age_s >= BUCKET_CONFIRM_RETRY_S:
             await self._until_read()
         self._check()
 
     async def after_put(self) -> None:
-        """Return once the bucket is confirmed. Raises `BucketNotOurs`, or what the store answered a read with."""
+        """Return once the bucket is confirmed. Raises `BucketNotOurs`, or the store's error of a read."""
         self._check()
         while self._clock.monotonic_s() - self._confirmed_s >= BUCKET_CONFIRMED_SECONDS_MAX:
             await self._until_read()
@@ -107,36 +106,37 @@ class BucketConfirmation:
 
     async def _until_read(self) -> None:
         if self._is_over:
-            raise StoreUnavailable("the agent ends")
+            raise StoreUnavailable("the agent is ending")
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
-        self._is_wanted.set()
+        self._is_read_due.set()
         await waiter
 
     async def _read(self) -> StoreError | None:
-        """Read the object once; the error where it has not told anything definite."""
+        """Read the object once, and note a definite answer; returns the error where there was none."""
+        # The bucket is confirmed as of the read's beginning: it may have been replaced while the answer was on its way.
         began_s = self._clock.monotonic_s()
         try:
-            found = await read_own_cluster_file(self._store, self._identity)
+            file = await read_own_cluster_file(self._store, self._identity)
         except BucketMissing as error:
             self._fail(str(error))
         except StoreError as error:
             return error
-        except LedgerCorrupt as error:  # damaged on its way, or in the bucket: it tells nothing
+        except LedgerCorrupt as error:  # a damaged object, or a damaged answer, names no cluster (S20)
             return StoreMisconfigured(str(error))
         else:
-            if found is None:
+            if file is None:
                 self._fail(f"{CLUSTER_KEY} is not in it")
-            elif is_named(self._identity, found):
+            elif is_named(self._identity, file):
                 self._succeed(began_s)
-            else:
-                self._fail(f"it belongs to cluster {found.cluster_id}, incarnation {found.incarnation}")
+            else:  # compared, not only looked for: another cluster's file is as wrong as none
+                self._fail(f"it belongs to cluster {file.cluster_id}, incarnation {file.incarnation}")
         return None
 
     def _succeed(self, began_s: float) -> None:
         self._confirmed_s = began_s
         if self._mismatch is not None:
-            log.warning("the bucket is this cluster's again: records are acknowledged")
+            log.warning("the bucket is this cluster's again: records are acknowledged again")
         self._mismatch = None
         self._metrics.bucket_mismatch.set(0)
 
@@ -145,7 +145,7 @@ class BucketConfirmation:
         if self._mismatch is None:
             log.error(
                 "the bucket is not this cluster's: nothing is acknowledged, and producers get retriable errors, until "
-                f"{CLUSTER_KEY} is back as it was ({REMEDY})",
+                f"{CLUSTER_KEY} names this cluster again ({RUNBOOK})",
                 extra={"reason": reason, "content": msgspec.json.encode(ClusterFile.of(self._identity)).decode()},
             )
         self._mismatch = reason
@@ -160,8 +160,8 @@ class ConfirmedStore(WrappedStore):
         self._confirmation = confirmation
 
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
-        """Raises `BucketNotOurs`; the object may be there then, and nothing may refer to it."""
+        """Raises `BucketNotOurs`. The object may be in the bucket then, and no ledger entry may name it."""
         await self._confirmation.before_put()
         await self._inner.put(key, parts, if_absent=if_absent)
-        # After the put and before its caller goes on: the ledger's entry that names the object makes it true.
+        # After the put, and before the caller proposes the ledger entry that names the object (S22).
         await self._confirmation.after_put()

@@ -1,9 +1,8 @@
-"""Room on the disk that is kept for ledger and snapshots, so that a full disk can be emptied again.
+"""Disk space that is reserved for ledger and snapshots, so that records can be deleted on a full disk.
 
-The folder of an embedded ledger holds a file of `DISK_RESERVE_BYTES`, and so does that of an embedded store where it is
-another file system. Where the disk is full that file is removed: then the ledger can write the entries, and the store
-the snapshots, that free room. Records are refused until there is so much room again that the file can be made again.
-Nothing acknowledged depends on it.
+The folder of an embedded ledger has a file of DISK_RESERVE_BYTES, and so does that of an embedded store on another file
+system. When the disk is full the file is removed: then the ledger can write the entries, and the store the snapshots,
+that free space. Records are rejected until there is space to make the file again. No acknowledged record depends on it.
 """
 
 import asyncio
@@ -24,13 +23,14 @@ _ZEROS = bytes(1 << 20)
 NO_INODES = "no inode is left, though bytes are free (df -i): no file can be made"
 WORDS = OutageWords(
     fails=(
-        "the disk is full: no records are taken until there is room; clients get retriable errors, reads and deletions "
-        f"go on, nothing acknowledged is lost. Free room on the disk, or delete records: {REMEDY}"
+        "the disk is full: no records are accepted until there is room. Clients get retriable errors, reads and "
+        "deletions go on, and no acknowledged record is lost. Free room on the disk, or delete records: "
+        f"{REMEDY}"
     ),
-    answers="there is room on the disk again: records are taken",
+    answers="there is room on the disk again: records are accepted",
 )
 UNSEEN_WORDS = OutageWords(
-    fails="the free space of a data folder cannot be read, so a full disk is noticed by writes alone: check the disk",
+    fails="the free space of a data folder cannot be read, so only failed writes show a full disk: check the disk",
     answers="the free space of the data folder can be read again",
 )
 
@@ -49,7 +49,7 @@ class Disk:
         return found.f_bavail * found.f_frsize
 
     def free_inodes(self, folder: Path) -> int | None:
-        """How many files can be made; None on a file system that has no such limit."""
+        """The number of files that can be made; None on a file system that has no such limit."""
         found = os.statvfs(folder)
         return found.f_favail if found.f_files else None
 
@@ -59,7 +59,7 @@ class Disk:
 
     def make_file(self, path: Path, byte_count: int, room_bytes: int) -> None:
         """Make a file of `byte_count` bytes that has its blocks, where there is room for `room_bytes`."""
-        # A FIFO of that name would be waited for indefinitely.
+        # O_NONBLOCK: to open a FIFO of that name would wait indefinitely.
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o644)
         try:
             _allocate(descriptor, room_bytes)
@@ -87,10 +87,9 @@ class DiskReserve:
         """Whether this process has seen that the file has its blocks, and not only its name."""
         self._when_full: list[Callable[[], None]] = []
         self.is_full = False
-        """Whether records are refused for want of room."""
+        """Whether records are rejected because the disk is full."""
         self.lacks_inodes = False
-        """Whether it is files that cannot be made, while there are free bytes: `df -i` shows it, and `df -h` does
-        not."""
+        """Whether the disk is full for want of inodes, with bytes free: `df -i` shows it, `df -h` does not."""
 
     def begin(self) -> None:
         """Make the reserve, or find that the disk is full. The folder is made where it is missing."""
@@ -99,43 +98,42 @@ class DiskReserve:
         self.check()
 
     def when_full(self, release: Callable[[], None]) -> None:
-        """Let `release` be called, again and again while the disk is full: it frees what can be made again."""
+        """Register `release`, called at each check while the disk is full: it frees space that is not needed."""
         self._when_full.append(release)
 
     def find_full(self) -> None:
-        """A write found no room. The ledger gets what was kept for it."""
-        with suppress(OSError):  # of bytes, as far as is known
+        """Note that a write failed for want of space, and remove the reserve for the ledger."""
+        with suppress(OSError):  # then the cause is taken to be bytes
             if not self.lacks_inodes and self._disk.free_bytes(self._folder) >= self._bytes // 4:
                 self.lacks_inodes = self._are_inodes_few()
         self.is_full, self._has_blocks = True, False
-        with suppress(OSError):  # what cannot be removed is tried again
+        with suppress(OSError):  # the next check tries again
             self._disk.remove_file(self._path)
 
     def check(self) -> None:
-        """Give the reserve up where the disk is nearly full; make it where there is room."""
-        self._look()
+        """Remove the reserve where the disk is nearly full; make it where there is room."""
+        self._check_space()
         self._report()
 
     async def run(self) -> None:
-        """Check the disk again and again, indefinitely."""
+        """Check the disk every DISK_CHECK_INTERVAL_S. Runs until it is cancelled."""
         while True:
             await self._clock.sleep(DISK_CHECK_INTERVAL_S)
-            await asyncio.to_thread(self._look)
+            await asyncio.to_thread(self._check_space)
             self._report()
 
-    def _look(self) -> None:
+    def _check_space(self) -> None:
         self._unseen_reason = None
         try:
             free_bytes = self._disk.free_bytes(self._folder)
             if not self.is_full and self._path.exists() and free_bytes >= self._bytes // 4:
-                # A kill while it was made leaves an empty file, and a copy of the folder one with holes.
+                # The file may lack its blocks: a kill while it was made leaves an empty one, a copied folder holes.
                 is_room = self._has_blocks or self._make(self._bytes)
             else:
-                # Twice the reserve, so that a little room that comes and goes does not switch with it.
-                # Nor with the inode that the file gave up: a file system may count none of them, so they matter only
-                # where a write met it.
-                is_held = self.lacks_inodes and self._are_inodes_few()
-                is_room = free_bytes >= 2 * self._bytes and not is_held and self._make(2 * self._bytes)
+                # Twice the reserve, so that records are not accepted and rejected in turns as a little space comes and
+                # goes. Inodes count only where a write failed for want of them: some file systems report none.
+                are_inodes_missing = self.lacks_inodes and self._are_inodes_few()
+                is_room = free_bytes >= 2 * self._bytes and not are_inodes_missing and self._make(2 * self._bytes)
         except OSError as error:
             self._unseen_reason = str(error)
             return
@@ -149,7 +147,7 @@ class DiskReserve:
         return free is not None and free < DISK_INODES_WANTED
 
     def _make(self, room_bytes: int) -> bool:
-        """Give the file its blocks, where there is room for so many bytes with those that it has."""
+        """Give the file its blocks. False where the disk has no room for `room_bytes`, the file's own included."""
         try:
             self._disk.make_file(self._path, self._bytes, room_bytes)
         except OSError as error:
@@ -183,9 +181,9 @@ class DiskReserves:
         self._by_file_system: dict[int, DiskReserve] = {}
 
     def of(self, folder: Path) -> DiskReserve:
-        """The reserve of the file system that `folder` lies on: in `folder` where it is the first. Raises `OSError`.
+        """The reserve of the file system of `folder`; a new one is in `folder`, and not begun. Raises `OSError`.
 
-        It is not begun yet: a folder that has to be durable is made by its owner first.
+        The caller begins it, after a folder that has to be durable was made by its owner.
         """
         file_system = self._disk.file_system(folder)
         if file_system not in self._by_file_system:
@@ -197,19 +195,19 @@ class DiskReserves:
 
     @property
     def is_full(self) -> bool:
-        """Whether records are refused for want of room on any of them."""
+        """Whether records are rejected because any of the disks is full."""
         return any(reserve.is_full for reserve in self._by_file_system.values())
 
     @property
     def full_text(self) -> str:
-        """The message for people while the disk is full; empty while there is room."""
+        """The message for operators while a disk is full; empty otherwise."""
         full = [reserve for reserve in self._by_file_system.values() if reserve.is_full]
         if not full:
             return ""
         return f"the disk is full: {NO_INODES}" if any(each.lacks_inodes for each in full) else "the disk is full"
 
     async def run(self) -> None:
-        """Check all of them again and again, indefinitely. A disk that hangs holds up none of the others."""
+        """Check all disks. Runs until it is cancelled. A disk that hangs delays no check of another one."""
         async with asyncio.TaskGroup() as tasks:
             for reserve in self._by_file_system.values():
                 tasks.create_task(reserve.run())

@@ -1,8 +1,8 @@
-"""Objects that the store did not delete: why not, and when each is tried again.
+"""The objects that the store did not delete, with the reason of each and the time of its next attempt.
 
 A bucket policy, a lock or a damaged pack may protect a single object. Such an object comes after all others and is
-tried again with a growing pause, so that garbage collection goes on (`storage.gc_plan`). What is here is this agent's
-memory alone: the ledger keeps what has to be deleted, and another agent finds out again.
+tried again with a growing pause, so that garbage collection goes on (`storage.gc_plan`). The list is in this agent's
+memory only: the ledger has the objects to delete, and another agent makes its own attempts.
 """
 
 import logging
@@ -21,7 +21,7 @@ UNDELETABLE = 'docs/operations/bucket.md, "An object that cannot be deleted"'
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedDeletion:
-    """`retry_s`: when, on the monotonic clock, it is tried again."""
+    """One object's failed attempts. `retry_s`: the monotonic time of the next one."""
 
     reason: str
     attempts_count: int
@@ -29,7 +29,7 @@ class FailedDeletion:
 
 
 class FailedDeletions:
-    """A container of the keys that wait for another attempt; `postponed` are those whose pause is not over."""
+    """The keys that wait for another attempt, with their reasons."""
 
     def __init__(self, *, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
@@ -43,16 +43,17 @@ class FailedDeletions:
 
     @property
     def is_full(self) -> bool:
-        """Whether so many wait that the bucket is not listed for more; released objects are bounded by the state."""
+        """Whether GC_FAILED_KEYS_MAX keys wait: then the bucket is not listed for more leftovers."""
         return len(self._failed) >= GC_FAILED_KEYS_MAX
 
     @property
     def reasons(self) -> Mapping[str, str]:
-        """Why each key was not deleted at the last attempt."""
+        """The reason of each key's last attempt."""
         return {key: failed.reason for key, failed in self._failed.items()}
 
     @property
     def postponed(self) -> set[str]:
+        """The keys whose pause is not over."""
         now_s = self._monotonic_s()
         return {key for key, failed in self._failed.items() if failed.retry_s > now_s}
 
@@ -64,11 +65,16 @@ class FailedDeletions:
 
     @property
     def sessions(self) -> set[SessionId]:
-        """The sessions that wrote what waits: none may be forgotten (`storage.gc_plan.plan_sessions`)."""
+        """The sessions that wrote the waiting objects: none may be forgotten (`storage.gc_plan.plan_sessions`)."""
         return {session for key in self._failed if (session := session_of_key(key)) is not None}
 
     def settle(self, tried: Iterable[str], reasons: Mapping[str, StoreError]) -> None:
-        """Note what became of the keys that were `tried`; each new failure is logged once, and so is its end."""
+        """Note the results of one attempt on the keys `tried`. A failure is logged once, and so is its end.
+
+        Args:
+            tried: all keys of the attempt.
+            reasons: the error of each key that was not deleted.
+        """
         now_s = self._monotonic_s()
         new_keys = [key for key in reasons if key not in self._failed]
         deleted = [key for key in tried if key not in reasons and self._failed.pop(key, None) is not None]
@@ -81,7 +87,7 @@ class FailedDeletions:
             )
         if new_keys:
             log.error(
-                f"the object store did not delete objects that are garbage; they are tried again later ({UNDELETABLE})",
+                f"the object store did not delete objects that are garbage; the agent tries again ({UNDELETABLE})",
                 extra={"count": len(new_keys), "first": new_keys[0], "reason": str(reasons[new_keys[0]])},
             )
         if deleted:

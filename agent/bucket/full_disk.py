@@ -1,7 +1,7 @@
-"""A full disk under the embedded store: writes that find no room are noticed, and records are refused.
+"""A full disk under the embedded store: failed writes are reported, and new records are rejected.
 
-The reserve (`agent.bucket.disk_reserve`) is for the ledger, and for snapshots of it. What would use it up is refused as
-long as the disk is full: intake objects, and files of tables.
+The reserve (`agent.bucket.disk_reserve`) is for the ledger and its snapshots. Intake objects and files of tables would
+use it up, so their puts are rejected while the disk is full.
 """
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
@@ -16,7 +16,7 @@ from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
 
 class WatchedFiles(Files):
-    """Calls `find_full` when an operation finds no room. Its error is raised all the same."""
+    """Calls `find_full` when an operation fails for want of space, and raises its error all the same."""
 
     def __init__(self, find_full: Callable[[], None]) -> None:
         self._find_full = find_full
@@ -63,12 +63,12 @@ class WatchedFiles(Files):
             raise
 
 
-class RecordsRefused(WrappedStore):
-    """An `ObjectStore` over `inner` that takes no records while `is_full` says so. Reads and deletions go on.
+class FullDiskStore(WrappedStore):
+    """An `ObjectStore` over `inner` that takes no records while `is_full` returns true. Reads and deletions go on.
 
-    A put of an intake object is refused for good, a second after it came, so that producers are not answered as fast as
-    they ask: all that waits in this agent's memory would use up the room as soon as there is some. A table's file is
-    tried again.
+    A put of an intake object raises `StoreFull`, which is not repeated: intakes that waited in memory would use up the
+    first free space. It takes a second, so that producers do not repeat as fast as they get answers. A put of a table's
+    file raises `StoreUnavailable`, which is repeated.
     """
 
     def __init__(

@@ -1,6 +1,7 @@
-"""Says at a start which intake objects are not in the embedded store though the state needs them (safety rule S9).
+"""The check at a start for intake objects that the state refers to and the embedded store does not have (S9).
 
-Rule: one listing, which the embedded store answers from memory; a cluster's bucket is not asked. Nothing is changed.
+It takes one listing, which the embedded store answers from memory. A cluster's bucket is not checked: to list it may
+take long.
 """
 
 import logging
@@ -13,13 +14,13 @@ log = logging.getLogger(__name__)
 
 
 async def report_missing(store: ObjectStore, state: ClusterState) -> None:
-    """Log what is missing, in one line: a pack may have been moved away. Raises `StoreError`s."""
-    there = {meta.key async for meta in store.list(INTAKE_PREFIX)}
-    needed = {known.key for known in state.objects.values() if known.key.startswith(INTAKE_PREFIX)}
-    missing = sorted(needed - there)
+    """Log missing objects in one line: a pack may have been moved away. Raises `StoreError`s."""
+    stored = {meta.key async for meta in store.list(INTAKE_PREFIX)}
+    referenced = {known.key for known in state.objects.values() if known.key.startswith(INTAKE_PREFIX)}
+    missing = sorted(referenced - stored)
     if missing:
         log.error(
-            "records cannot be read: intake objects are missing from the store; penstock audit names them all, and a "
-            'pack that was moved away can be moved back: docs/operations/damage.md, "Objects are missing"',
+            "records cannot be read: intake objects are missing from the store. Run penstock audit for their names, "
+            'and move back a pack that was moved away: docs/operations/damage.md, "Objects are missing"',
             extra={"objects": len(missing), "key": missing[0]},
         )

@@ -1,9 +1,8 @@
-"""Whether a bucket lets an agent do what it has to: put, get, list, delete.
+"""The check that the bucket permits the agent's operations: put, get, list, delete.
 
-Rule: each is tried once, on one small object under a key of its own, before anything depends on it; an agent that could
-put but not delete would fill the bucket unseen. What is denied is told for each operation; any other mistake, such as
-a missing bucket, is one for all of them. The object holds the same bytes whoever writes it, so agents that start at the
-same time do not disturb each other, and the next start removes what a crash left.
+Each operation is tried once at a start, on a small object of its own: an agent that may put and not delete would fill
+the bucket unnoticed. Every agent writes the same bytes under the same key, so agents that start at the same time do not
+disturb each other, and the next start deletes an object that a crash left.
 """
 
 from collections.abc import Awaitable, Callable
@@ -19,7 +18,8 @@ CONTENT = b"penstock was here"
 async def denied_operations(store: ObjectStore) -> list[StoreDenied]:
     """The permissions that the bucket denies, one error for each operation.
 
-    Raises `StoreMisconfigured` for what concerns them all, `StoreUnavailable` while the store is away.
+    Raises `StoreMisconfigured` for a fault of all operations, such as a missing bucket, and `StoreUnavailable` while
+    the store is away.
     """
     operations: tuple[Callable[[ObjectStore], Awaitable[None]], ...] = (_put, _get, _list, _delete)
     denied: list[StoreDenied] = []
@@ -32,7 +32,7 @@ async def denied_operations(store: ObjectStore) -> list[StoreDenied]:
 
 
 async def check_access(store: ObjectStore) -> None:
-    """Raises `StoreMisconfigured` that names everything the bucket denies, `StoreUnavailable`."""
+    """Raise `StoreMisconfigured` with every operation that the bucket denies, or `StoreUnavailable`."""
     denied = await denied_operations(store)
     if denied:
         reasons = "; ".join(map(str, denied))
@@ -44,17 +44,15 @@ async def _put(store: ObjectStore) -> None:
 
 
 async def _get(store: ObjectStore) -> None:
-    """Missing is an answer: another agent that starts has deleted it, or the put was denied. One answer may be damaged
-    on its way, so it is looked at again before the store is accused."""
-    for _ in range(STORE_CHECK_READS_MAX):
+    for _ in range(STORE_CHECK_READS_MAX):  # one answer may be damaged on its way
         try:
-            found = await store.get(CHECK_KEY)
-        except ObjectMissing:
+            content = await store.get(CHECK_KEY)
+        except ObjectMissing:  # another agent that starts has deleted it, or the put was denied
             return
-        if found == CONTENT:
+        if content == CONTENT:
             return
     else:
-        raise StoreMisconfigured(f"{CHECK_KEY} does not hold what was written there: do not use this store")
+        raise StoreMisconfigured(f"{CHECK_KEY} does not have the bytes that were written: do not use this store")
 
 
 async def _list(store: ObjectStore) -> None:

@@ -12,19 +12,18 @@ REMEDY = 'docs/operations/damage.md, "A pack of the embedded store is damaged"'
 
 
 class StoreDamages:
-    """The damages that were found since the start and are not gone. A part that is found again is not reported
-    again."""
+    """The damaged parts of files that were found since the start and still exist. Each part is logged once."""
 
     def __init__(self) -> None:
         self._damages: dict[tuple[str, str], StoreDamage] = {}
 
     def report(self, damage: StoreDamage) -> None:
-        """Take down one unreadable part. What a crash may have torn is logged, and not counted as damage."""
+        """Note one unreadable part. A part that a crash may have torn is logged, and not counted as damage."""
         where = {"file": damage.file, "key": damage.key, "reason": damage.detail}
         if not damage.is_certain:
             log.warning(
-                "a pack ends in a write that is not whole, as after a crash: nothing of it was acknowledged, unless "
-                "the disk has lost what it said was written; penstock audit tells",
+                "a pack ends in an incomplete write, as after a crash: none of it was acknowledged, unless the disk "
+                "has lost data that it reported as written. Run penstock audit to check",
                 extra=where,
             )
             return
@@ -35,7 +34,7 @@ class StoreDamages:
         log.error(f"a pack of the embedded store is damaged; other objects are served. {REMEDY}", extra=where)
 
     def forget(self, file: str) -> None:
-        """A file is gone, and what was damaged in it. Called by any thread."""
+        """Drop the damages of a file that was removed. May be called by any thread."""
         for part in list(self._damages):
             if part[0] == file:
                 self._damages.pop(part, None)

@@ -1,7 +1,7 @@
-"""Outages of the object store, those included in which it does not say no, but nothing at all.
+"""Outages of the object store: failed requests, and requests without any answer.
 
-Rule: each operation has its own outages, because a full disk fails puts while gets go on. An operation of which nothing
-was answered for `STORE_SILENT_SECONDS`, although requests wait, fails: a time-out would say so much later.
+Each operation has its own outages, because a full disk fails puts while gets succeed. An operation without an answer
+for STORE_SILENT_SECONDS, while requests wait, counts as failed; their time-outs come much later.
 """
 
 from collections.abc import Iterator
@@ -14,40 +14,40 @@ from storage.object_store import StoreError
 
 WORDS = OutageWords(
     fails=(
-        "the object store fails: requests are repeated until they succeed or their time is over. Until then nothing is "
-        "acknowledged and what is in no cache is not served; clients get retriable errors, and nothing acknowledged is "
-        'lost. Run penstock doctor; docs/operations/bucket.md, "Faults of the bucket"'
+        "the object store fails: requests are repeated until they succeed or time out. Until then no record is "
+        "acknowledged, and only cached records are served. Clients get retriable errors, and no acknowledged record is "
+        'lost. Run penstock doctor; docs/operations/bucket.md, "The bucket"'
     ),
     answers="the object store answers again",
 )
 
 
 class StoreOutages:
-    """The observer that `storage.decorators.retrying` calls. `run` looks for requests that wait."""
+    """The observer that `storage.decorators.retrying` calls. `run` finds operations without answers."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._outages: dict[str, Outage] = {}
         self._under_way: dict[str, dict[object, tuple[float, str]]] = {}
-        """The tries without an answer of each operation, oldest first: since when, and of which key."""
+        """The unanswered tries of each operation, oldest first: the monotonic time of its beginning, and the key."""
         self._answered_s: dict[str, float] = {}
 
     @contextmanager
     def under_way(self, operation: str, key: str) -> Iterator[None]:
-        """One try of `operation` on `key`, for as long as it has neither failed nor been answered or given up."""
-        tries, one = self._under_way.setdefault(operation, {}), object()
-        tries[one] = self._clock.monotonic_s(), key
+        """A context for one try of `operation` on `key`: it is unanswered for as long as the context is open."""
+        tries, token = self._under_way.setdefault(operation, {}), object()
+        tries[token] = self._clock.monotonic_s(), key
         try:
             yield
         finally:
-            del tries[one]
+            del tries[token]
 
     def failed(self, operation: str, key: str, error: StoreError) -> None:
         """One try of `operation` on `key` (or prefix) failed."""
         self._of(operation).failed(operation, str(error), key=key)
 
     def answered(self, operation: str) -> None:
-        """One try of `operation` was answered, if only by "missing"."""
+        """One try of `operation` was answered. "Missing" is an answer, too."""
         self._answered_s[operation] = self._clock.monotonic_s()
         outage = self._outages.get(operation)
         if outage is not None:
@@ -59,13 +59,13 @@ class StoreOutages:
         return max((outage.seconds for outage in self._outages.values()), default=0.0)
 
     async def run(self) -> None:
-        """Look for silence, for ever."""
+        """Check for operations without answers every OUTAGE_CHECK_INTERVAL_S. Runs until it is cancelled."""
         while True:
             await self._clock.sleep(OUTAGE_CHECK_INTERVAL_S)
-            self.look()
+            self.check()
 
-    def look(self) -> None:
-        """Tell of operations of which nothing is answered."""
+    def check(self) -> None:
+        """Report operations whose tries have had no answer for STORE_SILENT_SECONDS."""
         now_s = self._clock.monotonic_s()
         for operation, tries in self._under_way.items():
             if not tries:
@@ -77,7 +77,7 @@ class StoreOutages:
                 self._of(operation).silent(operation, reason, key=key, silent_s=silent_s)
 
     def _of(self, operation: str) -> Outage:
-        found = self._outages.get(operation)
-        if found is None:
-            found = self._outages[operation] = Outage(WORDS, monotonic_s=self._clock.monotonic_s)
-        return found
+        outage = self._outages.get(operation)
+        if outage is None:
+            outage = self._outages[operation] = Outage(WORDS, monotonic_s=self._clock.monotonic_s)
+        return outage

@@ -1,7 +1,7 @@
-"""Says in the log what listings come upon that is no object of Penstock, or cannot be looked at (safety rule S20).
+"""Logs entries of listings that are no objects of Penstock, or that the store cannot describe (safety rule S20).
 
-People, their file managers and other programs leave files in a bucket, and a disk may fail to answer for a single one.
-Every listing passes over names that it does not know; this module logs them, once for the same ones.
+People, file managers and other programs leave files in a bucket, and a disk may fail for a single one. Every listing
+skips names that it does not know; this module logs them, once while they stay the same.
 """
 
 import logging
@@ -19,8 +19,7 @@ REMEDY = 'docs/operations/audit.md, "Audit: do bucket, ledger and state agree?"'
 
 
 def is_shape_known(key: str) -> bool:
-    """Whether a key is of a shape that Penstock gives to objects of intake, lake and ledger. Others come into a bucket
-    too: they say nothing of its ledger, and nothing is lost by them."""
+    """Whether the key has the form of an intake, lake or ledger object of Penstock."""
     return (
         session_of_key(key) is not None
         or topic_of_copy(key) is not None
@@ -30,27 +29,27 @@ def is_shape_known(key: str) -> bool:
 
 
 class Strangers:
-    """The strange objects of one listing that is repeated."""
+    """The unknown entries of one listing that is repeated."""
 
     def __init__(self) -> None:
         self._reported = (0, "")
 
     def report_those_of(self, listing: Iterable[ObjectMeta]) -> None:
-        """Pick the strange objects out of a whole listing, and report them."""
+        """Report the unknown entries of a whole listing."""
         strange = [meta for meta in listing if meta.fault or not is_shape_known(meta.key)]
         self.report(len(strange), strange[0] if strange else None)
 
     def report(self, count: int, first: ObjectMeta | None) -> None:
-        """Warn of so many, unless it was of as many with the same first one the last time."""
+        """Log `count` unknown entries, unless their number and the first one are as at the last time."""
         reported = (count, "" if first is None else first.key)
         if first is not None and reported != self._reported:
             log.warning(
-                "entries in the bucket that this cluster did not write, or that cannot be looked at; they stay: "
-                f"penstock audit names each ({REMEDY})",
+                "the bucket has entries that this cluster did not write, or that the store cannot describe; they are "
+                f"left alone. Run penstock audit for their names ({REMEDY})",
                 extra={
                     "count": count,
                     "first": printable(first.key),
-                    "reason": first.fault or "neither its name nor its session is known",
+                    "reason": first.fault or "its name, or its session, is unknown",
                 },
             )
         self._reported = reported

@@ -15,7 +15,7 @@ from typing import Protocol
 from agent.broker import Broker
 from agent.bucket.cluster_identity import AnotherBucket, check_reached, claim_bucket
 from agent.bucket.conditional_puts import check_before_claim
-from agent.bucket.full_disk import RecordsRefused
+from agent.bucket.full_disk import FullDiskStore
 from agent.bucket.permissions import check_access
 from agent.components import once_there
 from agent.config.addresses import HostPort, ListenerAddress
@@ -285,7 +285,7 @@ class Life:
     async def _live(self) -> None:
         around, agent = self._around, self._agent
         clock, ids = agent.clock, SeededIds(around.chance)
-        disk = RecordsRefused(agent.store, lambda: agent.store.is_known_full, sleep=clock.sleep)
+        disk = FullDiskStore(agent.store, lambda: agent.store.is_known_full, sleep=clock.sleep)
         store = RetryingStore(
             disk if FaultName.DISK_FULL in around.plan.faults else agent.store,
             policy=RetryPolicy(deadline_s=PUTS_GIVEN_UP_AFTER_SECONDS),

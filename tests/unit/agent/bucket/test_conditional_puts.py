@@ -91,12 +91,14 @@ async def test_s20_one_answer_that_is_damaged_accuses_no_store(answer: bytes | E
 @pytest.mark.parametrize("answer", [each for each in DISTURBANCES if each != SECOND])
 async def test_s20_an_object_that_cannot_be_read_was_not_overwritten(answer: bytes | Exception) -> None:
     """The check is made again, as while the store is away."""
-    with pytest.raises(StoreUnavailable, match=f"did not give back.*{KEY if isinstance(answer, bytes) else answer}"):
+    with pytest.raises(
+        StoreUnavailable, match=f"did not return the bytes.*{KEY if isinstance(answer, bytes) else answer}"
+    ):
         await check_conditional_puts(Disturbed(answer, answer), name="name")
 
 
 async def test_s20_a_store_that_gives_back_other_bytes_each_time_is_not_used() -> None:
-    with pytest.raises(StoreMisconfigured, match="does not hold what was written"):
+    with pytest.raises(StoreMisconfigured, match="does not have the bytes that were written"):
         await check_access(Disturbed(b"other", b"other"))
 
 

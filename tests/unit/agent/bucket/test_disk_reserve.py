@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.bucket.disk_reserve import RESERVE_FILE, Disk, DiskReserve, DiskReserves
-from agent.bucket.full_disk import RecordsRefused, WatchedFiles
+from agent.bucket.full_disk import FullDiskStore, WatchedFiles
 from agent.components import open_store
 from agent.config.settings import CliCommand, load_settings
 from agent.runtime.clock import SystemClock
@@ -337,7 +337,7 @@ async def test_while_the_disk_is_full_records_are_refused_and_everything_else_go
     async def sleep(seconds: float) -> None:
         pauses.append(seconds)
 
-    store = RecordsRefused(inner, lambda: is_full, sleep=sleep)
+    store = FullDiskStore(inner, lambda: is_full, sleep=sleep)
     await store.put("intake/1/1", [b"before"])
     is_full = True
     with pytest.raises(StoreFull, match="the disk is full: docs/operations/disk"):
@@ -365,7 +365,7 @@ async def test_a_put_that_waits_when_the_room_comes_is_carried_out() -> None:
         nonlocal is_full
         is_full = False
 
-    await RecordsRefused(inner, lambda: is_full, sleep=sleep).put("intake/1/1", [b"x"])
+    await FullDiskStore(inner, lambda: is_full, sleep=sleep).put("intake/1/1", [b"x"])
     assert await inner.get("intake/1/1") == b"x"
 
 

@@ -124,11 +124,11 @@ class TestAStoreThatHangs:
     ) -> None:
         with world.outages.under_way("put", "a"), world.outages.under_way("put", "b"):
             world.clock.seconds += STORE_SILENT_SECONDS - 1
-            world.outages.look()
+            world.outages.check()
             assert lines(caplog) == []
             for _ in range(int(OUTAGE_REMINDER_SECONDS)):
                 world.clock.seconds += 1
-                world.outages.look()
+                world.outages.check()
             row = vars(caplog.records[0])
             assert (row["operation"], row["key"], row["reason"]) == (
                 "put",
@@ -148,14 +148,14 @@ class TestAStoreThatHangs:
                 world.clock.seconds += 1
                 with world.outages.under_way("put", "small"):
                     world.outages.answered("put")
-                world.outages.look()
+                world.outages.check()
         assert lines(caplog) == []
 
     def test_what_was_given_up_waits_no_longer(self, world: World, caplog: pytest.LogCaptureFixture) -> None:
         with pytest.raises(TimeoutError), world.outages.under_way("get", "a"):
             raise TimeoutError
         world.clock.seconds += 2 * STORE_SILENT_SECONDS
-        world.outages.look()
+        world.outages.check()
         assert lines(caplog) == []
 
     async def test_it_is_looked_at_again_and_again(self, world: World, caplog: pytest.LogCaptureFixture) -> None:

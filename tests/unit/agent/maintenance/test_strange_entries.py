@@ -102,7 +102,7 @@ async def test_s20_old_snapshots_are_dropped_and_nothing_that_lies_beside_them(
         assert found > strange
         assert len([key for key in found if position_of_key(key) is not None]) == 2
     assert warnings(caplog) == [
-        (3, f"{SNAPSHOT_PREFIX}.DS_Store", "neither its name nor its session is known"),
+        (3, f"{SNAPSHOT_PREFIX}.DS_Store", "its name, or its session, is unknown"),
     ]
 
 
