@@ -1,7 +1,7 @@
-"""One agent, serving: its sockets and HTTP port around a `Broker`, and how it starts and stops.
+"""One agent: its sockets and HTTP port around a `Broker`, and the order of its start and stop.
 
-Rule: everything that runs in the background is started here or in `agent.broker`, under a name. Whatever is not the
-environment's fault ends the agent. An outage of ledger or bucket never does.
+All background work is started here or in `agent.broker`, under a name. A bug ends the agent; an outage of ledger or
+bucket never does.
 """
 
 import asyncio
@@ -88,7 +88,7 @@ class Agent:
         self._damages = damages or StoreDamages()
         self._reserves = reserves
         self._catalog_syncs: Mapping[str, ExternalCatalogSync] = {}
-        """By the names of their tasks, which end before the session does."""
+        """The syncs by the names of their tasks, which end before the session does."""
         self.is_ready = False
         self.bound: list[ListenerAddress] = []
         self.advertised: list[ListenerAddress] = []
@@ -114,7 +114,9 @@ class Agent:
             async with self._clock.timeout(STOP_SECONDS_MAX):
                 await self._stack.__aexit__(kind, error, traceback)
         except TimeoutError:
-            log.warning("gave up on requests to the store that were not answered")
+            log.warning(
+                "the agent ends although the store has not answered all requests; none of them was acknowledged"
+            )
 
     async def _cancel_all(self) -> None:
         await self._supervisor.stop()
@@ -149,40 +151,46 @@ class Agent:
         self.is_ready = True
 
     async def _bind(self) -> None:
-        """Take the ports first: the session tells the others where this agent listens."""
+        """Bind the ports before the session opens: its first ledger entry has this agent's addresses."""
         for listener, shown in zip(self._settings.listeners, self._settings.advertised, strict=True):
             port = await self._server.listen(listener.name, listener.host, listener.port)
             self.bound.append(ListenerAddress(name=listener.name, host=listener.host, port=port))
             self.advertised.append(ListenerAddress(name=shown.name, host=shown.host, port=shown.port or port))
 
     async def drain(self) -> None:
-        """Send clients to other agents, answer what was accepted, and end the session: all within the drain's time.
+        """Redirect clients to other agents, answer accepted requests, and end the session, within the drain time-out.
 
-        What is not done by then (the ledger or the bucket is away) was never acknowledged, and the session ends with
-        its lease.
+        Requests that are not answered by then (the ledger or the bucket is away) were never acknowledged, and the
+        session ends with its lease.
         """
         self.is_ready = False
         try:
             async with self._clock.timeout(self._settings.drain_timeout_s):
                 if self._catalog_syncs:
                     await self._supervisor.stop(*self._catalog_syncs)
-                await self._send_clients_away()
-                # Half of the time for clients, so that the other half is left to end the session.
+                await self._redirect_clients()
+                # At most half of the time for clients: the other half is for the end of the session.
                 await self._server.drain(self._settings.drain_timeout_s / 2)
                 await self._broker.drain()
         except (TimeoutError, OutcomeUnknown, LedgerError) as error:
-            log.warning("stopping before everything was answered", extra={"reason": str(error) or "out of time"})
+            log.warning(
+                "stopping before every request was answered; clients repeat them at other agents",
+                extra={"reason": str(error) or "the drain time-out is over"},
+            )
 
-    async def _send_clients_away(self) -> None:
-        """An unfinished drain costs clients a lost connection, and nothing else."""
+    async def _redirect_clients(self) -> None:
+        """Let clients move to other agents. Where that is not finished, the others only lose their connection."""
         try:
-            await self._broker.send_clients_away(
+            await self._broker.redirect_clients(
                 seconds_max=min(DRAIN_MOVE_SECONDS_MAX, self._settings.drain_timeout_s / 4)
             )
         except (TimeoutError, OutcomeUnknown) as error:
-            log.warning("not all clients moved to other agents", extra={"reason": str(error) or "out of time"})
+            log.warning(
+                "not all clients moved to other agents before this one stops",
+                extra={"reason": str(error) or "the time for it is over"},
+            )
 
-    # What the HTTP port asks for.
+    # `agent.http.port.Agent`.
 
     @property
     def state(self) -> ClusterState:
@@ -246,10 +254,10 @@ class Agent:
 
 
 def notices(*, disk_text: str, clock_text: str, damaged_objects_count: int) -> Sequence[str]:
-    """The problems that need a person although the agent serves, one a line."""
+    """The problems that need an operator although the agent serves, one a line."""
     lines: list[str] = []
     if disk_text:
-        lines.append(f"{disk_text}, no records are taken: {DISK_REMEDY}")
+        lines.append(f"{disk_text}, no records are accepted: {DISK_REMEDY}")
     if clock_text:
         lines.append(f"{clock_text}: {CLOCK_REMEDY}")
     if damaged_objects_count:

@@ -1,7 +1,7 @@
-"""One agent without its sockets: the parts that serve requests and keep the cluster, and the tasks that drive them.
+"""One agent without its sockets: the parts that serve requests and maintain the cluster, and their background tasks.
 
-Rule: nothing here knows a socket, HTTP or the process; clock, ids, ledger and store are given. So the simulation runs
-this very code. Everything that runs in the background is started here, under a name, in the supervisor that was given.
+Nothing here knows sockets, HTTP or the process, and clock, ids, ledger and store are arguments: so the simulation runs
+this code. Background work is started here, under a name, in the supervisor.
 
 Above 500 lines, for each part of an agent is wired here once.
 """
@@ -78,11 +78,11 @@ log = logging.getLogger(__name__)
 class Broker:
     """`begin` to serve requests through `services`, `drain` to end; cancelling `supervisor` and `tasks` is a crash.
 
-    `tasks` holds what is started for single requests, `supervisor` what runs for as long as the agent does.
+    `tasks` has the tasks of single requests, `supervisor` those that run as long as the agent.
     """
 
     services: Services
-    """The services of handlers; there once `begin` returned."""
+    """The services of handlers, set by `begin`."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Broker:
 
     @property
     def state(self) -> ClusterState:
-        """Replaced as entries are applied: read it anew."""
+        """The cluster's state. A reload replaces the object: read it again after every await."""
         return self._metadata.state
 
     @property
@@ -132,7 +132,7 @@ class Broker:
 
     @property
     def damaged_objects_count(self) -> int:
-        """Objects that the ledger refers to and consumers found damaged in the last ten minutes."""
+        """The number of referenced objects that were damaged when a consumer read them in the last ten minutes."""
         return self._damaged.count(self.state.object_ids)
 
     @property
@@ -147,7 +147,7 @@ class Broker:
         return self._produce.bytes_held
 
     async def begin(self, endpoints: Sequence[Endpoint]) -> None:
-        """Follow the ledger, open a session that tells the others `endpoints`, and begin all background work."""
+        """Follow the ledger, open a session with these `endpoints`, and begin all background work."""
         self._supervisor.start("metadata", self._metadata.run, is_restarted=False)
         self._supervisor.start("barriers", self._metadata.run_barriers, is_restarted=False)
         # Once before the first entry, so that the state has a time before anything is served (safety rules S2, S14).
@@ -390,7 +390,7 @@ class Broker:
         )
 
     def _watch_metrics(self, cache: ChunkCache) -> None:
-        """Figures that their owners count anyway are read when somebody asks for the metrics."""
+        """Metrics that other parts count anyway: their values are read at each scrape."""
         metrics = self._metrics
         metrics.intake_buffer_bytes.set_function(lambda: self._produce.bytes_held)
         metrics.cache_bytes.set_function(lambda: cache.bytes_held)
@@ -407,18 +407,16 @@ class Broker:
         return None if object_id is None else self.state.objects[object_id].object_bytes
 
     def _batch_bytes_max(self, key: str) -> int:
-        """The max.message.bytes of the topic whose data file that is."""
+        """The max.message.bytes of the topic of a data file."""
         topic_id = topic_of_parquet_key(key)
         topic = None if topic_id is None else self.state.topics.get(topic_id)
         configs = {} if topic is None else topic.configs
         return int(effective(configs, self._broker_configs, "max.message.bytes"))
 
-    async def send_clients_away(self, *, seconds_max: float) -> None:
-        """Let clients move to the other agents; at once where there are none, else once none comes here any more.
+    async def redirect_clients(self, *, seconds_max: float) -> None:
+        """Let clients move to other agents. Returns at once without other agents, else once no request comes any more.
 
-        What was accepted is committed before others are told to lead (safety rule S8), unless half of the time goes by:
-        then they lead all the same, or all clients would stay until their connections end. Raises as `drain` does, and
-        `TimeoutError` after `seconds_max`.
+        Raises as `drain` does, and `TimeoutError` after `seconds_max`.
         """
         if all(session.is_draining for number, session in self.state.sessions.items() if number != self.session):
             self._groups.stop()
@@ -427,6 +425,8 @@ class Broker:
         self.services.draining.begin()
         async with self._clock.timeout(seconds_max):
             try:
+                # Accepted records are committed before another agent leads (S8): else a producer's next batch could be
+                # committed there before them. After half of the time others lead all the same, or no client would move.
                 await self._commit_accepted(seconds_max / 2)
                 await self._writer.start_drain()
             finally:
@@ -440,13 +440,13 @@ class Broker:
             async with self._clock.timeout(seconds_max):
                 await self._produce.drain()
         except TimeoutError:
-            log.warning("records that were accepted are not committed yet; others are told to lead nevertheless")
+            log.warning("accepted records are not committed yet; this agent hands over its partitions all the same")
 
     async def drain(self) -> None:
-        """End the background roles, put and commit what was accepted, tell readers of it, and end the session.
+        """End the background roles, put and commit accepted records, write a last tail manifest, and end the session.
 
-        Raises `OutcomeUnknown` and `LedgerError`s; what was not done then was never acknowledged, and the session ends
-        with its lease.
+        Raises `OutcomeUnknown` and `LedgerError`s: records that are not committed then were never acknowledged, and the
+        session ends with its lease.
         """
         await self._supervisor.stop(*self._roles())
         await self._produce.drain()
@@ -454,11 +454,11 @@ class Broker:
         await self._writer.close()
 
     async def barrier(self) -> None:
-        """Return once everything is applied that was in the ledger when this was called (safety rule S4)."""
+        """Return once all entries are applied that were in the ledger when this was called (safety rule S4)."""
         await self._metadata.barrier()
 
     async def audit(self, *, is_repairing: bool, is_deep: bool, damages: StoreDamages) -> Mapping[str, object]:
-        """Compare bucket, ledger and state, as `agent.http.port.Agent.audit` says; `damages`: of the store."""
+        """Compare bucket, ledger and state (`agent.http.port.Agent.audit`). `damages` are those of the store."""
         audit = Audit(
             self._ledger,
             self._store,
@@ -469,7 +469,7 @@ class Broker:
         return (await audit.run(is_repairing=is_repairing, is_deep=is_deep)).to_dict()
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
-        """Archive these existing topics now; a report for each, as `agent.http.port.Agent.archive` says."""
+        """Archive these existing topics now; returns a report for each (`agent.http.port.Agent.archive`)."""
         topic_ids = [self.state.topic_ids[name] for name in topic_names]
         reports: list[Mapping[str, object]] = []
         failures: list[StoreError] = []
@@ -481,7 +481,7 @@ class Broker:
                 ObjectMissing,
                 PassFailed,
                 TableUnreadable,
-            ) as error:  # of one topic
+            ) as error:  # a fault of one topic: the others are archived
                 failures.append(error)
         if failures:
             raise failures[0]
@@ -498,5 +498,5 @@ class Broker:
         return self._lake.table_edits
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
-        """Begin a topic's table anew, as `agent.http.port.Agent.rebuild_table` says."""
+        """Rebuild a topic's table (`agent.http.port.Agent.rebuild_table`)."""
         return (await self._lake.table_rebuild.rebuild(topic_id)).to_dict()

@@ -1,7 +1,7 @@
 """Wires an agent: settings in, a serving process out. The only module that knows every part.
 
-Rule: the order of start and stop is written here and in `agent.agent`. Start: ledger, bucket, state, sockets, session,
-loops, `ready`. Stop: no new connections, what was accepted is answered, the session ends, files close.
+The order of start and stop is here and in `agent.agent`. Start: ledger, bucket, state, sockets, session, loops,
+`ready`. Stop: no new connections, accepted requests are answered, the session ends, files close.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ from agent.config.addresses import (
 from agent.config.etcd_options import LedgerAccess
 from agent.config.settings import Settings
 from agent.ledger.bootstrap import load_state
-from agent.ledger.ledger_outages import OutageTellingLedger
+from agent.ledger.ledger_outages import OutageLoggingLedger
 from agent.maintenance.progress_marks import leave_mark
 from agent.runtime.clock import Clock, SystemClock
 from agent.runtime.gc_tuning import collect_rarely, pass_over_what_lives
@@ -65,7 +65,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 START_RETRY_SECONDS = 1.0
-START_WORDS = OutageWords(fails="cannot start yet, trying again", answers="the start goes on")
+START_WORDS = OutageWords(
+    fails="the agent cannot start yet: the ledger or the object store does not answer; it tries again",
+    answers="the ledger and the object store answer: the start goes on",
+)
 
 T = TypeVar("T")
 
@@ -84,7 +87,7 @@ async def run_agent(settings: Settings, announce: Callable[[AgentEndpoints], Non
     """Serve until SIGTERM or SIGINT, then drain and return; a second signal ends the process at once.
 
     Args:
-        settings: of this agent.
+        settings: the agent's settings.
         announce: called once, when the agent answers clients.
 
     Returns the time of the first signal, in seconds of the monotonic clock.
@@ -99,7 +102,7 @@ async def run_agent(settings: Settings, announce: Callable[[AgentEndpoints], Non
     except asyncio.CancelledError:
         if not stopping.is_set():
             raise
-        log.info("stopping before serving")
+        log.info("stopping: the agent had not served yet")
     return watch.stopped_s
 
 
@@ -123,12 +126,13 @@ async def _serve(
         _in_background(outages.run),
         _in_background(reserves.run),
     ):
-        ledger = OutageTellingLedger(opened, monotonic_s=clock.monotonic_s, count_error=metrics.ledger_errors.inc)
+        ledger = OutageLoggingLedger(opened, monotonic_s=clock.monotonic_s, count_error=metrics.ledger_errors.inc)
         metrics.ledger_outage_seconds.set_function(lambda: ledger.outage_seconds)
         metrics.store_outage_seconds.set_function(lambda: outages.seconds)
         new_bucket_id = ids.new_cluster_id()
         is_shared = isinstance(read_store_url(settings.store_url), S3Url)
-        if is_shared:  # before the ledger takes it for good
+        # Both checks come before the claim, by which ledger and bucket name each other for good.
+        if is_shared:
             await once_there(lambda: check_access(store), clock)
         await once_there(
             lambda: check_before_claim(store, ledger, name=ids.new_cluster_id(), is_shared=is_shared), clock
@@ -164,7 +168,7 @@ async def _serve(
                     )
                 )
                 await stopping.wait()
-                log.info("stopping: answering what was accepted")
+                log.info("stopping: accepted requests are answered first")
                 await agent.drain()
         except (LedgerCorrupt, BaseExceptionGroup) as error:
             if _is_ledger_lost(error):
@@ -173,7 +177,7 @@ async def _serve(
 
 
 async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids) -> None:
-    """Raise `LedgerCorrupt` before an embedded ledger is made for a bucket that has a cluster, whose ledger is lost."""
+    """Raise `LedgerCorrupt` where the embedded ledger is missing and the bucket has a cluster: its ledger is lost."""
     url = read_ledger_url(settings.ledger_url)
     if not isinstance(url, SqliteUrl):
         return
@@ -182,13 +186,13 @@ async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids) -> None
     if not is_missing(Path(url.path)):
         return
     async with open_store(settings, clock, ids, Metrics(), is_writer=False) as store:
-        found = await once_there(lambda: read_cluster_file(store), clock)
-    if found is not None:
-        raise without_ledger(settings.ledger_url, found)
+        file = await once_there(lambda: read_cluster_file(store), clock)
+    if file is not None:
+        raise without_ledger(settings.ledger_url, file)
 
 
 def _ledger_reserve(settings: Settings, clock: Clock) -> DiskReserves:
-    """The reserves, that beside an embedded ledger made before the ledger is opened, which may need it."""
+    """The disk reserves. That of an embedded ledger is begun before the ledger opens, which may need the space."""
     reserves = DiskReserves(clock=clock)
     url = read_ledger_url(settings.ledger_url)
     if isinstance(url, SqliteUrl):
@@ -197,7 +201,7 @@ def _ledger_reserve(settings: Settings, clock: Clock) -> DiskReserves:
 
 
 def _is_ledger_lost(error: LedgerCorrupt | BaseExceptionGroup) -> bool:
-    """Whether the ledger contradicts itself or what was seen of it; a bucket of others is left alone."""
+    """Whether the ledger contradicts itself or this agent's copy. False for the bucket of another cluster."""
     group = error if isinstance(error, BaseExceptionGroup) else BaseExceptionGroup("", [error])
     return group.subgroup(LedgerCorrupt) is not None and group.subgroup(AnotherBucket) is None
 
@@ -213,14 +217,14 @@ async def _in_background(run: Callable[[], Coroutine[None, None, None]]) -> Asyn
 
 
 class WhereMissing(Enum):
-    """The treatment of a ledger that is not there."""
+    """The treatment of a ledger that does not exist."""
 
     CREATED = "created"
-    """That of a new cluster is made."""
-    REFUSED = "refused"
-    """`LedgerMissing` is raised; nothing is made. One that is there is opened for reading."""
-    STOOD_IN = "stood in"
-    """An empty one in memory stands in its place; nothing is made. One that is there is opened for reading."""
+    """The ledger of a new cluster is made."""
+    REJECTED = "rejected"
+    """`LedgerMissing` is raised, and nothing is made. An existing ledger is opened for reading."""
+    SUBSTITUTED = "substituted"
+    """An empty ledger in memory replaces it, and nothing is made. An existing ledger is opened for reading."""
 
 
 @asynccontextmanager
@@ -233,7 +237,7 @@ async def open_ledger(
         is_created = where_missing is WhereMissing.CREATED
         ledger = await _open_ledger(settings, clock, new_cluster_id if is_created else None)
     except LedgerMissing:
-        if where_missing is not WhereMissing.STOOD_IN:
+        if where_missing is not WhereMissing.SUBSTITUTED:
             raise
         ledger = _empty_ledger(new_cluster_id)
     try:
@@ -253,7 +257,7 @@ async def _open_ledger(settings: Settings, clock: Clock, new_cluster_id: str | N
             return await SqliteLedger.open(Path(path), new_cluster_id=new_cluster_id, is_durable=settings.is_durable)
         case MemoryUrl():
             if new_cluster_id is None:
-                raise LedgerMissing("a ledger in memory is gone with its agent: name another one")
+                raise LedgerMissing("a ledger in memory ends with its agent: give another --ledger")
             return _empty_ledger(new_cluster_id)
         case EtcdUrl(endpoints=endpoints, cluster=cluster):
             return await _open_etcd(settings.ledger_access, endpoints, cluster, clock, new_cluster_id)
@@ -266,8 +270,8 @@ def _empty_ledger(cluster_id: str) -> Ledger:
 
 
 def etcd_client(access: LedgerAccess, endpoints: Sequence[HostPort]) -> "EtcdClient":
-    """A client of etcd, which connects when it is first used; close it."""
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # it writes to stderr what its errors, which are logged, say better
+    """A client of etcd, which connects at its first use. The caller closes it."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own lines on stderr repeat errors that are logged
     from coordinator.ledger.etcd.access import EtcdAccess
     from coordinator.ledger.etcd.client import EtcdClient
 
@@ -290,7 +294,7 @@ async def _open_etcd(
     client = etcd_client(access, endpoints)
     from coordinator.ledger.etcd.ledger import EtcdLedger
 
-    async def open_and_look() -> Ledger:
+    async def open_and_log_notices() -> Ledger:
         ledger = await EtcdLedger.open(
             client,
             cluster,
@@ -303,7 +307,7 @@ async def _open_etcd(
         return ledger
 
     try:
-        return await once_there(open_and_look, clock)
+        return await once_there(open_and_log_notices, clock)
     except BaseException:
         await client.close()
         raise
@@ -322,9 +326,15 @@ async def open_store(
     reserves: DiskReserves | None = None,
     is_writer: bool = True,
 ) -> AsyncIterator[ObjectStore]:
-    """The bucket that the settings name, metered and retried (`policy`: how long; `observer` is told of each try).
-    `damages` takes what an embedded store finds in its files; `reserves` get room on its disk.
-    `is_writer=False` leaves an embedded store as it is, and it takes nothing. Raises `StoreError`s.
+    """The bucket that the settings name, with metrics and retries. Raises `StoreError`s.
+
+    Args:
+        settings, clock, ids, metrics: the process's.
+        policy: how long requests are retried.
+        observer: is called for each try.
+        damages: gets the damages that an embedded store finds in its files.
+        reserves: get a reserve on an embedded store's disk.
+        is_writer: false leaves an embedded store as it is, and it accepts no puts.
     """
     damages = StoreDamages() if damages is None else damages
     url = read_store_url(settings.store_url)
@@ -336,7 +346,7 @@ async def open_store(
             from storage.embedded.local_store import INCOMPLETE_FOLDER, PACKS_FOLDER, LocalStore
             from storage.embedded.pack_store import PackStore
 
-            # In the folder of what a start removes: a start on a full disk has this room.
+            # In the folder that a start empties: a start on a full disk gets this room.
             reserve = None if reserves is None else reserves.of(Path(path) / INCOMPLETE_FOLDER)
             calls = Files() if reserve is None else WatchedFiles(reserve.find_full)
             files = LocalStore(Path(path), is_durable=settings.is_durable, is_writer=is_writer, files=calls)
@@ -364,7 +374,8 @@ async def open_store(
             from storage.memory_store import MemoryStore
 
             adapter = MemoryStore()
-    if reserves:  # of the ledger's disk alone, it may be: its entries need that room, wherever records go
+    # The full disk may be the ledger's alone: its entries need the space, so records are rejected wherever they go.
+    if reserves:
         from agent.bucket.full_disk import FullDiskStore
 
         adapter = FullDiskStore(adapter, lambda: reserves.is_full, sleep=clock.sleep)
@@ -384,7 +395,7 @@ async def open_store(
 
 
 async def once_there(attempt: Callable[[], Awaitable[T]], clock: Clock) -> T:
-    """The result, however long ledger and bucket are away: an agent that starts during an outage comes up after it."""
+    """The result of `attempt`, repeated while ledger or bucket are away: an agent may start during an outage."""
     outage = Outage(START_WORDS, monotonic_s=clock.monotonic_s)
     while True:
         try:
@@ -398,7 +409,7 @@ async def once_there(attempt: Callable[[], Awaitable[T]], clock: Clock) -> T:
 
 
 class _Signals:
-    """The first signal asks to stop: by a drain once the agent serves, at once before. The second ends the process."""
+    """The first signal stops the agent, by a drain where it serves, else at once. The second one ends the process."""
 
     def __init__(self, stopping: asyncio.Event, starting: "asyncio.Task[object]", clock: Clock) -> None:
         self._stopping = stopping
@@ -406,11 +417,12 @@ class _Signals:
         self._clock = clock
         self.is_serving = False
         self.stopped_s = 0.0
-        """When the first one came."""
+        """The monotonic time of the first signal."""
 
     def stop(self, number: int) -> None:
+        """Handle a signal."""
         if self._stopping.is_set():
-            log.warning("stopping at once: asked twice")
+            log.warning("stopping at once after a second signal; unanswered requests are dropped")
             sys.stderr.flush()
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)

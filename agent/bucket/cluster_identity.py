@@ -1,8 +1,8 @@
 """The identity of ledger and bucket: each names the other, or the agent does not start (safety rule S9).
 
 `cluster.json` is put once, by a conditional put, before the ledger's first entry; only a recovery changes it. The
-ledger takes the bucket's id from it once (`Ledger.claim_bucket`). Where the two do not match, both are left exactly as they
-are, and the error says what to do. A running agent goes on checking (`BucketWatch`).
+ledger takes the bucket's id from it once (`Ledger.claim_bucket`). Where the two do not match, both are left exactly as
+they are, and the error says what to do. A running agent goes on checking (`BucketWatch`).
 """
 
 import hashlib

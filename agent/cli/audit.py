@@ -67,7 +67,7 @@ async def _audit(settings: Settings, *, is_repairing: bool, is_deep: bool) -> Js
 
     try:
         damages = StoreDamages()
-        async with opened(settings, WhereMissing.REFUSED, damages, is_writer=is_repairing) as (ledger, store):
+        async with opened(settings, WhereMissing.REJECTED, damages, is_writer=is_repairing) as (ledger, store):
             audit = Audit(ledger, store, grace_ms=settings.gc_min_age_s * 1000, damages=damages)
             report = await audit.run(is_repairing=is_repairing, is_deep=is_deep, progress=_say_progress)
     except CommandFailed as error:

@@ -85,7 +85,7 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     from agent.runtime.ids import SystemIds
     from coordinator.ledger.port import SessionHeld
 
-    where_missing = WhereMissing.STOOD_IN if permissions.is_dry_run else WhereMissing.CREATED
+    where_missing = WhereMissing.SUBSTITUTED if permissions.is_dry_run else WhereMissing.CREATED
     damages = StoreDamages()
     async with opened(settings, where_missing, damages, is_writer=not permissions.is_dry_run) as (ledger, store):
         try:

@@ -33,7 +33,7 @@ APPENDING = "append"
 READING = "read"
 
 
-class OutageTellingLedger:
+class OutageLoggingLedger:
     """A `Ledger` over another one."""
 
     def __init__(

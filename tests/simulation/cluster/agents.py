@@ -47,7 +47,7 @@ STORE_TIMEOUT_SECONDS = 10.0
 PUTS_GIVEN_UP_AFTER_SECONDS = 15.0
 DRAIN_SECONDS_MAX = 20.0
 COMMITS_SECONDS_MAX = DRAIN_SECONDS_MAX / 8
-"""How long others wait for what a stopping agent took: `Broker.send_clients_away`."""
+"""How long others wait for what a stopping agent took: `Broker.redirect_clients`."""
 RETENTION_CHECK_MS = 2_000
 GROUP_SESSION_MS_MIN = 1_000
 TAIL_INTERVAL_MS = 4_000
@@ -349,7 +349,7 @@ class Life:
         try:
             async with clock.timeout(DRAIN_SECONDS_MAX):
                 try:
-                    await broker.send_clients_away(seconds_max=2 * COMMITS_SECONDS_MAX)
+                    await broker.redirect_clients(seconds_max=2 * COMMITS_SECONDS_MAX)
                 except (TimeoutError, OutcomeUnknown):
                     self._around.history.note(self._agent.name, "clients stay")
                 self.broker = None

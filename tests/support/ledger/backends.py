@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pytest
 from aetcd.rpc import rpc_pb2
 
-from agent.ledger.ledger_outages import OutageTellingLedger
+from agent.ledger.ledger_outages import OutageLoggingLedger
 from coordinator.ledger.etcd.access import EtcdAccess
 from coordinator.ledger.etcd.client import EtcdClient
 from coordinator.ledger.etcd.keys import EtcdKeys, prefix_end
@@ -87,7 +87,7 @@ class ToldBackend(MemoryBackend):
 
     async def open(self, folder: Path, request: pytest.FixtureRequest) -> None:
         await super().open(folder, request)
-        self.ledger = OutageTellingLedger(self.ledger, monotonic_s=lambda: 0.0)
+        self.ledger = OutageLoggingLedger(self.ledger, monotonic_s=lambda: 0.0)
 
 
 class SqliteBackend(Backend):

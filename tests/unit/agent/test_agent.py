@@ -176,7 +176,7 @@ def test_an_agent_loads_the_compiler_once_it_took_many_records_and_says_the_same
 def test_what_a_person_must_act_on_is_a_line_each_with_its_page() -> None:
     assert notices(disk_text="", clock_text="", damaged_objects_count=0) == []
     assert notices(disk_text="the disk is full", clock_text="the clock is behind", damaged_objects_count=2) == [
-        'the disk is full, no records are taken: docs/operations/disk.md, "The disk is full"',
+        'the disk is full, no records are accepted: docs/operations/disk.md, "The disk is full"',
         'the clock is behind: docs/operations/clock.md, "The clock is wrong, or was set"',
         'consumers meet damaged objects (2): docs/operations/damage.md, "A damaged file"',
     ]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.ledger.ledger_outages import OutageTellingLedger
+from agent.ledger.ledger_outages import OutageLoggingLedger
 from coordinator.ledger.memory import AppendFate, MemoryLedger
 from coordinator.ledger.port import Fenced, LedgerEntry, LedgerUnavailable
 from protocol.limits import OUTAGE_REMINDER_SECONDS
@@ -20,7 +20,7 @@ class World:
         self.errors_count = 0
         self.is_full = False
         self.memory = MemoryLedger(fate_of_append=self.fate)
-        self.ledger = OutageTellingLedger(self.memory, monotonic_s=self.clock.monotonic_s, count_error=self.count_error)
+        self.ledger = OutageLoggingLedger(self.memory, monotonic_s=self.clock.monotonic_s, count_error=self.count_error)
 
     def count_error(self) -> None:
         self.errors_count += 1

@@ -22,9 +22,9 @@ def files(folder: Path) -> list[Path]:
 async def test_whoever_only_looks_makes_no_ledger(tmp_path: Path) -> None:
     places = settings(f"sqlite://{tmp_path}/data/ledger.sqlite")
     with pytest.raises(LedgerMissing, match="does not exist"):
-        async with open_ledger(places, SystemClock(), SystemIds(), WhereMissing.REFUSED):
+        async with open_ledger(places, SystemClock(), SystemIds(), WhereMissing.REJECTED):
             pass
-    async with open_ledger(places, SystemClock(), SystemIds(), WhereMissing.STOOD_IN) as ledger:
+    async with open_ledger(places, SystemClock(), SystemIds(), WhereMissing.SUBSTITUTED) as ledger:
         assert (await ledger.head()).appends_count == 0
     assert not files(tmp_path)
 
@@ -33,12 +33,12 @@ async def test_whoever_only_looks_finds_what_an_agent_made(tmp_path: Path) -> No
     places = settings(f"sqlite://{tmp_path}/data/ledger.sqlite")
     async with open_ledger(places, SystemClock(), SystemIds()) as ledger:
         identity = await ledger.identity()
-    for where_missing in (WhereMissing.REFUSED, WhereMissing.STOOD_IN):
+    for where_missing in (WhereMissing.REJECTED, WhereMissing.SUBSTITUTED):
         async with open_ledger(places, SystemClock(), SystemIds(), where_missing) as ledger:
             assert await ledger.identity() == identity
 
 
 async def test_a_ledger_in_memory_cannot_be_looked_at() -> None:
     with pytest.raises(LedgerMissing, match="in memory"):
-        async with open_ledger(settings("memory:"), SystemClock(), SystemIds(), WhereMissing.REFUSED):
+        async with open_ledger(settings("memory:"), SystemClock(), SystemIds(), WhereMissing.REJECTED):
             pass
