@@ -1,4 +1,4 @@
-"""Options: names, sources (command line, environment, file), types, and the complete `Settings` they make.
+"""Options: names, sources (command line, environment, file), types, and the complete `Settings` that they make.
 
-In: text. Out: checked values; an option that does not fit is reported with its source. Imports no other room.
+In: text. Out: checked values; an error names the option and its source. Imports no other package of `agent`.
 """

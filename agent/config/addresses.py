@@ -1,7 +1,4 @@
-"""Addresses as people write them: HOST:PORT, NAME://HOST:PORT, and the URLs of ledger and store.
-
-Rule: pure; text in, values out, `InvalidAddress` with the text and what would be right.
-"""
+"""Addresses in options: HOST:PORT, NAME://HOST:PORT, and the URLs of ledger and store. Pure."""
 
 import ipaddress
 import re
@@ -15,12 +12,12 @@ _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class InvalidAddress(ValueError):
-    """The text is no address; the message quotes it and says what one looks like."""
+    """The text is no address. The message quotes it and shows the right form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostPort:
-    """`port` 0 means that the system chooses a free one."""
+    """A host and a port. The system chooses a free port for 0."""
 
     host: str
     port: int
@@ -43,30 +40,36 @@ class ListenerAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryUrl:
-    """Lives as long as the process."""
+    """A ledger or store in memory, which ends with the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteUrl:
+    """An embedded ledger."""
+
     path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EtcdUrl:
+    """A ledger in etcd."""
+
     endpoints: tuple[HostPort, ...]
     cluster: str
     is_tls: bool = False
-    """Whether the scheme asks for TLS; certificates may ask for it too."""
+    """Whether the scheme is `etcds`; certificates turn TLS on, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileUrl:
+    """An embedded store."""
+
     path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Url:
-    """`prefix` has no slash at either end; "" is the bucket's root."""
+    """A store in S3. `prefix` has no slash at either end; "" is the bucket's root."""
 
     bucket: str
     prefix: str
@@ -77,21 +80,21 @@ StoreUrl = MemoryUrl | FileUrl | S3Url
 
 
 def read_host_port(text: str) -> HostPort:
-    """`127.0.0.1:9092`, `broker.example:9092`, `[::1]:9092`, `:9092`. Raises `InvalidAddress`."""
+    """Reads `127.0.0.1:9092`, `broker.example:9092`, `[::1]:9092` or `:9092`. Raises `InvalidAddress`."""
     host, colon, port_text = text.rpartition(":")
     if not colon or not port_text.isascii() or not port_text.isdigit() or int(port_text) > PORT_MAX:
         raise InvalidAddress(f"{text!r} is not HOST:PORT with a port from 0 to {PORT_MAX}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
-        raise InvalidAddress(f"{text!r}: an IPv6 address stands in brackets, as in [::1]:9092")
+        raise InvalidAddress(f"{text!r}: write an IPv6 address in brackets, as in [::1]:9092")
     if any(char.isspace() or char in "/@?#" for char in host):
         raise InvalidAddress(f"{text!r} is not HOST:PORT: {host!r} is no host name")
     return HostPort(host=host, port=int(port_text))
 
 
 def read_listener(text: str) -> ListenerAddress:
-    """`[NAME://]HOST:PORT`; without a name it is PLAINTEXT. Raises `InvalidAddress`."""
+    """Reads `[NAME://]HOST:PORT`; the default name is PLAINTEXT. Raises `InvalidAddress`."""
     name, separator, address = text.rpartition("://")
     name = name.upper() if separator else LISTENER_NAME_DEFAULT
     if not _LISTENER_NAME.fullmatch(name):
@@ -111,12 +114,12 @@ def is_loopback(host: str) -> bool:
 
 
 def is_every_interface(host: str) -> bool:
-    """Whether the address means "all of mine", which nobody else can connect to."""
+    """Whether the address stands for every interface: a listener may have it, and no client can connect to it."""
     return host in ("", "0.0.0.0", "::")  # noqa: S104 - recognised, not bound
 
 
 def read_ledger_url(text: str) -> LedgerUrl:
-    """`etcd://HOST:PORT[,HOST:PORT...]/CLUSTER` (TLS: `etcds://`), `sqlite:///PATH` or `memory:`.
+    """Reads `etcd://HOST:PORT[,HOST:PORT...]/CLUSTER` (TLS: `etcds://`), `sqlite:///PATH` or `memory:`.
 
     Raises `InvalidAddress`.
     """
@@ -139,7 +142,7 @@ def read_ledger_url(text: str) -> LedgerUrl:
 
 
 def read_store_url(text: str) -> StoreUrl:
-    """`s3://BUCKET/PREFIX`, `file:///PATH` or `memory:`. Raises `InvalidAddress`."""
+    """Reads `s3://BUCKET/PREFIX`, `file:///PATH` or `memory:`. Raises `InvalidAddress`."""
     scheme, rest = _scheme(text)
     match scheme:
         case "memory":
@@ -156,7 +159,7 @@ def read_store_url(text: str) -> StoreUrl:
 
 
 def store_root(url: StoreUrl) -> str:
-    """The URI of the bucket's root, without a slash at its end: a key follows after one. Tables name their files so."""
+    """The URI of the bucket's root without a slash at its end. Tables name their files by it, a slash and the key."""
     match url:
         case FileUrl(path=path):
             return f"file://{path.rstrip('/')}"
@@ -174,13 +177,13 @@ def _scheme(text: str) -> tuple[str, str]:
 def _path(text: str, rest: str) -> str:
     """The absolute path of `scheme:///PATH`: what follows the two slashes."""
     if not rest.startswith("///") or len(rest) == len("///"):
-        raise InvalidAddress(f"{text!r}: after the scheme come three slashes and an absolute path, as in file:///srv/x")
+        raise InvalidAddress(f"{text!r}: write three slashes and an absolute path after the scheme: file:///srv/x")
     path = rest.removeprefix("//")
-    # Tables name their files by this URL. What engines read at these characters is no part of a path; others, % and
-    # spaces included, all of them take as they stand.
-    refused = _NOT_IN_A_PATH.search(path)
-    if refused is not None:
+    # Tables name their files by this URL, and engines end a path at # and ?. All engines take other characters, % and
+    # spaces included, as they are.
+    invalid = _NOT_IN_A_PATH.search(path)
+    if invalid is not None:
         raise InvalidAddress(
-            f"{text!r}: {refused[0]!r} cannot stand in this path: rename the folder, or choose another"
+            f"{text!r}: the path must not have {invalid[0]!r}: rename the folder, or choose another one"
         )
     return path

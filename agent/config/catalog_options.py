@@ -1,7 +1,7 @@
-"""The options of the catalog: who may ask it, and what engines are told of the bucket.
+"""The options of the Iceberg catalog: its tokens, and the credentials and endpoint of the bucket that engines get.
 
-Rule: what does not fit together is found here, at the start. Tokens come from a file, never from the command line,
-where every user of the machine would see them.
+All contradictions are found here, at the start. Tokens come from a file, as every user of the machine can see a command
+line.
 """
 
 from collections.abc import Mapping
@@ -17,46 +17,48 @@ _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_STS")
 
 
 class Credentials(Enum):
-    """Which keys engines get with a table."""
+    """The S3 credentials that engines get with a table."""
 
     AUTO = "auto"
-    """Those of an STS where it can be asked; where it gives none, none."""
+    """Credentials of an STS, where one is configured; none where it fails."""
     STS = "sts"
-    """Those of an STS; where it gives none, no table is told of."""
+    """Credentials of an STS. Where it fails, loading a table is an error."""
     NONE = "none"
-    """None: engines have their own."""
+    """No credentials: engines have their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogAccess:
+    """The access of engines to the catalog and to the bucket."""
+
     tokens: HttpTokens = field(default_factory=HttpTokens)
     credentials: Credentials = Credentials.AUTO
     role_arn: str | None = None
-    """The role that is taken for the keys that engines get; an STS beside AWS's may need none."""
+    """The role that the agent assumes for the credentials of engines. An STS that is not AWS's may need none."""
     s3_endpoint: str | None = None
-    """Where engines find the bucket; None: where the agent does."""
+    """The endpoint of the bucket for engines; None for the agent's own."""
 
 
-def catalog_access(store_url: str, given: Mapping[str, Value], environment: Mapping[str, str]) -> CatalogAccess:
+def catalog_access(store_url: str, values: Mapping[str, Value], environment: Mapping[str, str]) -> CatalogAccess:
     """The catalog access that the options and the usual AWS variables describe. Raises `InvalidSettings`."""
     if not isinstance(read_store_url(store_url), S3Url):
         for name in ("catalog-vended-credentials", "catalog-role-arn", "catalog-s3-endpoint"):
-            if name in given and given[name] != Credentials.NONE.value:
-                raise InvalidSettings(f"--{name} belongs to a store in S3, and --store is {store_url}")
-    credentials = Credentials(_text(given, "catalog-vended-credentials") or Credentials.AUTO.value)
-    role_arn = _text(given, "catalog-role-arn")
+            if name in values and values[name] != Credentials.NONE.value:
+                raise InvalidSettings(f"--{name} needs a store in S3, and --store is {store_url}")
+    credentials = Credentials(_text(values, "catalog-vended-credentials") or Credentials.AUTO.value)
+    role_arn = _text(values, "catalog-role-arn")
     if role_arn is not None and credentials is Credentials.NONE:
         raise InvalidSettings(
-            "--catalog-role-arn and --catalog-vended-credentials none: without credentials there is no role"
+            "--catalog-role-arn and --catalog-vended-credentials none exclude each other: remove one of them"
         )
     if credentials is Credentials.STS and role_arn is None and not any(environment.get(name) for name in _ENDPOINTS):
         raise InvalidSettings(
-            "--catalog-vended-credentials sts: AWS's STS wants a role; name it with --catalog-role-arn"
+            "--catalog-vended-credentials sts: AWS's STS needs a role; give it with --catalog-role-arn"
         )
-    endpoint = _text(given, "catalog-s3-endpoint")
+    endpoint = _text(values, "catalog-s3-endpoint")
     if endpoint is not None and not endpoint.startswith(("http://", "https://")):
         raise InvalidSettings(f"--catalog-s3-endpoint {endpoint} must begin with https:// or http://")
-    path = _text(given, "http-token-file")
+    path = _text(values, "http-token-file")
     return CatalogAccess(
         tokens=HttpTokens() if path is None else read_tokens(Path(path).expanduser().absolute()),
         credentials=credentials,
@@ -65,7 +67,7 @@ def catalog_access(store_url: str, given: Mapping[str, Value], environment: Mapp
     )
 
 
-def _text(given: Mapping[str, Value], name: str) -> str | None:
-    value = given.get(name)
+def _text(values: Mapping[str, Value], name: str) -> str | None:
+    value = values.get(name)
     assert value is None or isinstance(value, str)
     return value or None

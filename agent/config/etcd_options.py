@@ -1,8 +1,8 @@
-"""How an agent gets into the cluster's etcd: TLS, client certificate, user and password, as the options say.
+"""The agent's access to the cluster's etcd: TLS, client certificate, user and password.
 
-Rule: what can be found wrong before etcd is asked is found here, at the start: files that are missing, are not PEM, or
-do not fit together. A password comes from a file or from the environment, never from the command line, where every user
-of the machine would see it.
+Every fault that shows without a request to etcd is found here, at the start: files that are missing, are not PEM, or do
+not belong together. A password comes from a file or from the environment, as every user of the machine can see a
+command line.
 """
 
 import ssl
@@ -26,7 +26,7 @@ _ETCD_OPTIONS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerAccess:
-    """Paths are absolute. `ca` None: the authorities that the program comes with."""
+    """The access to etcd. Paths are absolute. Without a `ca` gRPC's list of public authorities is used."""
 
     is_tls: bool = False
     ca: Path | None = None
@@ -35,23 +35,23 @@ class LedgerAccess:
     user: str | None = None
     password: str = field(default="", repr=False)
     is_compacted: bool = True
-    """Whether agents let etcd forget its history behind what they trimmed (safety rule S10)."""
+    """Whether agents compact etcd's history behind the trimmed ledger (safety rule S10)."""
     quota_bytes: int | None = None
-    """etcd's quota, where it does not tell it itself."""
+    """etcd's quota, for versions that do not report it."""
 
 
-def ledger_access(ledger_url: str, given: Mapping[str, Value], environment: Mapping[str, str]) -> LedgerAccess:
+def ledger_access(ledger_url: str, values: Mapping[str, Value], environment: Mapping[str, str]) -> LedgerAccess:
     """The access that options and environment describe. Raises `InvalidSettings`."""
     url = read_ledger_url(ledger_url)
     if not isinstance(url, EtcdUrl):
         for name in _ETCD_OPTIONS:
-            if name in given:
-                raise InvalidSettings(f"--{name} belongs to a ledger in etcd, and --ledger is {ledger_url}")
+            if name in values:
+                raise InvalidSettings(f"--{name} needs a ledger in etcd, and --ledger is {ledger_url}")
         return LedgerAccess()
-    ca, cert, key = (_path(given, name) for name in ("ledger-ca", "ledger-cert", "ledger-key"))
+    ca, cert, key = (_path(values, name) for name in ("ledger-ca", "ledger-cert", "ledger-key"))
     _check_certificates(ca, cert, key)
-    user = _text(given, "ledger-user")
-    quota_bytes = given.get("ledger-quota-bytes")
+    user = _text(values, "ledger-user")
+    quota_bytes = values.get("ledger-quota-bytes")
     assert quota_bytes is None or isinstance(quota_bytes, int)
     return LedgerAccess(
         is_tls=url.is_tls or ca is not None or cert is not None,
@@ -59,23 +59,23 @@ def ledger_access(ledger_url: str, given: Mapping[str, Value], environment: Mapp
         cert=cert,
         key=key,
         user=user,
-        password=_password(user, _path(given, "ledger-password-file"), environment.get(LEDGER_PASSWORD_VARIABLE)),
-        is_compacted=bool(given.get("etcd-compaction", True)),
+        password=_password(user, _path(values, "ledger-password-file"), environment.get(LEDGER_PASSWORD_VARIABLE)),
+        is_compacted=bool(values.get("etcd-compaction", True)),
         quota_bytes=quota_bytes,
     )
 
 
 def _check_certificates(ca: Path | None, cert: Path | None, key: Path | None) -> None:
     if (cert is None) != (key is None):
-        there, missing = ("ledger-cert", "ledger-key") if key is None else ("ledger-key", "ledger-cert")
-        raise InvalidSettings(f"--{there} needs --{missing}: a client certificate is both")
+        present, missing = ("ledger-cert", "ledger-key") if key is None else ("ledger-key", "ledger-cert")
+        raise InvalidSettings(f"--{present} needs --{missing}: TLS needs the client certificate and its key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if ca is not None:
         _readable("ledger-ca", ca)
         try:
             context.load_verify_locations(ca)
         except ssl.SSLError as error:
-            raise InvalidSettings(f"--ledger-ca {ca} holds no certificate in PEM") from error
+            raise InvalidSettings(f"--ledger-ca {ca} has no certificate in PEM") from error
     if cert is not None and key is not None:
         _readable("ledger-cert", cert)
         _readable("ledger-key", key)
@@ -83,14 +83,14 @@ def _check_certificates(ca: Path | None, cert: Path | None, key: Path | None) ->
             context.load_cert_chain(cert, key, password="")
         except (ssl.SSLError, ValueError) as error:
             raise InvalidSettings(
-                f"--ledger-cert {cert} and --ledger-key {key} are no certificate and its key: both are PEM, the key "
-                f"is not encrypted ({error})"
+                f"--ledger-cert {cert} and --ledger-key {key} are not a certificate and its key: both have to be PEM, "
+                f"and the key unencrypted ({error})"
             ) from error
 
 
 def _password(user: str | None, path: Path | None, in_environment: str | None) -> str:
     if path is not None and in_environment is not None:
-        raise InvalidSettings(f"--ledger-password-file and {LEDGER_PASSWORD_VARIABLE} are both given: keep one")
+        raise InvalidSettings(f"--ledger-password-file and {LEDGER_PASSWORD_VARIABLE} are both set: remove one of them")
     password = in_environment if path is None else _read_password(path)
     if (user is None) != (password is None):
         needs = f"a password: --ledger-password-file or {LEDGER_PASSWORD_VARIABLE}" if user else "--ledger-user"
@@ -114,12 +114,12 @@ def _readable(option: str, path: Path) -> None:
         raise InvalidSettings(f"--{option} {path} cannot be read: {error.strerror}") from error
 
 
-def _path(given: Mapping[str, Value], name: str) -> Path | None:
-    text = _text(given, name)
+def _path(values: Mapping[str, Value], name: str) -> Path | None:
+    text = _text(values, name)
     return None if text is None else Path(text).expanduser().absolute()
 
 
-def _text(given: Mapping[str, Value], name: str) -> str | None:
-    value = given.get(name)
+def _text(values: Mapping[str, Value], name: str) -> str | None:
+    value = values.get(name)
     assert value is None or isinstance(value, str)
     return value

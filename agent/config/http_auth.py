@@ -1,8 +1,5 @@
-"""Who may ask the catalog: who shows a token, or, while none is configured, who sits at this machine.
+"""Authentication of the catalog and the registry: a bearer token, or, without configured tokens, only loopback. Pure.
 
-Rule: pure decisions. An address that is not known is a stranger's; what came through a proxy is the proxy's client's.
-Without tokens the `Host` must be this machine's too, or a page in somebody's browser whose name leads to loopback could
-read what the catalog hands out.
 Source: RFC 6750, "Bearer Token Usage"; Iceberg's REST specification, "BearerAuth".
 """
 
@@ -19,12 +16,12 @@ from protocol.limits import HTTP_TOKEN_CHARS_MAX, HTTP_TOKEN_CHARS_MIN
 
 _TOKEN = re.compile(rf"[A-Za-z0-9\-._~+/]{{{HTTP_TOKEN_CHARS_MIN},{HTTP_TOKEN_CHARS_MAX}}}=*")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
-"""The headers in which proxies name their clients."""
+"""The headers in which proxies name their clients: a request with one of them comes from another machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """`status` is 401 where a token would help, 403 where only another configuration does."""
+    """The HTTP error for a request: 401 where a token would help, 403 where only another configuration does."""
 
     status: int
     message: str
@@ -32,7 +29,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpTokens:
-    """The tokens that are good, as digests; none: only this machine may ask."""
+    """The valid tokens, as digests. Without any, only requests from this machine are answered."""
 
     digests: tuple[bytes, ...] = field(default=(), repr=False)
 
@@ -41,24 +38,26 @@ class HttpTokens:
         return cls(digests=tuple(_digest(token) for token in tokens))
 
     def refusal(self, peer: str | None, headers: Mapping[str, str]) -> Refusal | None:
-        """Why a request is not answered; None where it is. `peer` is the address at the other end of the connection,
-        `headers` have names in lower case."""
+        """The error for a request; None where it may be answered.
+
+        `peer` is the address of the other end of the connection; names in `headers` are in lower case.
+        """
         if not self.digests:
-            return _refusal_of_stranger(peer, headers)
+            return _refusal_without_tokens(peer, headers)
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
             return Refusal(
                 status=401,
-                message="a token is wanted here: give the client one of --http-token-file, as a bearer token",
+                message="a token is required: configure the client with one of --http-token-file, as a bearer token",
             )
-        given, is_known = _digest(token.strip()), False
-        for digest in self.digests:  # all of them, so that the time tells nothing
-            is_known |= hmac.compare_digest(given, digest)
-        return None if is_known else Refusal(status=401, message="the token that was sent is not in --http-token-file")
+        sent, is_known = _digest(token.strip()), False
+        for digest in self.digests:  # compare with all: the time must not show which one matches
+            is_known |= hmac.compare_digest(sent, digest)
+        return None if is_known else Refusal(status=401, message="the request's token is not in --http-token-file")
 
 
 def read_tokens(path: Path) -> HttpTokens:
-    """The tokens of a file, one a line; empty lines and lines that begin with # count for nothing.
+    """The tokens of a file, one a line; empty lines and lines that begin with # are skipped.
 
     Raises `InvalidSettings`.
     """
@@ -74,11 +73,11 @@ def read_tokens(path: Path) -> HttpTokens:
         if not _TOKEN.fullmatch(token):
             raise InvalidSettings(
                 f"--http-token-file {path}: line {number} is no token: write {HTTP_TOKEN_CHARS_MIN} to "
-                f"{HTTP_TOKEN_CHARS_MAX} letters, digits or -._~+/ (openssl rand -hex 32 makes one)"
+                f"{HTTP_TOKEN_CHARS_MAX} letters, digits or -._~+/ (`openssl rand -hex 32` makes one)"
             )
         tokens.append(token)
     if not tokens:
-        raise InvalidSettings(f"--http-token-file {path} holds no token: write one a line")
+        raise InvalidSettings(f"--http-token-file {path} has no token: write one a line")
     return HttpTokens.of(*tokens)
 
 
@@ -103,17 +102,18 @@ def names_this_machine(host: str) -> bool:
     return name == "localhost" or is_this_machine(name)
 
 
-def _refusal_of_stranger(peer: str | None, headers: Mapping[str, str]) -> Refusal | None:
+def _refusal_without_tokens(peer: str | None, headers: Mapping[str, str]) -> Refusal | None:
     if not is_this_machine(peer) or any(name in headers for name in _FORWARDED):
         return Refusal(
             status=403,
-            message="without tokens this machine alone is answered: start the agent with --http-token-file, "
-            "and give the client one of its tokens",
+            message="without tokens only this machine may use the catalog: start the agent with --http-token-file, "
+            "and configure the client with one of its tokens",
         )
+    # DNS rebinding: a page in a user's browser, of a name that resolves to loopback, could read vended credentials.
     if not names_this_machine(headers.get("host", "")):
         return Refusal(
             status=403,
-            message="without tokens the catalog is asked by 127.0.0.1 or localhost, and by no other name",
+            message="without tokens the catalog answers at 127.0.0.1 and localhost, and at no other name",
         )
     return None
 

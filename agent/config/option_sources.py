@@ -1,8 +1,7 @@
-"""Where the values of options come from: command line, environment, TOML file; the defaults are
-`agent.config.settings`'.
+"""The sources of option values: command line, environment and TOML file. Defaults are in `agent.config.settings`.
 
-Rule: a value is read into its option's type where it is found, so that an error can say where that was. What nobody
-knows is an error that names the nearest known thing, never ignored.
+Each source parses values into their options' types itself, so that an error can name the source. An unknown name is an
+error that suggests the nearest known one.
 """
 
 import re
@@ -19,19 +18,18 @@ _BYTE_UNITS = {"": 1, "b": 1, "kib": KIB, "mib": MIB, "gib": GIB, "kb": 1000, "m
 _BYTES_TEXT = re.compile(r"(\d+)\s*([a-z]*)", re.IGNORECASE)
 _FLAG_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 _SERVICE_LINK = re.compile(r"PENSTOCK_(\w+_)?(SERVICE_(HOST|PORT(_\w+)?)|PORT(_\d+_(TCP|UDP)(_\w+)?)?)")
-"""The variables that Kubernetes puts into the environment of every pod beside a Service whose name begins with
-penstock."""
+"""The variables that Kubernetes sets in every pod for a Service whose name begins with penstock."""
 LEDGER_PASSWORD_VARIABLE = "PENSTOCK_LEDGER_PASSWORD"  # noqa: S105 - its name
-"""No option: a flag would show the password to every user of the machine."""
+"""Not an option: a flag would show the password to every user of the machine."""
 _COMMAND_VARIABLES = frozenset(
     {"PENSTOCK_CONFIG", "PENSTOCK_SERVER", "PENSTOCK_BOOTSTRAP", "PENSTOCK_JSON", LEDGER_PASSWORD_VARIABLE}
 )
 _SETUP_VARIABLES = frozenset({"PENSTOCK_MAVEN", "PENSTOCK_NO_SKIPS"})
-"""The variables of the set-up and the tests of a checkout; people who set them start brokers too."""
+"""The variables of a checkout's set-up and tests: an environment with them must not stop a broker."""
 
 
 class InvalidSettings(Exception):
-    """The settings cannot be used. The message says which, where it was given, and what would be right."""
+    """A setting cannot be used. The message has the setting, its source, and what to write instead."""
 
 
 Value = str | int | bool | tuple[str, ...] | Mapping[str, str]
@@ -42,10 +40,10 @@ def gather(
     environment: Mapping[str, str],
     config_path: str | None,
 ) -> dict[str, Value]:
-    """Every option that was given, by name: command line before environment before file.
+    """The values of all options that a source has, by name: command line before environment before file.
 
-    `command_line` holds values by option name, None or an empty tuple where a flag was not given. `--set` alone is
-    merged key by key over all three. Raises `InvalidSettings`.
+    `command_line` has values by option name, None or an empty tuple for a flag that is absent. The pairs of `--set` are
+    merged over all sources. Raises `InvalidSettings`.
     """
     values: dict[str, Value] = {}
     path = config_path or environment.get("PENSTOCK_CONFIG")
@@ -62,7 +60,7 @@ def gather(
 
 
 def read_bytes(text: str) -> int:
-    """`1048576`, `64MiB`, `64 MB`. Raises `ValueError`."""
+    """The number of bytes in a text such as `1048576`, `64MiB` or `64 MB`. Raises `ValueError`."""
     match = _BYTES_TEXT.fullmatch(text.strip())
     if match is None or match[2].lower() not in _BYTE_UNITS:
         raise ValueError(f"{text!r} is not a number of bytes such as 64MiB")
@@ -75,10 +73,10 @@ def _pairs_of(values: Mapping[str, Value]) -> Mapping[str, str]:
     return pairs
 
 
-def _from_command_line(given: Mapping[str, object]) -> dict[str, Value]:
+def _from_command_line(flags: Mapping[str, object]) -> dict[str, Value]:
     return {
         name: _parse(OPTIONS_BY_NAME[name], value, f"--{name}")
-        for name, value in given.items()
+        for name, value in flags.items()
         if value is not None and value not in ((), [])
     }
 
@@ -91,8 +89,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Value]:
             continue
         option = by_variable.get(variable)
         if option is not None:
-            given = _parts(text) if _is_many(option) else text
-            values[option.name] = _parse(option, given, variable)
+            values[option.name] = _parse(option, _parts(text) if _is_many(option) else text, variable)
         elif not _SERVICE_LINK.fullmatch(variable):
             raise InvalidSettings(f"{variable} in the environment is no option{nearest(variable, by_variable)}")
     return values
@@ -115,7 +112,7 @@ def _from_file(path: str) -> dict[str, Value]:
 
 
 def _parts(text: str) -> list[str]:
-    """One a line where there are several lines, else separated by commas."""
+    """The lines of a text with several lines, else its parts between commas."""
     return [part for part in text.split("\n" if "\n" in text else ",") if part.strip()]
 
 
@@ -124,7 +121,7 @@ def _is_many(option: Option) -> bool:
 
 
 def _parse(option: Option, value: object, origin: str) -> Value:
-    """The value in the option's type. `value` is a text, or what TOML or the command line made of it already."""
+    """The value in the option's type. `value` is a text, or has a type of TOML or the command line."""
     try:
         match option.kind:
             case OptionKind.TEXT:
@@ -164,10 +161,10 @@ def _checked(option: Option, text: str) -> str:
 
 
 def _check_broker_configs(pairs: Mapping[str, str], origin: str) -> None:
-    """Raises `InvalidSettings`."""
+    """Raise `InvalidSettings` where a pair is no broker config."""
     if not pairs:
         return
-    from coordinator.configs.broker_configs import BROKER_CONFIGS  # the table is long: only where one is set
+    from coordinator.configs.broker_configs import BROKER_CONFIGS  # late: the table is long and seldom needed
     from coordinator.configs.config_types import InvalidConfig
 
     for name, value in pairs.items():
@@ -185,10 +182,10 @@ def _no_broker_config(name: str, value: str) -> str:
     if name not in TOPIC_CONFIGS:
         return f"no such broker config{nearest(name, BROKER_CONFIGS)}"
     if name in BROKER_SYNONYMS:
-        return f"a config of topics, whose default is the broker config {BROKER_SYNONYMS[name][0][0]}: set that"
+        return f"a topic config; set its default, the broker config {BROKER_SYNONYMS[name][0][0]}"
     return (
-        "a config of topics, for which brokers have no default: set it where a topic is created, "
-        f"penstock topics create TOPIC --config {name}={value}, or with kafka-configs.sh --alter on one that is there"
+        "a topic config for which brokers have no default: set it for a new topic with "
+        f"penstock topics create TOPIC --config {name}={value}, or for an existing one with kafka-configs.sh --alter"
     )
 
 
@@ -227,7 +224,7 @@ def _parse_pairs(value: object) -> Mapping[str, str]:
 
 
 def _scalar_text(key: object, value: object) -> str:
-    """Kafka's configs are texts; TOML may say 3 or true."""
+    """The text of a Kafka config, for which TOML may have a number or a boolean."""
     match value:
         case bool():
             return "true" if value else "false"

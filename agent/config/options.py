@@ -1,8 +1,7 @@
 """The table of options.
 
-Rule: an option stands here once; the command line's flags, the environment's names, the file's keys and
-docs/reference/options.md follow from the row. Where values come from: `agent.config.option_sources`; what they mean
-for the agent: `agent.config.settings`.
+Flags of the command line, names in the environment, keys of the file and docs/reference/options.md follow from these
+rows. `agent.config.option_sources` reads their values, `agent.config.settings` makes settings of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,6 +26,8 @@ GIB = 1024 * MIB
 
 
 class OptionKind(Enum):
+    """The type of an option's value."""
+
     TEXT = auto()
     LIST = auto()
     """Repeatable on the command line; in the environment separated by commas; in the file an array."""
@@ -40,7 +41,7 @@ class OptionKind(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One row. `minimum` and `maximum` are inclusive and of the kind's unit; `default` is what the documents show."""
+    """One option. `minimum` and `maximum` are inclusive, in the kind's unit; `default` is the text of the documents."""
 
     name: str
     kind: OptionKind
@@ -51,7 +52,7 @@ class Option:
     choices: tuple[str, ...] = ()
     is_cluster_only: bool = False
     check: Callable[[str], object] | None = None
-    """Raises `ValueError` for a text that is no value of this option, and says why."""
+    """Raises `ValueError` with the reason for a text that is no value of this option."""
 
     @property
     def variable(self) -> str:

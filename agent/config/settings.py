@@ -1,8 +1,8 @@
-"""The settings of one agent, checked and typed; every other module takes its settings from here.
+"""The settings of one agent, checked and typed.
 
-Rule: `Settings` is complete and consistent when it exists: nothing downstream parses a text or falls back to a default.
-Order of sources: command line, environment, TOML file (`agent.config.option_sources`), then the defaults below. The
-reference for people is docs/reference/options.md.
+A `Settings` is complete and consistent: no other module parses an option's text or has a default for it. Order of
+sources: command line, environment, TOML file (`agent.config.option_sources`), then the defaults below. The reference
+for users is docs/reference/options.md.
 """
 
 import os
@@ -47,11 +47,11 @@ HTTP_DEFAULT = "127.0.0.1:9644"
 DATA_DIR_DEFAULT = "./penstock-data"
 FLUSH_INTERVAL_MS_EMBEDDED = 5
 FLUSH_INTERVAL_MS_S3 = 250
-"""A PUT costs money and takes long: fewer, larger objects (architecture: produce)."""
+"""A PUT costs money and time: the intake makes fewer, larger objects (ADR 8)."""
 
 
 class CliCommand(Enum):
-    """Which command the settings are for: they differ in where ledger and bucket are."""
+    """The command that the settings are for: they differ in the defaults of ledger and bucket."""
 
     RUN = "run"
     AGENT = "agent"
@@ -59,11 +59,11 @@ class CliCommand(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Times and sizes carry their unit in the name. `data_dir` is absolute."""
+    """The settings of one agent. Names of times and sizes end in their unit. `data_dir` is absolute."""
 
     listeners: tuple[ListenerAddress, ...]
     advertised: tuple[ListenerAddress, ...]
-    """One per listener, in the same order. Port 0: the port that the listener got."""
+    """One per listener, in the same order. Port 0 stands for the port that the listener gets."""
     http: HostPort
     ledger_url: str
     ledger_access: LedgerAccess = field(default_factory=LedgerAccess)
@@ -74,11 +74,11 @@ class Settings:
     name: str
     zone: str | None = None
     broker_configs: dict[str, str] = field(default_factory=dict)
-    """Kafka's broker configs that were set; the others have Kafka's defaults (`coordinator.configs.topic_configs`)."""
+    """The broker configs that are set; the others have Kafka's defaults (`coordinator.configs.topic_configs`)."""
     is_durable: bool = True
-    """Whether embedded ledger and store wait for the disk before anything is acknowledged."""
+    """Whether embedded ledger and store sync to disk before records are acknowledged."""
     is_time_accepted: bool = False
-    """Whether a person says that the clock is right at this start (safety rule S21)."""
+    """Whether `--accept-time` was given: the clock is believed at this start (safety rule S21)."""
     log_level: str = "info"
     log_format: str = "text"
     flush_interval_ms: int = FLUSH_INTERVAL_MS_EMBEDDED
@@ -93,11 +93,11 @@ class Settings:
     processes: int = 1
     store_timeout_s: int = 30
     store_hedge_after_ms: int = 0
-    """After which a put is put once more; 0 for never."""
+    """The time after which a slow put is repeated in parallel; 0 for never."""
 
     @property
     def is_store_cheap(self) -> bool:
-        """Whether the intake is sealed as soon as nothing is on its way: embedded stores, or no time to wait at all."""
+        """Whether the intake is sealed as soon as no put is in flight: embedded stores, or no flush interval."""
         return self.flush_interval_ms == 0 or not isinstance(read_store_url(self.store_url), S3Url)
 
 
@@ -110,54 +110,53 @@ def load_settings(
 ) -> Settings:
     """The settings of `penstock run` or `penstock agent`. Raises `InvalidSettings`: show the message, exit 2.
 
-    `command_line` holds values by option name, None where a flag was not given; `environment` is the process's by
-    default.
+    `command_line` has values by option name, None for a flag that is absent; `environment` is the process's by default.
     """
     environment = os.environ if environment is None else environment
-    given = gather(command_line, environment, config_path)
+    values = gather(command_line, environment, config_path)
     try:
-        return _settings(command, given, environment)
+        return _settings(command, values, environment)
     except InvalidAddress as error:
         raise InvalidSettings(str(error)) from error
 
 
-def _settings(command: CliCommand, given: Mapping[str, Value], environment: Mapping[str, str]) -> Settings:
-    is_insecure = bool(given.get("insecure", False))
-    listeners = _listeners(_texts(given, "listen", (LISTEN_DEFAULT,)), is_insecure=is_insecure)
-    http = read_host_port(_text(given, "http", HTTP_DEFAULT))
-    _refuse_reachable("http", str(http), http.host, is_insecure=is_insecure)
-    data_dir = Path(_text(given, "data-dir", DATA_DIR_DEFAULT)).expanduser().absolute()
-    ledger_url, store_url = _places(command, given, data_dir)
+def _settings(command: CliCommand, values: Mapping[str, Value], environment: Mapping[str, str]) -> Settings:
+    is_insecure = bool(values.get("insecure", False))
+    listeners = _listeners(_texts(values, "listen", (LISTEN_DEFAULT,)), is_insecure=is_insecure)
+    http = read_host_port(_text(values, "http", HTTP_DEFAULT))
+    _check_not_reachable("http", str(http), http.host, is_insecure=is_insecure)
+    data_dir = Path(_text(values, "data-dir", DATA_DIR_DEFAULT)).expanduser().absolute()
+    ledger_url, store_url = _urls(command, values, data_dir)
     flush_interval_ms = FLUSH_INTERVAL_MS_S3 if isinstance(read_store_url(store_url), S3Url) else None
     return Settings(
         listeners=listeners,
-        advertised=_advertised(listeners, _texts(given, "advertise", ())),
+        advertised=_advertised(listeners, _texts(values, "advertise", ())),
         http=http,
         ledger_url=ledger_url,
-        ledger_access=ledger_access(ledger_url, given, environment),
+        ledger_access=ledger_access(ledger_url, values, environment),
         store_url=store_url,
-        catalog_access=catalog_access(store_url, given, environment),
-        external_catalogs=read_external_catalogs(store_url, given, environment),
+        catalog_access=catalog_access(store_url, values, environment),
+        external_catalogs=read_external_catalogs(store_url, values, environment),
         data_dir=data_dir,
-        name=_text(given, "name", "penstock" if command is CliCommand.RUN else platform.node()),
-        zone=_text(given, "zone", "") or None,
-        broker_configs=_broker_configs(given),
-        is_durable=bool(given.get("fsync", True)),
-        is_time_accepted=bool(given.get("accept-time", False)),
-        log_level=_text(given, "log-level", "info"),
-        log_format=_text(given, "log-format", "text"),
-        flush_interval_ms=_number(given, "flush-interval-ms", flush_interval_ms or FLUSH_INTERVAL_MS_EMBEDDED),
-        tail_interval_ms=_number(given, "tail-interval-ms", TAIL_INTERVAL_MS_DEFAULT),
-        archive_interval_s=_number(given, "archive-interval-s", ARCHIVE_AGE_MS_DEFAULT // 1000),
-        archive_bytes=_number(given, "archive-bytes", ARCHIVE_BYTES_DEFAULT),
-        gc_min_age_s=_number(given, "gc-min-age-s", 3600),
-        read_cache_bytes=_number(given, "read-cache-bytes", READ_CACHE_BYTES_DEFAULT),
-        snapshot_entries=_number(given, "snapshot-entries", SNAPSHOT_ENTRIES_INTERVAL),
-        snapshot_bytes=_number(given, "snapshot-bytes", SNAPSHOT_BYTES_INTERVAL),
-        drain_timeout_s=_number(given, "drain-timeout-s", 20),
-        processes=_processes(given, ledger_url),
-        store_timeout_s=_number(given, "store-timeout-s", 30),
-        store_hedge_after_ms=_number(given, "store-hedge-after-ms", 0),
+        name=_text(values, "name", "penstock" if command is CliCommand.RUN else platform.node()),
+        zone=_text(values, "zone", "") or None,
+        broker_configs=_broker_configs(values),
+        is_durable=bool(values.get("fsync", True)),
+        is_time_accepted=bool(values.get("accept-time", False)),
+        log_level=_text(values, "log-level", "info"),
+        log_format=_text(values, "log-format", "text"),
+        flush_interval_ms=_number(values, "flush-interval-ms", flush_interval_ms or FLUSH_INTERVAL_MS_EMBEDDED),
+        tail_interval_ms=_number(values, "tail-interval-ms", TAIL_INTERVAL_MS_DEFAULT),
+        archive_interval_s=_number(values, "archive-interval-s", ARCHIVE_AGE_MS_DEFAULT // 1000),
+        archive_bytes=_number(values, "archive-bytes", ARCHIVE_BYTES_DEFAULT),
+        gc_min_age_s=_number(values, "gc-min-age-s", 3600),
+        read_cache_bytes=_number(values, "read-cache-bytes", READ_CACHE_BYTES_DEFAULT),
+        snapshot_entries=_number(values, "snapshot-entries", SNAPSHOT_ENTRIES_INTERVAL),
+        snapshot_bytes=_number(values, "snapshot-bytes", SNAPSHOT_BYTES_INTERVAL),
+        drain_timeout_s=_number(values, "drain-timeout-s", 20),
+        processes=_processes(values, ledger_url),
+        store_timeout_s=_number(values, "store-timeout-s", 30),
+        store_hedge_after_ms=_number(values, "store-hedge-after-ms", 0),
     )
 
 
@@ -166,91 +165,93 @@ def _listeners(texts: tuple[str, ...], *, is_insecure: bool) -> tuple[ListenerAd
     names = [listener.name for listener in listeners]
     for name in names:
         if names.count(name) > 1:
-            raise InvalidSettings(f"--listen: two listeners are named {name}; name them, as in INTERNAL://HOST:PORT")
+            raise InvalidSettings(
+                f"--listen: two listeners have the name {name}; give each its own, as in INTERNAL://HOST:PORT"
+            )
     for listener in listeners:
-        _refuse_reachable("listen", str(listener), listener.host, is_insecure=is_insecure)
+        _check_not_reachable("listen", str(listener), listener.host, is_insecure=is_insecure)
     return listeners
 
 
-def _refuse_reachable(option: str, address: str, host: str, *, is_insecure: bool) -> None:
+def _check_not_reachable(option: str, address: str, host: str, *, is_insecure: bool) -> None:
     if not is_insecure and not is_loopback(host):
         raise InvalidSettings(
-            f"--{option} {address}: other machines can reach this address, and nothing is encrypted or authenticated "
-            "yet; listen on 127.0.0.1, or add --insecure if the network is yours alone",
+            f"--{option} {address}: other machines can reach this address, and Penstock has no encryption or "
+            "authentication yet. Listen on 127.0.0.1, or add --insecure in a network that you trust",
         )
 
 
 def _advertised(listeners: tuple[ListenerAddress, ...], texts: tuple[str, ...]) -> tuple[ListenerAddress, ...]:
-    """One advertised address per listener: by name, or the listener's own."""
+    """The advertised address of each listener: the one with its name, else the listener's own."""
     by_name = {listener.name: listener for listener in listeners}
-    given: dict[str, ListenerAddress] = {}
+    advertised_by_name: dict[str, ListenerAddress] = {}
     for text in texts:
         advertised = read_listener(text)
         if "://" not in text and len(listeners) == 1:
             advertised = ListenerAddress(name=listeners[0].name, host=advertised.host, port=advertised.port)
         if advertised.name not in by_name:
             raise InvalidSettings(
-                f"--advertise {text}: no listener is named {advertised.name}; there is {', '.join(by_name)}"
+                f"--advertise {text}: no listener has the name {advertised.name}; the names are {', '.join(by_name)}"
                 f"{nearest(advertised.name, by_name)}",
             )
-        given[advertised.name] = advertised
+        advertised_by_name[advertised.name] = advertised
     for listener in listeners:
-        advertised = given.get(listener.name, listener)
+        advertised = advertised_by_name.get(listener.name, listener)
         if is_every_interface(advertised.host):
             raise InvalidSettings(
-                f"clients cannot connect to {advertised}; say where they find this agent with "
+                f"clients cannot connect to {advertised}; give the address of this agent with "
                 f"--advertise {listener.name}://HOST:{listener.port}",
             )
-    return tuple(given.get(listener.name, listener) for listener in listeners)
+    return tuple(advertised_by_name.get(listener.name, listener) for listener in listeners)
 
 
-def _places(command: CliCommand, given: Mapping[str, Value], data_dir: Path) -> tuple[str, str]:
-    """Where ledger and bucket are, as URLs."""
+def _urls(command: CliCommand, values: Mapping[str, Value], data_dir: Path) -> tuple[str, str]:
+    """The URLs of ledger and bucket."""
     match command:
         case CliCommand.RUN:
-            for name in given:
+            for name in values:
                 if OPTIONS_BY_NAME[name].is_cluster_only:
                     raise InvalidSettings(
-                        f"{name} belongs to penstock agent; penstock run keeps its own ledger in --data-dir"
+                        f"{name} is an option of penstock agent; penstock run has its own ledger in --data-dir"
                     )
             ledger_url = f"sqlite://{data_dir}/ledger.sqlite"
             read_ledger_url(ledger_url)
-            return ledger_url, _text(given, "store", f"file://{data_dir}/store")
+            return ledger_url, _text(values, "store", f"file://{data_dir}/store")
         case CliCommand.AGENT:
             for name in ("ledger", "store"):
-                if name not in given:
-                    raise InvalidSettings(f"penstock agent needs --{name}; for one process alone use penstock run")
-            ledger_url, store_url = _text(given, "ledger", ""), _text(given, "store", "")
+                if name not in values:
+                    raise InvalidSettings(f"penstock agent needs --{name}; for a single process use penstock run")
+            ledger_url, store_url = _text(values, "ledger", ""), _text(values, "store", "")
             read_ledger_url(ledger_url)
             return ledger_url, store_url
 
 
-def _processes(given: Mapping[str, Value], ledger_url: str) -> int:
-    count = _number(given, "processes", 1)
+def _processes(values: Mapping[str, Value], ledger_url: str) -> int:
+    count = _number(values, "processes", 1)
     if count > 1 and not isinstance(read_ledger_url(ledger_url), EtcdUrl):
         raise InvalidSettings(f"--processes {count}: only a ledger in etcd can be shared by several processes")
     return count
 
 
-def _broker_configs(given: Mapping[str, Value]) -> dict[str, str]:
-    pairs = given.get("set", {})
+def _broker_configs(values: Mapping[str, Value]) -> dict[str, str]:
+    pairs = values.get("set", {})
     assert isinstance(pairs, Mapping)
     return dict(pairs)
 
 
-def _text(given: Mapping[str, Value], name: str, default: str) -> str:
-    value = given.get(name, default)
+def _text(values: Mapping[str, Value], name: str, default: str) -> str:
+    value = values.get(name, default)
     assert isinstance(value, str)
     return value
 
 
-def _texts(given: Mapping[str, Value], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
-    value = given.get(name, default)
+def _texts(values: Mapping[str, Value], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    value = values.get(name, default)
     assert isinstance(value, tuple)
     return value
 
 
-def _number(given: Mapping[str, Value], name: str, default: int) -> int:
-    value = given.get(name, default)
+def _number(values: Mapping[str, Value], name: str, default: int) -> int:
+    value = values.get(name, default)
     assert isinstance(value, int)
     return value

@@ -26,7 +26,7 @@ def test_each_process_is_an_agent_and_one_that_is_killed_returns(clusters: Clust
     process.wait_until(lambda: len(ready_lines(process)) == 3, "the agent that was started again")
     assert process.stop() == 0, process.stderr
     assert children_of(process.pid) == []
-    stopping = [line for line in process.stderr.splitlines() if "stopping: answering" in line]
+    stopping = [line for line in process.stderr.splitlines() if "stopping: accepted" in line]
     assert sorted(line.rpartition(" ")[2] for line in stopping) == ["process=n-0", "process=n-1"], process.stderr
 
 

@@ -130,7 +130,7 @@ def test_the_doctor_says_whether_ledger_and_bucket_name_each_other(clusters: Clu
     other = replace(clusters(), ledger=cluster.ledger)
     elsewhere = doctor(other)
     assert elsewhere.returncode == 1
-    assert "lies in another bucket" in elsewhere.stdout
+    assert "are in another bucket" in elsewhere.stdout
 
 
 def test_the_doctor_finds_a_ledger_that_is_an_older_copy_or_gone(penstock: PenstockFactory, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_folder_of_penstock_run_stands_for_both(tmp_path: Path) -> None:
         ({"ledger": LEDGER}, "needs --store"),
         ({"ledger": LEDGER, "store": STORE, "data-dir": "d"}, "name two clusters"),
         ({"ledger": LEDGER, "store": STORE, "ledger-user": "me"}, "needs a password"),
-        ({"ledger": "sqlite:///x", "store": STORE, "ledger-user": "me"}, "belongs to a ledger in etcd"),
+        ({"ledger": "sqlite:///x", "store": STORE, "ledger-user": "me"}, "needs a ledger in etcd"),
     ],
 )
 def test_what_does_not_go_together_is_refused(flags: dict[str, object], message: str) -> None:

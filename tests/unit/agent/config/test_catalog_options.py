@@ -36,7 +36,7 @@ def test_a_role_and_an_endpoint_are_taken_up() -> None:
 
 
 def test_an_sts_beside_aws_needs_no_role() -> None:
-    with pytest.raises(InvalidSettings, match="AWS's STS wants a role"):
+    with pytest.raises(InvalidSettings, match="AWS's STS needs a role"):
         load({"catalog-vended-credentials": "sts"})
     found = load({"catalog-vended-credentials": "sts"}, environment={"AWS_ENDPOINT_URL": "https://minio.example"})
     assert found.credentials is Credentials.STS
@@ -45,7 +45,7 @@ def test_an_sts_beside_aws_needs_no_role() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"catalog-vended-credentials": "none", "catalog-role-arn": ROLE}, "without credentials there is no role"),
+        ({"catalog-vended-credentials": "none", "catalog-role-arn": ROLE}, "exclude each other"),
         ({"catalog-vended-credentials": "some"}, "catalog-vended-credentials"),
         ({"catalog-s3-endpoint": "s3.example"}, "must begin with https:// or http://"),
     ],
@@ -60,6 +60,6 @@ def test_what_does_not_fit_together_stops_the_start(given: dict[str, str], messa
     [{"catalog-vended-credentials": "sts"}, {"catalog-role-arn": ROLE}, {"catalog-s3-endpoint": "https://s3.example"}],
 )
 def test_a_store_that_is_not_in_s3_has_no_keys_to_hand_out(given: dict[str, str]) -> None:
-    with pytest.raises(InvalidSettings, match="belongs to a store in S3"):
+    with pytest.raises(InvalidSettings, match="needs a store in S3"):
         load(given, store="file:///srv/store")
     assert load({"catalog-vended-credentials": "none"}, store="memory:").credentials is Credentials.NONE

@@ -76,13 +76,13 @@ def test_a_file_that_is_no_certificate(files: dict[str, str], tmp_path: Path) ->
     (tmp_path / "note").write_text("hello")
     with pytest.raises(InvalidSettings, match=r"--ledger-ca .*note holds no certificate"):
         load({"ledger-ca": str(tmp_path / "note")})
-    with pytest.raises(InvalidSettings, match="are no certificate and its key"):
+    with pytest.raises(InvalidSettings, match="are not a certificate and its key"):
         load({**files, "ledger-cert": str(tmp_path / "note")})
 
 
 def test_a_key_of_another_certificate(files: dict[str, str], tmp_path: Path) -> None:
     trustme.CA().issue_cert("localhost").private_key_pem.write_to_path(tmp_path / "other")
-    with pytest.raises(InvalidSettings, match=r"are no certificate and its key.*mismatch"):
+    with pytest.raises(InvalidSettings, match=r"are not a certificate and its key.*mismatch"):
         load({**files, "ledger-key": str(tmp_path / "other")})
 
 
@@ -101,7 +101,7 @@ def test_a_user_needs_a_password_and_a_password_a_user(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match="its first line is the password"):
         load({"ledger-user": "penstock", "ledger-password-file": str(tmp_path / "empty")})
     (tmp_path / "given").write_text("x")
-    with pytest.raises(InvalidSettings, match="both given"):
+    with pytest.raises(InvalidSettings, match="both set"):
         load(
             {"ledger-user": "penstock", "ledger-password-file": str(tmp_path / "given")},
             environment={"PENSTOCK_LEDGER_PASSWORD": "x"},
@@ -109,7 +109,7 @@ def test_a_user_needs_a_password_and_a_password_a_user(tmp_path: Path) -> None:
 
 
 def test_other_ledgers_take_none_of_it() -> None:
-    with pytest.raises(InvalidSettings, match="--ledger-user belongs to a ledger in etcd"):
+    with pytest.raises(InvalidSettings, match="--ledger-user needs a ledger in etcd"):
         load({"ledger-user": "penstock"}, url="memory:")
-    with pytest.raises(InvalidSettings, match="ledger-user belongs to penstock agent"):
+    with pytest.raises(InvalidSettings, match="ledger-user is an option of penstock agent"):
         load_settings(CliCommand.RUN, {}, environment={"PENSTOCK_LEDGER_USER": "penstock"})

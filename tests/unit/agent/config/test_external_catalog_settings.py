@@ -95,15 +95,15 @@ def test_secrets_come_from_the_environment_or_a_file_and_are_not_shown(tmp_path:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "names 0 catalogs"),
+        ("", "has 0 catalogs"),
         ("a = 1", r"\[a\] is no table of a catalog"),
         ('["a b"]\ntype = "sql"', r"\[a b\] is no table of a catalog"),
         ("[a", "is not TOML"),
         ("[a]", r"\[a\] type is missing: it is one of glue, hive, rest, sql"),
         ('[a]\ntype = "sqll"', "did you mean sql"),
-        ('[a]\ntype = "dynamodb"', "'dynamodb' is no catalog that can follow"),
+        ('[a]\ntype = "dynamodb"', "'dynamodb' is not supported"),
         ('[a]\ntype = "rest"', "uri is missing"),
-        ('[a]\ntype = "rest"\nuri = "http://x"\nnamespace = "a..b"', "separated by single dots"),
+        ('[a]\ntype = "rest"\nuri = "http://x"\nnamespace = "a..b"', "separate levels by single dots"),
         ('[a]\ntype = "rest"\nuri = "http://x"\ntopics = "("', r"\[a\] topics is no regular expression"),
         ('[a]\ntype = "rest"\nuri = { env = "NOT_THERE" }', "the environment has no NOT_THERE"),
         ('[a]\ntype = "rest"\nuri = { file = "/not/there" }', "/not/there cannot be read"),

@@ -144,7 +144,7 @@ def test_bytes_have_units(text: str, count: int) -> None:
     ("pair", "told"),
     [
         ("log.retention.mz=1", "no such broker config; did you mean log.retention.ms?"),
-        ("retention.ms=1", "a config of topics, whose default is the broker config log.retention.ms: set that"),
+        ("retention.ms=1", "a topic config; set its default, the broker config log.retention.ms"),
         (
             "penstock.transaction.placement=commit",
             "penstock topics create TOPIC --config penstock.transaction.placement=commit",

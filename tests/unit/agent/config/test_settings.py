@@ -47,7 +47,7 @@ def test_an_agent_must_be_told_its_cluster() -> None:
 
 
 def test_penstock_run_has_its_own_ledger() -> None:
-    with pytest.raises(InvalidSettings, match="ledger belongs to penstock agent"):
+    with pytest.raises(InvalidSettings, match="ledger is an option of penstock agent"):
         load_settings(CliCommand.RUN, {}, environment={"PENSTOCK_LEDGER": "memory:"})
 
 
@@ -85,12 +85,12 @@ def test_one_listener_needs_no_name_in_its_advertised_address() -> None:
 
 
 def test_two_listeners_need_two_names() -> None:
-    with pytest.raises(InvalidSettings, match="two listeners are named PLAINTEXT"):
+    with pytest.raises(InvalidSettings, match="two listeners have the name PLAINTEXT"):
         run(listen=["127.0.0.1:1", "127.0.0.1:2"])
 
 
 def test_an_advertised_address_names_a_listener() -> None:
-    with pytest.raises(InvalidSettings, match=r"no listener is named OUTT; .*did you mean OUT"):
+    with pytest.raises(InvalidSettings, match=r"no listener has the name OUTT; .*did you mean OUT"):
         run(listen=["IN://127.0.0.1:1", "OUT://127.0.0.1:2"], advertise=["OUTT://h:443"])
 
 
@@ -123,5 +123,5 @@ def test_reading_settings_imports_neither_numpy_nor_pydantic() -> None:
 
 @pytest.mark.parametrize("name", ["a#b", "a?b"])
 def test_a_data_folder_that_tables_could_not_name_is_refused(name: str) -> None:
-    with pytest.raises(InvalidSettings, match="cannot stand in this path"):
+    with pytest.raises(InvalidSettings, match="the path must not have"):
         load_settings(CliCommand.RUN, {"data-dir": f"/srv/{name}"}, environment={})
