@@ -1,4 +1,4 @@
-"""`penstock archive`: an archive pass now."""
+"""`penstock archive`: starts an archive pass now."""
 
 import sys
 from typing import Annotated
@@ -25,8 +25,8 @@ def archive(
         answer = post(server, "/api/archive", body, seconds_max=timeout_s)
     except NoAnswerInTime as error:
         raise CommandFailed(
-            f"{', '.join(topics)}: not archived within {timeout_s:g} s. The agent goes on trying, so ask again "
-            "later, or wait longer with --timeout; where the ledger or the store is away, its log says so",
+            f"{', '.join(topics)}: not archived within {timeout_s:g} s. The agent goes on with it: repeat the command "
+            "later, or wait longer with --timeout. The agent's log says whether its ledger or store is away",
         ) from error
     if as_json:
         print_json(answer)

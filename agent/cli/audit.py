@@ -1,4 +1,4 @@
-"""`penstock audit`: do bucket, ledger and state agree? Exit code 1 if not."""
+"""`penstock audit`: compares bucket, ledger and state. Exit code 1 where they disagree."""
 
 import asyncio
 import sys
@@ -41,7 +41,7 @@ def _audit_flags(
     if is_cluster_named(values):
         report = asyncio.run(_audit(place_settings(values, config), is_repairing=is_repairing, is_deep=is_deep))
     elif any(value is not None for value in values.values()):
-        message = "--store and what belongs to a ledger go with --ledger, or with --data-dir"
+        message = "--store and the options of a ledger need --ledger or --data-dir"
         raise CommandFailed(message, exit_code=EXIT_USAGE)
     else:
         seconds_max = CLIENT_DEEP_AUDIT_SECONDS_MAX if is_deep else CLIENT_AUDIT_SECONDS_MAX
@@ -69,17 +69,18 @@ async def _audit(settings: Settings, *, is_repairing: bool, is_deep: bool) -> Js
         damages = StoreDamages()
         async with opened(settings, WhereMissing.REJECTED, damages, is_writer=is_repairing) as (ledger, store):
             audit = Audit(ledger, store, grace_ms=settings.gc_min_age_s * 1000, damages=damages)
-            report = await audit.run(is_repairing=is_repairing, is_deep=is_deep, progress=_say_progress)
+            report = await audit.run(is_repairing=is_repairing, is_deep=is_deep, progress=_print_progress)
     except CommandFailed as error:
         if isinstance(error.__cause__, SessionHeld):
             raise CommandFailed(
-                f"a penstock run has {settings.data_dir} open: leave --data-dir away to ask it (--server), or stop it"
+                f"a running broker has {settings.data_dir} open: stop it, or let it do the audit (--server instead of "
+                "--data-dir)"
             ) from error
         raise
     return dict(report.to_dict())
 
 
-def _say_progress(objects: int, objects_total: int, byte_count: int) -> None:
+def _print_progress(objects: int, objects_total: int, byte_count: int) -> None:
     sys.stderr.write(f"read {objects:,} of {objects_total:,} objects, {byte_count:,} bytes\n")
     sys.stderr.flush()
 

@@ -25,7 +25,7 @@ RECONNECT_SECONDS = 0.5
 NO_LIMIT = -1
 ALL_PARTITIONS = -1
 NULL = b"null"
-"""The line that Kafka's console consumer prints."""
+"""The text that Kafka's console consumer prints for a null."""
 
 
 JsonLinesOption = Annotated[
@@ -65,20 +65,20 @@ def consume(
     as_json: JsonLinesOption = False,
 ) -> None:
     show = _json_line if as_json else (_keyed_line if with_keys else _value_line)
-    left = count if count != NO_LIMIT else sys.maxsize
+    remaining = count if count != NO_LIMIT else sys.maxsize
 
     async def copy() -> None:
-        nonlocal left
+        nonlocal remaining
         async for record in _records(
             lambda: kafka_address(server, bootstrap), topic, partition, start, is_followed=is_followed
         ):
-            if left <= 0:
+            if remaining <= 0:
                 return
-            left -= 1
+            remaining -= 1
             sys.stdout.buffer.write(show(record) + b"\n")
             if is_followed:
                 sys.stdout.buffer.flush()
-            if left == 0:
+            if remaining == 0:
                 return
 
     try:
@@ -90,9 +90,10 @@ def consume(
 async def _records(
     find_address: "Callable[[], HostPort]", topic: str, partition: int, start: str, *, is_followed: bool
 ) -> "AsyncIterator[ReadRecord]":
-    """Records by partition as they come; without `is_followed` up to the ends that the logs had at the beginning.
+    """The records of the partitions as they are fetched.
 
-    Who follows outlives the agent: the connection is made anew, and reading goes on where it was.
+    Without `is_followed` they end where the logs ended at the start. With it the command outlives the agent: it
+    connects again, and goes on at its offsets.
     """
     from agent.cli.clients.kafka_client import LATEST, KafkaClient, OffsetOutOfRange
 
@@ -104,15 +105,15 @@ async def _records(
         ends = await client.offsets(topic, partitions, LATEST)
         positions = await _positions(client, topic, partitions, start, ends)
         if all(offset > ends[p] for p, offset in positions.items()):
-            # Else there would be nothing to fetch, as if it was only that nothing is new.
+            # Without a fetch there is no OFFSET_OUT_OF_RANGE: the command would end as if there were no new records.
             raise await _out_of_range(find_address, topic, positions, partitions[0])
         fetch = _Reconnecting(find_address, client).fetch if is_followed else client.fetch
         while True:
-            wanted = {p: offset for p, offset in positions.items() if is_followed or offset < ends[p]}
-            if not wanted:
+            unfinished = {p: offset for p, offset in positions.items() if is_followed or offset < ends[p]}
+            if not unfinished:
                 return
             try:
-                answers = await fetch(topic, wanted, wait_ms=WAIT_MS)
+                answers = await fetch(topic, unfinished, wait_ms=WAIT_MS)
             except OffsetOutOfRange as error:
                 raise await _out_of_range(find_address, topic, positions, error.partition) from error
             for fetched in answers:
@@ -126,7 +127,7 @@ async def _records(
 async def _out_of_range(
     find_address: "Callable[[], HostPort]", topic: str, positions: Mapping[int, int], partition: int
 ) -> CommandFailed:
-    """Says which offsets the partition has. Over a connection of its own: the other may be in use, or gone."""
+    """The error with the offsets of the partition, by a new connection: the other may be in use, or gone."""
     from agent.cli.clients.kafka_client import EARLIEST, LATEST, KafkaClient
 
     async with await KafkaClient.connect(find_address()) as client:
@@ -139,7 +140,7 @@ async def _out_of_range(
 
 
 class _Reconnecting:
-    """Fetches for as long as it takes; says on stderr when the agent goes away, and when it is there again."""
+    """Fetches, and connects again after an outage; it reports the outage's beginning and end on stderr."""
 
     def __init__(self, find_address: "Callable[[], HostPort]", client: "KafkaClient") -> None:
         self._find_address = find_address
@@ -165,7 +166,7 @@ class _Reconnecting:
                 await self._clock.sleep(RECONNECT_SECONDS)
                 continue
             if is_away:
-                sys.stderr.write("penstock: connected again, going on where it was\n")
+                sys.stderr.write("penstock: connected again, going on at the next offset\n")
             return fetched
 
 
@@ -197,9 +198,9 @@ async def _positions(
         return await client.offsets(topic, partitions, EARLIEST)
     if start.isascii() and start.isdigit():
         return dict.fromkeys(partitions, int(start))
-    found = await client.offsets(topic, partitions, _timestamp_ms(start))
-    # No record is that late: begin at the end.
-    return {p: offset if offset >= 0 else ends[p] for p, offset in found.items()}
+    offsets = await client.offsets(topic, partitions, _timestamp_ms(start))
+    # -1: no record is so late, so begin at the end.
+    return {p: offset if offset >= 0 else ends[p] for p, offset in offsets.items()}
 
 
 def _timestamp_ms(text: str) -> int:
@@ -236,7 +237,7 @@ def _json_line(record: "ReadRecord") -> bytes:
 
 
 def _json_value(data: bytes | None) -> str | dict[str, str] | None:
-    """Bytes as text; what is no UTF-8 as an object, which no text could be."""
+    """Bytes as text; bytes that are not UTF-8 as an object, so that no text can be taken for them."""
     if data is None:
         return None
     try:

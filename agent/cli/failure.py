@@ -1,11 +1,11 @@
-"""How a command ends that did not do what was asked."""
+"""The errors with which a command ends."""
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 
 
 class CommandFailed(Exception):
-    """The message says what was wrong, with the value, and what to do; it is shown without a traceback."""
+    """The command failed. The message has the wrong value and what to do; it is shown without a traceback."""
 
     def __init__(self, message: str, *, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
@@ -13,4 +13,4 @@ class CommandFailed(Exception):
 
 
 class Unavailable(CommandFailed):
-    """The agent, or what it needs, is away for now: the same may be asked again."""
+    """The agent, its ledger or its store does not answer now: the same command may succeed later."""

@@ -1,7 +1,7 @@
 """`penstock inspect`: the ledger, the state, chunks and objects as readable text.
 
-Of a running cluster through --server, of a folder through --data-dir (read only, whether its broker runs or not), or of
-a single file.
+The source is a running agent (--server), a data folder (--data-dir, read only, whether its broker runs or not), or a
+single file.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ def show_objects(
     _print_rows(answer, "objects", ("key", "kind", "bytes", "references", "state"), "There are no objects yet.")
     hidden_count = released_count - sum(row["state"] == "released" for row in rows)
     if hidden_count:
-        sys.stderr.write(f"{hidden_count} more released; --limit says how many are shown\n")
+        sys.stderr.write(f"{hidden_count} more released objects; show them with a larger --limit\n")
 
 
 @app.command("chunks")
@@ -220,17 +220,17 @@ async def _chunks_of_folder(data_dir: Path, topic: str, partition: int) -> list[
     state = await read_state(data_dir)
     topic_id = state.topic_ids.get(topic)
     if topic_id is None:
-        raise CommandFailed(f"there is no topic {topic!r}; there is {', '.join(sorted(state.topic_ids)) or 'none'}")
+        raise CommandFailed(f"there is no topic {topic!r}; topics: {', '.join(sorted(state.topic_ids)) or 'none'}")
     return list(chunk_rows(state, state.topics[topic_id], None if partition < 0 else partition))
 
 
 def _print_entries(entries: object) -> None:
-    """An entry a paragraph: where it is, what it says."""
+    """Print each entry as a paragraph: its position, its command, and the command's values."""
     assert isinstance(entries, list)
     if not entries:
         sys.stdout.write(
-            "No entries: a snapshot holds what they did, and they were trimmed, or --after names a later one. See "
-            "penstock inspect state.\n"
+            "No entries: a snapshot covers them and they were trimmed, or --after is above all of them. See penstock "
+            "inspect state.\n"
         )
     for entry in entries:
         moment = "no time" if entry.get("time_ms") is None else _moment(entry["time_ms"])

@@ -1,4 +1,4 @@
-"""`penstock lake`: topics as tables."""
+"""`penstock lake`: topics as Iceberg tables."""
 
 import datetime
 import sys
@@ -61,9 +61,9 @@ def rebuild(
     """
     path = f"/api/lake/{path_part(topic)}"
     if not is_sure:
-        get(server, f"/api/topics/{path_part(topic)}")  # is it there?
+        get(server, f"/api/topics/{path_part(topic)}")  # an unknown topic is an error before the question
         typer.confirm(
-            f"Begin the table of {topic} anew, without its snapshots, tags and properties of yours?",
+            f"Rebuild the table of {topic}, and lose its snapshots, its tags and the properties that you have set?",
             abort=True,
             err=True,
         )
@@ -122,10 +122,10 @@ def verify(
     Exit code 1: a difference was found and reported. 2: the comparison failed.
     """
     if is_without_agent and store is None:
-        raise CommandFailed("--without-agent goes with --store: nobody else knows the bucket", exit_code=EXIT_USAGE)
+        raise CommandFailed("--without-agent needs --store, the URL of the bucket", exit_code=EXIT_USAGE)
     try:
         url = store or store_of(server)
-    except CommandFailed as error:  # whose own status would mean that something was found
+    except CommandFailed as error:  # its own exit code means that a difference was found
         raise CommandFailed(f"not verified: {error}", exit_code=EXIT_USAGE) from error
     agent = [] if is_without_agent else ["--agent", server]
     raise typer.Exit(run_job("verify", [url, *(topics or ()), *agent, *(["--json"] if as_json else [])]))
@@ -143,7 +143,7 @@ def rewrite(
 
     Agents compact files in the background, step by step. Exit code 1: some files were not rewritten. 2: the job failed.
     """
-    _rewritten("rewrite", topic, store, server, token_file)
+    _run_rewrite("rewrite", topic, store, server, token_file)
 
 
 @app.command()
@@ -158,13 +158,13 @@ def backfill(
 
     Exit code 1: some files were not rewritten. 2: the job failed.
     """
-    _rewritten("backfill", topic, store, server, token_file)
+    _run_rewrite("backfill", topic, store, server, token_file)
 
 
-def _rewritten(purpose: str, topic: str, store: str | None, server: str, token_file: str | None) -> NoReturn:
+def _run_rewrite(purpose: str, topic: str, store: str | None, server: str, token_file: str | None) -> NoReturn:
     try:
         url = store or store_of(server)
-    except CommandFailed as error:  # whose own status would mean that some files were left
+    except CommandFailed as error:  # its own exit code means that some files were not rewritten
         raise CommandFailed(f"not done: {error}", exit_code=EXIT_USAGE) from error
     tokens = ["--http-token-file", token_file] if token_file else []
     raise typer.Exit(run_job("rewrite", [purpose, url, topic, "--agent", server, *tokens]))

@@ -1,7 +1,7 @@
-"""The command line: `penstock COMMAND`. Each command is a module of `agent.commands`.
+"""The command line: `penstock COMMAND`. Each command is a module of `agent.cli`.
 
-Rule: this file imports nothing slow, for `penstock run` has a second and a half to be ready. Exit codes: 0 done, 1 it
-did not work, 2 it was asked for wrongly. Results go to stdout, everything else to stderr.
+Exit codes: 0 for success, 1 for a failure, 2 for wrong arguments. Results go to stdout, everything else to stderr.
+Nothing slow is imported here: `penstock run` has to be ready in a second and a half.
 """
 
 import os
@@ -38,8 +38,9 @@ app.command("audit", help=audit.HELP)(audit.audit)
 app.command("recover", help=recover.HELP)(recover.recover)
 
 
-def show_version(is_wanted: bool) -> None:  # noqa: FBT001 - Typer calls it with the flag
-    if is_wanted:
+def show_version(is_flag_set: bool) -> None:  # noqa: FBT001 - Typer calls it with the flag
+    """Print the version and exit, where the flag is set."""
+    if is_flag_set:
         sys.stdout.write(f"penstock {VERSION}\n")
         raise typer.Exit
 
@@ -51,20 +52,16 @@ VersionOption = Annotated[
 
 @app.callback()
 def common(*, version: VersionOption = False) -> None:
-    """Options of `penstock` itself; the callback of --version does all there is."""
+    """Options of `penstock` itself. --version is handled by its callback."""
 
 
 def main() -> None:
-    """The entry point of `.venv/bin/penstock`.
-
-    It ends the process without taking the interpreter down: threads of the object store's client may still be letting
-    go of Python objects then, which aborts the process, whatever the command's result was.
-    """
+    """The entry point of `.venv/bin/penstock`."""
     exit_code: object
     # kio imports hypothesis wherever it is installed, and makes strategies of its types: 0.25 s of each start.
     sys.modules.setdefault("hypothesis", None)  # type: ignore[arg-type]
     if isinstance(sys.stdout, TextIOWrapper):
-        # What a locale cannot show is no reason to fail; records and JSON are written as bytes anyway.
+        # A character that the locale lacks must not fail a command. Records and JSON are written as bytes.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app()
@@ -72,14 +69,16 @@ def main() -> None:
     except CommandFailed as error:
         sys.stderr.write(f"penstock: {error}\n")
         exit_code = error.exit_code
-    except SystemExit as leaving:
-        exit_code = leaving.code or 0
+    except SystemExit as error:
+        exit_code = error.code or 0
         if not isinstance(exit_code, int):
             sys.stderr.write(f"{exit_code}\n")
             exit_code = 1
     with suppress(BrokenPipeError):
         sys.stdout.flush()
     sys.stderr.flush()
+    # Without the interpreter's shutdown: threads of the object store's client may release Python objects during it,
+    # which aborts the process whatever the command's result was.
     os._exit(exit_code)
 
 

@@ -1,6 +1,6 @@
-"""Reads the folder of a `penstock run`, whether it is running or not.
+"""Reads the data folder of a `penstock run`, whether its broker runs or not. Nothing in it is changed.
 
-Rule: nothing is written: the ledger's file is copied aside first, because opening SQLite's write-ahead log changes it.
+The ledger is read from a copy, because opening SQLite's write-ahead log changes it.
 """
 
 import shutil
@@ -27,7 +27,7 @@ from storage.object_store import StoreError
 
 LEDGER_FILE = "ledger.sqlite"
 UNUSED_CLUSTER_ID = "-"
-"""The copy has an identity already."""
+"""Needed to open a ledger, and not used: the copy has an identity."""
 
 
 async def read_state(data_dir: Path, *, is_durable: bool | None = None) -> ClusterState:
@@ -43,7 +43,7 @@ async def read_state(data_dir: Path, *, is_durable: bool | None = None) -> Clust
 
 
 async def read_ledger(data_dir: Path) -> Sequence[LedgerRecord]:
-    """The entries that were not trimmed. Raises `CommandFailed`."""
+    """The entries that are not trimmed. Raises `CommandFailed`."""
     try:
         async with copied_ledger(data_dir / LEDGER_FILE, is_durable=None) as ledger:
             return await ledger.kept()
@@ -70,10 +70,11 @@ def read_object(data_dir: Path, key: str) -> bytes | None:
 
 @asynccontextmanager
 async def copied_ledger(file: Path, *, is_durable: bool | None) -> AsyncIterator[SqliteLedger]:
-    """A copy of the embedded ledger, whether a broker has it open or not. `is_durable`: what the broker's setting is.
-    None: it is not known; what a loss of power may leave with `fsync = false` alone is read, with a warning on stderr.
+    """A copy of the embedded ledger, whether a broker has it open or not.
 
-    Raises `CommandFailed`, `LedgerError`s: `LedgerCorrupt` where its write-ahead log is damaged.
+    `is_durable` is the broker's `fsync` setting. Where it is None, the setting is unknown: a log as a power failure may
+    leave it without fsync is read, with a warning on stderr. Raises `CommandFailed` and `LedgerError`s:
+    `LedgerCorrupt` where the write-ahead log is damaged.
     """
     with TemporaryDirectory(prefix="penstock-inspect-") as folder:
         _copy(file, Path(folder), is_durable=is_durable)
@@ -85,12 +86,12 @@ async def copied_ledger(file: Path, *, is_durable: bool | None) -> AsyncIterator
 
 
 def _copy(file: Path, folder: Path, *, is_durable: bool | None) -> None:
-    """A copy that is of one moment: while it was made, the log did not begin from its start again, and no commit that
-    was written meanwhile came into it without the one before, which would look like damage. Else it is made again.
-    """
+    """Copy file and log until the copy is of one moment, at most LEDGER_COPIES_MAX times."""
     if is_missing(file):
-        raise CommandFailed(f"there is no {file}, or it is empty: --data-dir names the folder of penstock run")
+        raise CommandFailed(f"there is no {file}, or it is empty: give the folder of a penstock run as --data-dir")
     check_regular(file)
+    # A running broker may start its log over during the copy, or write a commit of which the copy has only the end:
+    # both look like damage. So damage counts only after several copies.
     copies = 0
     while True:
         copies += 1
@@ -99,11 +100,11 @@ def _copy(file: Path, folder: Path, *, is_durable: bool | None) -> None:
             check_log(folder / file.name, is_each_commit_synced=is_durable is not False)
         except LedgerCorrupt:
             if copies >= LEDGER_COPIES_MAX:
-                check_log(file, is_each_commit_synced=bool(is_durable))  # in the words of the file itself
+                check_log(file, is_each_commit_synced=bool(is_durable))  # so that the error names the file itself
                 if is_durable is None and is_of_one_moment:
                     sys.stderr.write(
-                        f"{log_of(file)}: a commit is not whole, but later ones are. What lies before it is shown "
-                        '(docs/operations/recovery.md, "The embedded ledger is damaged")\n'
+                        f"{log_of(file)}: a commit is incomplete, and later ones are complete. The entries before it "
+                        'are shown (docs/operations/recovery.md, "The embedded ledger is damaged")\n'
                     )
                     return
         else:
@@ -112,24 +113,24 @@ def _copy(file: Path, folder: Path, *, is_durable: bool | None) -> None:
 
 
 def _copy_once(file: Path, folder: Path) -> bool:
-    """Whether the log did not begin from its start again meanwhile. Raises `CommandFailed`."""
+    """Copy once; False where the log was started over meanwhile. Raises `CommandFailed`."""
     try:
         header = _log_header(file)
         for old in folder.iterdir():
             old.unlink()
-        for suffix in ("", "-journal", "-wal"):  # the file, then its log, whose pages come into it
+        for suffix in ("", "-journal", "-wal"):  # the file before its log, whose pages are moved into the file
             part = file.with_name(file.name + suffix)
-            if part.is_file():  # what else begins with this name is somebody's copy, or a FIFO
+            if part.is_file():  # a FIFO of that name would block
                 shutil.copy2(part, folder)
         return header == _log_header(file)
-    except FileNotFoundError:  # the log went between two looks: its broker ended
+    except FileNotFoundError:  # the log was removed meanwhile: its broker ended
         return False
     except OSError as error:
         raise CommandFailed(f"{file} cannot be copied aside: {error}") from error
 
 
 def _log_header(file: Path) -> bytes:
-    """It is another one from when the log begins from its start again. Empty where there is no log."""
+    """The header of the write-ahead log, which changes where the log is started over. Empty without a log."""
     try:
         with log_of(file).open("rb") as log:
             return log.read(LOG_HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""Gives a command the flags of `agent.config.options`, so that an option stands in one table only."""
+"""Gives a command the flags of options in `agent.config.options`, the only table of options."""
 
 import inspect
 from collections.abc import Callable, Collection, Sequence
@@ -11,32 +11,32 @@ from agent.config.options import OPTIONS, Option, OptionKind
 METAVARS = {"http": "HOST:PORT", "data-dir": "DIR", "ledger": "URL", "store": "URL"}
 CONFIG_HELP = "TOML file whose keys are the same options."
 COMMON = ("config", "values")
-"""The options of every command that has such flags."""
+"""The parameters of a command that are no flags of its own."""
 
 
 def with_option_flags(command: Callable[..., None], *, is_cluster: bool) -> Callable[..., None]:
-    """`command(config: str | None, values: dict by option name)` as Typer wants it: a parameter per flag.
+    """`command(config: str | None, values: dict by option name)` as a function for Typer, with a parameter per flag.
 
-    A flag that was not given arrives as None (or empty), so that environment and file have their say.
+    An absent flag has the value None (or empty), so that environment and file decide.
     """
-    shown = [option for option in OPTIONS if is_cluster or not option.is_cluster_only]
-    return _flagged(command, shown, is_default_shown=True)
+    options = [option for option in OPTIONS if is_cluster or not option.is_cluster_only]
+    return _flagged(command, options, is_default_shown=True)
 
 
 def with_some_option_flags(command: Callable[..., None], names: Collection[str]) -> Callable[..., None]:
     """The same with the flags of `names` alone, and with the further parameters of `command`, which are its own flags.
 
-    Defaults are an agent's, and not told: what is not named to such a command is not looked at, or said by itself.
+    Defaults are not shown: they are an agent's, and such a command ignores an absent option or explains it itself.
     """
     return _flagged(command, [option for option in OPTIONS if option.name in names], is_default_shown=False)
 
 
-def _flagged(command: Callable[..., None], shown: Sequence[Option], *, is_default_shown: bool) -> Callable[..., None]:
-    def flagged(**given: Any) -> None:  # noqa: ANN401 - Typer passes each flag's own type
-        config = given.pop("config")
-        command(config, {option.name: given.pop(option.field) for option in shown}, **given)
+def _flagged(command: Callable[..., None], options: Sequence[Option], *, is_default_shown: bool) -> Callable[..., None]:
+    def flagged(**values: Any) -> None:  # noqa: ANN401 - Typer passes each flag's own type
+        config = values.pop("config")
+        command(config, {option.name: values.pop(option.field) for option in options}, **values)
 
-    parameters = [_parameter(option, is_default_shown=is_default_shown) for option in shown]
+    parameters = [_parameter(option, is_default_shown=is_default_shown) for option in options]
     config_option = typer.Option("--config", help=CONFIG_HELP, envvar="PENSTOCK_CONFIG", metavar="FILE")
     parameters.append(_keyword("config", Annotated[str | None, config_option], None))
     parameters += [own for own in inspect.signature(command).parameters.values() if own.name not in COMMON]

@@ -11,18 +11,18 @@ Row = Mapping[str, object]
 
 
 def print_json(value: object) -> None:
-    """One JSON document on stdout."""
+    """Print one JSON document to stdout."""
     print_bytes(json.dumps(value, indent=2, ensure_ascii=False, default=str).encode(errors="backslashreplace") + b"\n")
 
 
 def print_bytes(data: bytes) -> None:
-    """These bytes on stdout, whatever the locale; in order with what is written there as text."""
+    """Write bytes to stdout, whatever the locale, behind the text that was written before."""
     sys.stdout.flush()
     sys.stdout.buffer.write(data)
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[str], *, empty: str) -> None:
-    """Rows as a table; numbers to the right; `empty` where there are none. Columns named bytes are shown in units.
+    """Print rows as a table, or `empty` without any. Numbers are right-aligned, columns of bytes have units.
 
     A terminal gets lines and folded cells, a pipe one plain line a row.
     """
@@ -52,7 +52,7 @@ def _print_rich(cells: list[list[str]], titles: list[str], is_number: list[bool]
 
 
 def _print_plain(cells: list[list[str]], titles: list[str], is_number: list[bool]) -> None:
-    """For a pipe, which has no width: one line a row, never folded."""
+    """Print a table for a pipe, which has no width: one line a row, never folded."""
     widths = [max(len(row[index]) for row in [titles, *cells]) for index in range(len(titles))]
     for row in [titles, *cells]:
         padded = (
@@ -63,7 +63,7 @@ def _print_plain(cells: list[list[str]], titles: list[str], is_number: list[bool
 
 
 def print_pairs(values: Mapping[str, object]) -> None:
-    """A name and a value a line; lists of dicts are left to tables."""
+    """Print a name and a value a line. Lists of dicts are skipped: they are for tables."""
     shown = {name: value for name, value in values.items() if not _is_table(value)}
     width = max((len(name) for name in shown), default=0)
     for name, value in shown.items():
@@ -71,12 +71,12 @@ def print_pairs(values: Mapping[str, object]) -> None:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 record`, `2 records`."""
+    """A count with its noun: `1 record`, `2 records`."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def bytes_text(count: int) -> str:
-    """`12 B`, `3.4 KiB`, `1.0 GiB`."""
+    """A number of bytes in the largest unit: `12 B`, `3.4 KiB`, `1.0 GiB`."""
     for unit, size in (("GiB", GIB), ("MiB", MIB), ("KiB", KIB)):
         if count >= size:
             return f"{count / size:.1f} {unit}"
@@ -88,7 +88,7 @@ def _is_table(value: object) -> bool:
 
 
 def cell_text(column: str, value: object) -> str:
-    """A value as a person reads it; numbers of columns named bytes in units."""
+    """The text of a table's cell; numbers in columns of bytes have units."""
     match value:
         case None:
             return "-"

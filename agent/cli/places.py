@@ -1,6 +1,6 @@
-"""Where ledger and bucket are, for the commands that open them themselves: recover and audit.
+"""Opens ledger and bucket for the commands that need no agent: recover and audit.
 
-Rule: the options are those of `penstock agent` and `penstock run`, by their names, variables and keys in a TOML file.
+Their options are those of `penstock agent` and `penstock run`, by the same names, variables and keys of a TOML file.
 """
 
 import asyncio
@@ -28,29 +28,27 @@ PLACE_OPTIONS = frozenset(
     {"store", "store-timeout-s", "etcd-compaction"}
     | {option.name for option in OPTIONS if option.name.split("-")[0] == "ledger"}
 )
-"""Where ledger and bucket are, and how one gets in."""
+"""The options that locate ledger and bucket, and give access to them."""
 
 
 def is_cluster_named(values: Mapping[str, object]) -> bool:
-    """Whether a flag names the cluster, or the environment its ledger. `values`: of the flags, by option name.
-
-    A folder in the environment alone does not: a broker that runs has it, and is asked.
-    """
+    """Whether a flag names the cluster, or the environment its ledger. `values` has the flags by option name."""
+    # A data folder in the environment alone does not count: the running broker has it open, and does the work.
     return values["ledger"] is not None or values["data-dir"] is not None or LEDGER_VARIABLE in os.environ
 
 
 def place_settings(values: Mapping[str, object], config: str | None) -> Settings:
-    """The settings of an agent that has ledger and bucket where flags, environment and file say.
+    """The settings of an agent with the ledger and bucket of flags, environment and file. Raises `CommandFailed`.
 
-    A folder of `penstock run` stands for both. Raises `CommandFailed`.
+    A data folder of `penstock run` has both.
     """
     try:
-        given = gather(values, os.environ, config)
-        if values.get("data-dir") is not None and "ledger" in given:
+        all_values = gather(values, os.environ, config)
+        if values.get("data-dir") is not None and "ledger" in all_values:
             raise CommandFailed("--ledger and --data-dir name two clusters: give one of them", exit_code=EXIT_USAGE)
-        if "ledger" in given:
+        if "ledger" in all_values:
             return load_settings(CliCommand.AGENT, values, config_path=config)
-        if "data-dir" in given:
+        if "data-dir" in all_values:
             return load_settings(CliCommand.RUN, values, config_path=config)
     except InvalidSettings as error:
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
@@ -61,8 +59,9 @@ def place_settings(values: Mapping[str, object], config: str | None) -> Settings
 async def opened(
     settings: Settings, where_missing: "WhereMissing", damages: "StoreDamages", *, is_writer: bool
 ) -> "AsyncIterator[tuple[Ledger, ObjectStore]]":
-    """Ledger and bucket, open. What the environment does to the block is a `CommandFailed`. `damages` takes what an
-    embedded store finds in its files; with `is_writer=False` these stay as they are.
+    """Ledger and bucket, open for the block. Errors of the environment in the block are raised as `CommandFailed`.
+
+    `damages` gets the damages that an embedded store finds in its files. With `is_writer=False` these are not changed.
     """
     from agent.components import open_ledger, open_store
     from agent.runtime.clock import SystemClock

@@ -1,8 +1,8 @@
 """`penstock agent --processes N`: one agent per process under one command, so that several cores serve.
 
-Rule: each process is an agent of its own, with its own name and ports, as if it ran on a machine of its own; nothing is
-shared but this parent, which starts them, starts again what crashed, and passes signals on. The parent runs no loop and
-no thread: a child is a fork of it, and goes on where `supervise` returned. Why not one port for all: ADR 9.
+Each process is an agent with its own name and ports, as if it ran on its own machine (ADR 9 says why). The parent
+starts the processes, restarts those that crash, and passes signals on. It runs no event loop and no thread, because a
+child is a fork of it, which goes on where `supervise` returned.
 """
 
 import logging
@@ -30,12 +30,13 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(slots=True, kw_only=True)
 class ProcessSlot:
-    """One of the processes, and when it was, or is to be, started."""
+    """One process: its settings, and the monotonic times of its last and its next start."""
 
     settings: Settings
     pid: int | None = None
     started_s: float = 0.0
-    due_s: float | None = None
+    start_at_s: float | None = None
+    """The time of its next start; None while it runs or is not to be started."""
     pause_s: float = PROCESS_RESTART_SECONDS_FIRST
     starts_count: int = 0
 
@@ -46,19 +47,19 @@ def settings_of_processes(settings: Settings) -> list[Settings]:
     Raises `InvalidSettings` where two of them would have the same port.
     """
     count = settings.processes
-    each = [_settings_of(settings, number) for number in range(count)]
-    taken: dict[tuple[str, int], str] = {}
-    for one in each:
+    processes = [_settings_of(settings, number) for number in range(count)]
+    names: dict[tuple[str, int], str] = {}
+    for process in processes:
         for host, port in [
-            (one.http.host, one.http.port),
-            *((listener.host, listener.port) for listener in one.listeners),
+            (process.http.host, process.http.port),
+            *((listener.host, listener.port) for listener in process.listeners),
         ]:
-            if port and taken.setdefault((host, port), one.name) != one.name:
+            if port and names.setdefault((host, port), process.name) != process.name:
                 raise InvalidSettings(
-                    f"--processes {count}: {taken[host, port]} and {one.name} would both listen on {host}:{port}; "
+                    f"--processes {count}: {names[host, port]} and {process.name} would both listen on {host}:{port}; "
                     f"keep addresses {count} ports apart"
                 )
-    return each
+    return processes
 
 
 def _settings_of(settings: Settings, number: int) -> Settings:
@@ -77,10 +78,10 @@ def _moved(listener: ListenerAddress, number: int) -> ListenerAddress:
 
 
 def supervise(settings: Settings, monotonic_s: Callable[[], float]) -> Settings | int:
-    """Run the processes of `settings`. In each of them this returns its own settings; it is to serve and to exit.
+    """Run the processes of `settings`. In each of them this returns its settings, with which the caller serves.
 
-    In the parent it returns the status with which to exit, once all are over: after SIGTERM or SIGINT, which they get
-    (a second one too), or because one of them could not even start.
+    In the parent it returns the exit status once all processes have ended: after SIGTERM or SIGINT, which is passed on
+    to them (also a second one), or because one of them could not start.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
     parent = _Parent(settings_of_processes(settings), monotonic_s)
@@ -92,81 +93,86 @@ def supervise(settings: Settings, monotonic_s: Callable[[], float]) -> Settings 
 
 
 class _Parent:
-    def __init__(self, each: list[Settings], monotonic_s: Callable[[], float]) -> None:
+    def __init__(self, processes: list[Settings], monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
-        self._places = [ProcessSlot(settings=settings, due_s=monotonic_s()) for settings in each]
+        self._slots = [ProcessSlot(settings=settings, start_at_s=monotonic_s()) for settings in processes]
         self._is_stopping = False
         self.status = 0
 
     def run(self) -> Settings | None:
-        """Settings in a child, None in the parent when everything is over."""
+        """A child's settings in the child; None in the parent when all processes have ended."""
         while True:
-            for place in self._places:
-                if place.due_s is not None and place.due_s <= self._monotonic_s() and self._start(place):
-                    return place.settings
-            if self._is_stopping and all(place.pid is None for place in self._places):
+            for slot in self._slots:
+                if slot.start_at_s is not None and slot.start_at_s <= self._monotonic_s() and self._start(slot):
+                    return slot.settings
+            if self._is_stopping and all(slot.pid is None for slot in self._slots):
                 return None
             self._wait()
             self._reap()
 
-    def _start(self, place: ProcessSlot) -> bool:
-        """Whether this is the child."""
+    def _start(self, slot: ProcessSlot) -> bool:
+        """Fork. True in the child, False in the parent."""
         parent_pid = os.getpid()
+        # Before the fork: else the child writes the buffers, too.
         sys.stdout.flush()
         sys.stderr.flush()
-        place.pid = os.fork()
-        if place.pid:
-            place.starts_count += 1
-            place.started_s, place.due_s = self._monotonic_s(), None
+        slot.pid = os.fork()
+        if slot.pid:
+            slot.starts_count += 1
+            slot.started_s, slot.start_at_s = self._monotonic_s(), None
             return False
-        _belong_to(parent_pid)
+        _end_with_parent(parent_pid)
         return True
 
     def _wait(self) -> None:
-        """Return when there is something to do, and pass on what this process is told."""
-        due_s = min((place.due_s for place in self._places if place.due_s is not None), default=None)
-        if due_s is None:
-            due_s = self._monotonic_s() + PROCESS_HEALTHY_SECONDS
-        received = signal.sigtimedwait(AWAITED, max(0.0, due_s - self._monotonic_s()))
+        """Return at the next start, or after a signal. A stop signal is passed on to the processes."""
+        start_at_s = min((slot.start_at_s for slot in self._slots if slot.start_at_s is not None), default=None)
+        if start_at_s is None:
+            start_at_s = self._monotonic_s() + PROCESS_HEALTHY_SECONDS
+        received = signal.sigtimedwait(AWAITED, max(0.0, start_at_s - self._monotonic_s()))
         if received is not None and received.si_signo in STOPPING:
             self._stop()
 
     def _stop(self) -> None:
         self._is_stopping = True
-        for place in self._places:
-            place.due_s = None
-            if place.pid is not None:
-                os.kill(place.pid, signal.SIGTERM)
+        for slot in self._slots:
+            slot.start_at_s = None
+            if slot.pid is not None:
+                os.kill(slot.pid, signal.SIGTERM)
 
     def _reap(self) -> None:
-        """Note who has ended; it is started again after a pause that grows as long as it keeps ending."""
-        for place in self._places:
-            if place.pid is None:
+        for slot in self._slots:
+            if slot.pid is None:
                 continue
-            pid, wait_status = os.waitpid(place.pid, os.WNOHANG)
+            pid, wait_status = os.waitpid(slot.pid, os.WNOHANG)
             if pid:
-                place.pid = None
-                self._ended(place, os.waitstatus_to_exitcode(wait_status))
+                slot.pid = None
+                self._ended(slot, os.waitstatus_to_exitcode(wait_status))
 
-    def _ended(self, place: ProcessSlot, status: int) -> None:
-        ran_s = self._monotonic_s() - place.started_s
+    def _ended(self, slot: ProcessSlot, status: int) -> None:
+        """Plan the restart of a process that has ended, after a pause that doubles while it keeps ending."""
+        ran_s = self._monotonic_s() - slot.started_s
         if self._is_stopping:
             self.status = self.status or abs(status)
-        elif status > 0 and place.starts_count == 1 and ran_s < PROCESS_START_SECONDS_MIN:
-            log.error("an agent's process could not start, so none does", extra={"agent": place.settings.name})
+        elif status > 0 and slot.starts_count == 1 and ran_s < PROCESS_START_SECONDS_MIN:
+            # The cause is most likely a setting, which all processes share: a restart would not help.
+            log.error(
+                "an agent's process could not start: all processes are stopped; its own message says why",
+                extra={"agent": slot.settings.name},
+            )
             self.status = status
             self._stop()
         else:
             if ran_s >= PROCESS_HEALTHY_SECONDS:
-                place.pause_s = PROCESS_RESTART_SECONDS_FIRST
-            extra = {"agent": place.settings.name, "status": status, "pause_s": place.pause_s}
-            log.error("an agent's process has ended, starting it again", extra=extra)
-            place.due_s = self._monotonic_s() + place.pause_s
-            place.pause_s = min(place.pause_s * 2, PROCESS_RESTART_SECONDS_MAX)
+                slot.pause_s = PROCESS_RESTART_SECONDS_FIRST
+            extra = {"agent": slot.settings.name, "status": status, "pause_s": slot.pause_s}
+            log.error("an agent's process has ended unexpectedly; it is started again", extra=extra)
+            slot.start_at_s = self._monotonic_s() + slot.pause_s
+            slot.pause_s = min(slot.pause_s * 2, PROCESS_RESTART_SECONDS_MAX)
 
 
-def _belong_to(parent_pid: int) -> None:
-    """In the child: get signals from the parent alone, not from a terminal too, and end when it is gone."""
+def _end_with_parent(parent_pid: int) -> None:
+    """In the child: get signals from the parent only, and not from a terminal, and end when the parent ends."""
     os.setpgid(0, 0)
     if sys.platform == "linux":
         import ctypes

@@ -1,6 +1,6 @@
-"""`penstock produce`: lines from stdin become records.
+"""`penstock produce`: sends lines of stdin as records.
 
-Rule: a record is bytes, whatever the locale; an error says which line it was and what was acknowledged before it.
+A record is bytes, whatever the locale. An error names the line, and the number of records acknowledged before it.
 """
 
 import asyncio
@@ -57,8 +57,8 @@ def produce(
         raise CommandFailed("--key and --key-separator exclude each other", exit_code=EXIT_USAGE)
     headers = _headers(header or [])
     lines = [os.fsencode(value)] if value is not None else _lines(sys.stdin.buffer)
-    given_key = None if key is None else os.fsencode(key)
-    split = _Split(key=given_key, separator=_separator(key_separator))
+    key_bytes = None if key is None else os.fsencode(key)
+    split = _Split(key=key_bytes, separator=_separator(key_separator))
     source = _LineSource(lines, split, is_one_value=value is not None)
     count = asyncio.run(_produce(kafka_address(server, bootstrap), topic, partition, source, headers))
     sys.stderr.write(f"{counted(count, 'record')} acknowledged\n")
@@ -66,7 +66,7 @@ def produce(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Split:
-    """How a line becomes a record: under one key, or at a separator."""
+    """The rule by which a line becomes key and value: one key for all lines, or a separator in each."""
 
     key: bytes | None
     separator: bytes | None
@@ -75,9 +75,9 @@ class _Split:
         """Key and value. Raises `CommandFailed`."""
         if self.separator is None:
             return self.key, line
-        own_key, found, value = line.partition(self.separator)
-        if not found:
-            raise CommandFailed(f"{_quoted(line)} does not hold the separator {_quoted(self.separator)}")
+        own_key, separator, value = line.partition(self.separator)
+        if not separator:
+            raise CommandFailed(f"{_quoted(line)} does not have the separator {_quoted(self.separator)}")
         return own_key, value
 
 
@@ -88,7 +88,7 @@ async def _produce(
     source: "_LineSource",
     headers: Headers,
 ) -> int:
-    """Send everything and return how many records were acknowledged. Raises `CommandFailed`, which says so too."""
+    """Send all lines and return the number of acknowledged records. Raises `CommandFailed`, which has it, too."""
     from agent.cli.clients.kafka_client import KafkaClient
 
     async with await KafkaClient.connect(address) as client:
@@ -96,9 +96,9 @@ async def _produce(
         if partition >= partition_count:
             raise CommandFailed(f"{topic} has no partition {partition}: it has {partition_count}", exit_code=EXIT_USAGE)
         count = 0
-        # Reading stdin blocks the loop, which has nothing else to do.
+        # Reading stdin blocks the event loop, which has nothing else to do.
         while True:
-            pairs, reason = source.some()
+            pairs, reason = source.next_pairs()
             by_partition: dict[int, list[Pair]] = {}
             for key, value in pairs:
                 chosen = partition if partition != ANY_PARTITION else _choose(key, count, partition_count)
@@ -112,25 +112,26 @@ async def _produce(
 
 
 class _LineSource:
-    """Lines, cut into requests that a topic with Kafka's defaults takes."""
+    """Lines in groups for one request each, of a size that a topic with Kafka's defaults accepts."""
 
     def __init__(self, lines: Iterable[bytes], split: _Split, *, is_one_value: bool) -> None:
         self.is_one_value = is_one_value
         self._lines = iter(lines)
         self._split = split
-        self._held: bytes | None = None
+        self._next_line: bytes | None = None
+        """A line that did not fit into the last group."""
 
-    def some(self) -> tuple[list[Pair], str]:
-        """The next request's pairs, none at the end; and what is wrong with the line after them, or nothing."""
+    def next_pairs(self) -> tuple[list[Pair], str]:
+        """The pairs of the next request, none at the end; and the fault of the line after them, or ""."""
         pairs: list[Pair] = []
         bytes_left = LINE_BYTES_PER_REQUEST
         while len(pairs) < LINES_PER_REQUEST:
-            line = self._held if self._held is not None else next(self._lines, None)
-            self._held = None
+            line = self._next_line if self._next_line is not None else next(self._lines, None)
+            self._next_line = None
             if line is None:
                 break
             if pairs and len(line) > bytes_left:
-                self._held = line
+                self._next_line = line
                 break
             try:
                 pairs.append(self._split.pair(line))
@@ -148,7 +149,10 @@ async def _send(
     *,
     lines_before: int | None,
 ) -> None:
-    """One batch for each partition. Raises `CommandFailed` with what is known of the lines, unless that is None."""
+    """Send one batch to each partition. Raises `CommandFailed`, with the numbers of its lines.
+
+    `lines_before` is the number of lines that were acknowledged before; None where there are no lines.
+    """
     from agent.cli.clients.kafka_client import OutgoingRecord
 
     clock, sent = SystemClock(), 0
@@ -165,7 +169,7 @@ async def _send(
             where = f"line {last}" if first == last else f"lines {first} to {last}"
             also = f", and {sent} of these" if sent else ""
             if isinstance(error, Unavailable):
-                also += "; whether the others were appended is not known"
+                also += "; the others may have been appended or not"
             raise CommandFailed(f"{where}: {error}; {_before(lines_before)}{also}") from error
         sent += len(pairs)
 
@@ -182,14 +186,14 @@ def _before(count: int) -> str:
 
 
 def _choose(key: bytes | None, count: int, partition_count: int) -> int:
-    """By key as Kafka's clients do; without one a partition for a thousand lines in turn."""
+    """The partition of a key, as Kafka's clients choose it. Without a key each partition in turn gets 1,000 lines."""
     if key is None:
         return count // LINES_PER_REQUEST % partition_count
     return partition_of_key(key, partition_count)
 
 
 def _lines(stream: BinaryIO) -> Iterator[bytes]:
-    """Lines as they come: a terminal or a pipe is not read ahead."""
+    """The lines of a stream as they arrive: a terminal or a pipe is not read ahead."""
     return (line.rstrip(b"\r\n") for line in stream)
 
 
@@ -200,7 +204,7 @@ def _separator(text: str | None) -> bytes | None:
 
 
 def _quoted(data: bytes) -> str:
-    """Bytes for an error message, not more of them than a person reads."""
+    """The first QUOTED_BYTES of the bytes, quoted for an error message."""
     text = data[:QUOTED_BYTES].decode(errors="backslashreplace")
     return repr(text) + ("..." if len(data) > QUOTED_BYTES else "")
 

@@ -1,7 +1,7 @@
-"""Why an agent could not start or go on, for whoever gave it its options.
+"""Messages for errors of the environment that stop an agent. Pure.
 
-Rule: pure; an error of the environment in, a sentence out, that names the option whose value it was, as far as the
-error lets one know.
+In: an error and the settings. Out: a sentence with the option whose value caused it, where that is known, and what to
+do.
 """
 
 import errno
@@ -19,21 +19,21 @@ from storage.object_store import StoreError
 ENVIRONMENT_ERRORS = (OSError, LedgerError, StoreError)
 
 ADDRESS_REMEDIES = {
-    errno.EADDRINUSE: "stop what listens there, or choose another port (0 takes a free one)",
-    errno.EADDRNOTAVAIL: "it is no address of this machine: choose one that is",
-    errno.EACCES: "this user may not: choose a port above 1023",
+    errno.EADDRINUSE: "stop the program that listens there, or choose another port (0 takes a free one)",
+    errno.EADDRNOTAVAIL: "it is no address of this machine: choose one of its addresses",
+    errno.EACCES: "this user may not use the port: choose one above 1023",
 }
 FILE_REMEDIES = {
-    errno.EEXIST: "that is a file: name a folder",
-    errno.ENOTDIR: "that is a file: name a folder",
+    errno.EEXIST: "that is a file: choose a folder",
+    errno.ENOTDIR: "that is a file: choose a folder",
     errno.EACCES: "this user may not write there: choose another folder",
     errno.EPERM: "this user may not write there: choose another folder",
-    errno.EROFS: "nothing can be written there: choose another folder",
-    errno.ENOENT: "it cannot be made there: choose another folder",
+    errno.EROFS: "the file system is read-only: choose another folder",
+    errno.ENOENT: "the folder cannot be made there: choose another one",
     errno.ENOSPC: "free some space, or choose another folder",
 }
 _BOUND_ADDRESS = re.compile(r"address \('([^']*)', (\d+)")
-"""How asyncio and socket.create_server name the address that they could not bind."""
+"""The form in which asyncio and socket.create_server name the address that they could not bind."""
 
 
 def reason(error: BaseException, settings: Settings) -> str:
@@ -64,7 +64,7 @@ def addresses(settings: Settings) -> Iterator[tuple[str, HostPort]]:
 
 
 def _words(error: OSError) -> str:
-    """The operating system's own words, without number and address."""
+    """The operating system's message, without number and address."""
     words = error.strerror or "it cannot be used"
     return words.partition(" (while")[0].rpartition(": ")[2]
 
@@ -79,13 +79,14 @@ def _folder_option(path: Path, settings: Settings) -> str:
 
 
 def _address_option(host: str, port: int, settings: Settings) -> str:
-    """The last one that may be meant: one address twice fails when its port is taken again."""
-    found = [
+    """The option of an address that could not be bound."""
+    matches = [
         f"{option} {address}"
         for option, address in addresses(settings)
         if address.port == port and (address.host == host or not _is_ip(address.host))
     ]
-    return found[-1] if found else f"--listen or --http, at {HostPort(host=host, port=port)}"
+    # The last match: of an address that stands in two options the second one fails.
+    return matches[-1] if matches else f"--listen or --http, at {HostPort(host=host, port=port)}"
 
 
 def _unknown_host(settings: Settings) -> str:

@@ -1,4 +1,4 @@
-"""`penstock recover`: a cluster's next incarnation out of its bucket, where the ledger was wiped or restored."""
+"""`penstock recover`: begins a cluster's next incarnation from its bucket, where the ledger was wiped or restored."""
 
 import asyncio
 import sys
@@ -19,11 +19,10 @@ from protocol.limits import COMMAND_ROWS_MAX
 if TYPE_CHECKING:
     from agent.recovery.recovery import Permissions
 
-REFUSED = (
-    "something is missing, cannot be read, or belongs to transactions of which nobody knows whether they were "
-    "committed, so no incarnation was begun. The ledger is fenced: no agent starts on it. Bring back what is named "
-    "above and do this again; or give --accept-loss to begin without it: keep a copy of what cannot be read then, "
-    "agents delete it after gc-min-age-s"
+LOSS_NOT_ACCEPTED = (
+    "objects are missing or cannot be read, or transactions are undecided (all listed above), so no incarnation was "
+    "begun. The ledger is fenced: no agent starts on it. Bring the objects back and run the command again, or add "
+    "--accept-loss to begin without them. Copy unreadable objects first: agents delete them after gc-min-age-s"
 )
 HELP = (
     "Start a cluster's next incarnation from the newest snapshot and all intake objects in the bucket. Use it after "
@@ -63,13 +62,13 @@ def _recover_flags(
         is_time_reset=is_time_reset,
     )
     report = asyncio.run(_recover(settings, permissions))
-    is_refused = not is_dry_run and not report["is_carried_out"]
+    is_loss_found = not is_dry_run and not report["is_carried_out"]
     if as_json:
         print_json(report)
     else:
-        _show(report, is_refused=is_refused)
-    if is_refused:
-        raise CommandFailed(REFUSED)
+        _show(report, is_loss_found=is_loss_found)
+    if is_loss_found:
+        raise CommandFailed(LOSS_NOT_ACCEPTED)
 
 
 recover = with_some_option_flags(_recover_flags, PLACE_OPTIONS | {"data-dir"})
@@ -89,7 +88,7 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     damages = StoreDamages()
     async with opened(settings, where_missing, damages, is_writer=not permissions.is_dry_run) as (ledger, store):
         try:
-            if not permissions.is_dry_run:  # of two recoveries at a time one is refused by a conditional put
+            if not permissions.is_dry_run:  # a conditional put stops the second of two recoveries at the same time
                 await check_conditional_puts(store, name=SystemIds().new_cluster_id())
             report = await recover_cluster(
                 ledger,
@@ -111,15 +110,15 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     }
 
 
-def _show(report: Json, *, is_refused: bool) -> None:
-    topics, missing, damaged, passed = (report.pop(name) for name in ("topics", "missing", "damaged", "passed_over"))
+def _show(report: Json, *, is_loss_found: bool) -> None:
+    topics, missing, damaged, skipped = (report.pop(name) for name in ("topics", "missing", "damaged", "passed_over"))
     assert isinstance(topics, list)
     assert isinstance(missing, list)
     assert isinstance(damaged, list)
-    assert isinstance(passed, list)
+    assert isinstance(skipped, list)
     is_carried_out = report.pop("is_carried_out")
     print_pairs(report)
-    sys.stdout.write("\nwhat came back from the intake:\n")
+    sys.stdout.write("\nrestored from intake objects:\n")
     columns = (
         "topic",
         "records",
@@ -130,23 +129,23 @@ def _show(report: Json, *, is_refused: bool) -> None:
         "of_transactions",
         "offsets_lost",
     )
-    print_table(topics, columns, empty="Nothing: every intake object was known already, or there is none.")
+    print_table(topics, columns, empty="Nothing: the snapshot has every intake object, or there are none.")
     for lost, what in (("is_name_lost", "names"), ("are_configs_lost", "configs")):
         names = [topic["topic"] for topic in topics if topic[lost]]
         if names:
-            sys.stdout.write(f"\n{what} are lost of: {', '.join(names)}\n")
+            sys.stdout.write(f"\ntopics whose {what} are lost: {', '.join(names)}\n")
     if missing:
-        sys.stdout.write("\nwhat is lost, because its objects are not in the bucket:\n")
+        sys.stdout.write("\nmissing objects, whose records are lost:\n")
         print_table([{"object": key} for key in missing[:COMMAND_ROWS_MAX]], ("object",), empty="")
     if damaged:
-        sys.stdout.write("\nwhat could not be read:\n")
+        sys.stdout.write("\nunreadable objects:\n")
         print_table(damaged[:COMMAND_ROWS_MAX], ("object", "reason"), empty="")
-    if passed:
-        sys.stdout.write("\nwhat was passed over, because no records come back from it; nothing is lost by that:\n")
-        print_table(passed[:COMMAND_ROWS_MAX], ("entry", "reason"), empty="")
+    if skipped:
+        sys.stdout.write("\nskipped entries of the bucket, which have no records:\n")
+        print_table(skipped[:COMMAND_ROWS_MAX], ("entry", "reason"), empty="")
     if is_carried_out:
         sys.stdout.write(
             f"\nincarnation {report['incarnation']} has begun: start the agents again, and then run `penstock audit`\n"
         )
-    elif not is_refused:
+    elif not is_loss_found:
         sys.stdout.write("\nnothing was changed: this was a dry run\n")

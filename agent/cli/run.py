@@ -1,4 +1,4 @@
-"""`penstock run`: a whole broker in one process, ledger and bucket in one folder (or the bucket elsewhere)."""
+"""`penstock run`: a broker in one process, with an embedded ledger, and an embedded store unless --store is given."""
 
 from collections.abc import Mapping
 

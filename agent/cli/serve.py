@@ -1,7 +1,4 @@
-"""Shared parts of `penstock run` and `penstock agent`: settings, logs, the loop, and how it ends.
-
-Rule: the only place that starts an event loop for the agent, and that knows uvloop.
-"""
+"""The shared parts of `penstock run` and `penstock agent`: settings, logs, the event loop (uvloop), and its end."""
 
 import asyncio
 import logging
@@ -25,14 +22,14 @@ log = logging.getLogger(__name__)
 
 
 def serve(command: CliCommand, config: str | None, values: Mapping[str, object]) -> None:
-    """Run an agent until it is told to stop. Raises `CommandFailed`."""
+    """Run an agent until a signal stops it. Raises `CommandFailed`."""
     try:
         settings = load_settings(command, values, config_path=config)
     except InvalidSettings as error:
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
     configure_logs(settings.log_level, settings.log_format)
     if settings.processes > 1:
-        settings = _own_share(settings)
+        settings = _settings_of_process(settings)
     try:
         _run(settings)
     except ENVIRONMENT_ERRORS as error:
@@ -40,12 +37,15 @@ def serve(command: CliCommand, config: str | None, values: Mapping[str, object])
     except BaseExceptionGroup as group:
         causes = list(_leaves(group))
         if not all(isinstance(cause, ENVIRONMENT_ERRORS) for cause in causes):
-            log.critical("the agent stops because of a bug; nothing acknowledged is lost", exc_info=group)
+            log.critical("the agent stops because of a bug; no acknowledged record is lost", exc_info=group)
         raise CommandFailed("; ".join(reason(cause, settings) for cause in causes)) from group
 
 
-def _own_share(settings: Settings) -> Settings:
-    """In each process what it is to serve. The parent stays here until all are over, and raises `CommandFailed`."""
+def _settings_of_process(settings: Settings) -> Settings:
+    """The settings of one process, in that process. In the parent it ends the program when all processes have ended.
+
+    Raises `CommandFailed`.
+    """
     try:
         own = supervise(settings, SystemClock().monotonic_s)
     except InvalidSettings as error:
@@ -67,7 +67,7 @@ def _run(settings: Settings) -> None:
 
 
 def _announce(settings: Settings, endpoints: "AgentEndpoints") -> None:
-    """Print where the agent serves: a report for people on stderr, and the `ready` line for programs on stdout."""
+    """Print the agent's addresses: a report for people on stderr, and the `ready` line for programs on stdout."""
     report = startup_report(
         settings,
         bound=endpoints.bound,

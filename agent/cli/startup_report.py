@@ -1,6 +1,6 @@
-"""The report that an agent prints when it is up: where it listens, where data lies, how safe it is, what to paste.
+"""The report that an agent prints when it serves: addresses, ledger and store, durability, commands to try. Pure.
 
-Rule: pure text. The `ready` line is for machines and goes to stdout alone; the report goes to stderr.
+The report is for people and goes to stderr. The `ready` line is for programs, and alone on stdout.
 """
 
 import shlex
@@ -11,7 +11,7 @@ from agent.config.settings import Settings
 
 
 def ready_line(kafka: ListenerAddress, http: HostPort) -> str:
-    """`ready kafka=HOST:PORT http=HOST:PORT`, with the ports that the sockets got: it serves from now on."""
+    """The line `ready kafka=HOST:PORT http=HOST:PORT`, with the ports that the sockets got."""
     return f"ready kafka={HostPort(host=kafka.host, port=kafka.port)} http={http}"
 
 
@@ -24,8 +24,9 @@ def startup_report(
     cluster_id: str,
     program: str,
 ) -> str:
-    """The report, several lines without a final line break. `bound` and `http` hold the ports that the sockets got;
-    `program` is how this one was called.
+    """The report, several lines without a final line break.
+
+    `bound` and `http` have the ports that the sockets got; `program` is the path by which this program was called.
     """
     bootstrap = HostPort(host=advertised[0].host, port=advertised[0].port)
     server = HostPort(host="127.0.0.1" if is_every_interface(http.host) else http.host, port=http.port)

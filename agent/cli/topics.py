@@ -28,7 +28,7 @@ ConfigOption = Annotated[
     list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="A topic config; repeatable.")
 ]
 DEFAULT_SOURCE = "DEFAULT"
-"""Of a config that was set nowhere."""
+"""The source of a config that is set nowhere."""
 
 
 @app.command("list")
@@ -109,7 +109,9 @@ def alter(
     configs: dict[str, str | None] = {**_pairs(config or [])}
     for name in (each.strip() for each in delete_config or []):
         if configs.get(name) is not None:
-            raise CommandFailed(f"{name} is to be set and to be deleted: give one of the two", exit_code=EXIT_USAGE)
+            raise CommandFailed(
+                f"{name} is in --config and in --delete-config: remove one of them", exit_code=EXIT_USAGE
+            )
         configs[name] = None
     if not configs:
         raise CommandFailed("nothing to alter: give --config KEY=VALUE or --delete-config KEY", exit_code=EXIT_USAGE)
@@ -133,9 +135,9 @@ def delete(
     sys.stderr.write(f"deleted {topic}\n")
 
 
-def _pairs(given: list[str]) -> dict[str, str]:
+def _pairs(texts: list[str]) -> dict[str, str]:
     configs: dict[str, str] = {}
-    for pair in given:
+    for pair in texts:
         name, separator, value = pair.partition("=")
         if not separator:
             raise CommandFailed(f"--config {pair} is not KEY=VALUE", exit_code=EXIT_USAGE)

@@ -216,7 +216,7 @@ def test_who_follows_outlives_the_agent(penstock: PenstockFactory, tmp_path: Pat
         again = penstock(data=broker.data, listen=broker.bootstrap)
         assert pipe("produce", "t", "--value", "two", server=again.http).returncode == 0
         assert follower.read_line() == "two"
-        assert follower.stderr.splitlines()[1:] == ["penstock: connected again, going on where it was"]
+        assert follower.stderr.splitlines()[1:] == ["penstock: connected again, going on at the next offset"]
 
 
 def test_the_doctor_refuses_what_an_agent_would(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_the_doctor_refuses_what_an_agent_would(tmp_path: Path) -> None:
     code, text = doctor("--ledger", "etcd://127.0.0.1:1/x", "--store", f"file://{tmp_path}/store", env={})
     assert (code, text.count("FAILED")) == (1, 1)
     assert "FAILED  ledger       etcd at 127.0.0.1:1 cannot be reached (" in text
-    assert "-> an agent would wait, and log this, until it is mended\n" in text
+    assert "-> repair it: until then an agent waits, and logs this\n" in text
     same = f"127.0.0.1:{free_port()}"
     code, text = doctor("--listen", f"B://{same}", "--http", same, "--data-dir", str(tmp_path), env={})
     assert (code, text.count("FAILED  port")) == (1, 1)
@@ -240,15 +240,15 @@ def test_the_doctor_is_content_with_the_ports_of_the_agent_that_it_is_asked_abou
     listen, http = broker.bootstrap, broker.http
     code, text = doctor("--data-dir", str(broker.data), env={}, listen=listen, http=http)
     assert code == 0, text
-    assert f"ok      port         --http {broker.http}: the agent penstock has it, which runs with these" in text
-    assert f"ok      port         --listen {broker.bootstrap}: the agent penstock has it" in text
+    assert f"ok      port         --http {broker.http}: in use by the agent penstock, which runs with these" in text
+    assert f"ok      port         --listen {broker.bootstrap}: in use by the agent penstock" in text
     for other in (["--data-dir", str(tmp_path)], ["--data-dir", str(broker.data), "--name", "other"]):
         code, text = doctor(*other, env={}, listen=listen, http=http)
         assert (code, text.count("FAILED  port")) == (1, 2)
-        assert text.count(f"the agent penstock on file://{broker.data}/store has it: give one of the two") == 2
+        assert text.count(f"the agent penstock on file://{broker.data}/store uses it: give one of the two") == 2
     code, text = doctor("--data-dir", str(broker.data), env={}, listen=broker.bootstrap)
     assert (code, text.count("FAILED  port")) == (1, 1)
-    assert "another process has it" in text
+    assert "a process uses it" in text
 
 
 def test_a_folder_is_audited_once_its_broker_has_stopped(penstock: PenstockFactory, tmp_path: Path) -> None:
@@ -256,7 +256,7 @@ def test_a_folder_is_audited_once_its_broker_has_stopped(penstock: PenstockFacto
     run("produce", "orders", "--value", "one", server=broker.http)
     running = pipe("audit", "--data-dir", str(broker.data), server="-")
     assert running.returncode == 1
-    assert f"a penstock run has {broker.data} open: leave --data-dir away".encode() in running.stderr
+    assert f"a running broker has {broker.data} open: stop it".encode() in running.stderr
     assert json.loads(run("audit", "--json", server=broker.http))["disagreements_count"] == 0
     assert broker.process.stop() == 0
     told = json.loads(run("audit", "--data-dir", broker.data, "--json", server="-"))
@@ -306,7 +306,7 @@ def test_the_doctor_does_not_wait_long_for_a_store_that_is_not_there(tmp_path: P
     }
     code, text = doctor("--store", "s3://bucket", "--data-dir", str(tmp_path), env=env, seconds_max=20)
     assert code == 1
-    assert "may this machine reach it?" in text
+    assert "whether this machine can reach it" in text
 
 
 def test_a_ledger_is_not_started_on_a_bucket_that_lacks_its_objects(penstock: PenstockFactory, tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""How commands speak to a running agent: over its HTTP port, or by Kafka's protocol as any client does."""
+"""Clients of a running agent for the commands: of its HTTP port, and of Kafka's protocol."""

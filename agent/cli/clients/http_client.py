@@ -1,4 +1,4 @@
-"""Asks a running agent over its HTTP port, for the commands that take --server."""
+"""A client of a running agent's HTTP port, for the commands that have --server."""
 
 import json
 import os
@@ -34,7 +34,7 @@ Json = dict[str, object]
 
 
 class NoAnswerInTime(Unavailable):
-    """The request has no answer in time; it may still be carried out."""
+    """The request was not answered in time. It may still be carried out."""
 
 
 def get(
@@ -44,23 +44,23 @@ def get(
     *,
     seconds_max: float = CLIENT_ANSWER_SECONDS_MAX,
 ) -> Json:
-    """The JSON object at `path`. Raises `CommandFailed` with the agent's own words, `Unavailable` without any."""
+    """The JSON object at `path`. Raises `CommandFailed` with the agent's message, `Unavailable` without an answer."""
     target = path + ("?" + urlencode(query, errors="surrogateescape") if query else "")
     return _ask(server, "GET", target, None, seconds_max)
 
 
 def post(server: str, path: str, body: Mapping[str, object], *, seconds_max: float) -> Json:
-    """Send a JSON object, get one back. Raises as `get` does."""
+    """Send a JSON object; returns the answer. Raises as `get` does."""
     return _ask(server, "POST", path, json.dumps(body).encode(), seconds_max)
 
 
 def path_part(text: str) -> str:
-    """A name as part of a path."""
+    """A name, quoted as one part of a path."""
     return quote(os.fsencode(text), safe="")
 
 
 def kafka_address(server: str, bootstrap: str | None) -> HostPort:
-    """Where the agent's Kafka listener is: what was given, or what the agent says."""
+    """The address of the agent's Kafka listener: `bootstrap`, or the first one that the agent at `server` returns."""
     try:
         if bootstrap is not None:
             return read_host_port(bootstrap)
@@ -91,7 +91,7 @@ def _ask(server: str, method: str, path: str, body: bytes | None, seconds_max: f
     except (ConnectionResetError, BadStatusLine) as error:
         # A Kafka listener closes what does not speak its protocol.
         raise Unavailable(
-            f"{address} closed the connection without an answer in HTTP. Is that the Kafka port? --server takes an "
+            f"{address} closed the connection without an HTTP answer. Is that the Kafka port? --server takes an "
             "agent's HTTP address (--http, port 9644 by default), --bootstrap that of its Kafka listener (--listen)"
         ) from error
     except (OSError, HTTPException) as error:
@@ -103,7 +103,9 @@ def _ask(server: str, method: str, path: str, body: bytes | None, seconds_max: f
     try:
         value = decode_json(data)
     except Undecodable as error:
-        raise CommandFailed(f"http://{address}{path} answered something else than JSON: is it Penstock?") from error
+        raise CommandFailed(
+            f"the answer of http://{address}{path} is not JSON: is it a Penstock agent's HTTP address?"
+        ) from error
     if response.status >= 400 or not isinstance(value, dict):
         raise CommandFailed(_words(value))
     return value

@@ -1,7 +1,7 @@
 """A small Kafka client for the commands: one connection, one request at a time.
 
-Rule: it speaks to Penstock alone, where any agent serves any partition, so there is no routing and no group; it asks in
-one fixed version of each API. Whoever needs more has a real client. Messages: kio; batches: `protocol.records.batch`.
+It is for Penstock only, where any agent serves any partition: it has no routing and no groups, and uses one fixed
+version of each API. Messages: kio; batches: `protocol.records.batch`.
 """
 
 import asyncio
@@ -39,10 +39,11 @@ from protocol.records.batch import encode_varint, pack_header, walk_batches
 
 EARLIEST = -2
 LATEST = -1
-"""Kafka's special timestamps."""
+"""Kafka's special timestamps of ListOffsets."""
 TOPIC_RESOURCE = i8(2)
+"""org.apache.kafka.common.config.ConfigResource.Type."""
 SET_CONFIG, DELETE_CONFIG = i8(0), i8(1)
-"""Of IncrementalAlterConfigs: org.apache.kafka.common.config.ConfigResource, AlterConfigOp.OpType."""
+"""org.apache.kafka.clients.admin.AlterConfigOp.OpType."""
 CLIENT_ID = "penstock-cli"
 ERRORS_OF_AN_OUTAGE = (
     ErrorCode.not_leader_or_follower,
@@ -52,17 +53,19 @@ ERRORS_OF_AN_OUTAGE = (
 )
 HINTS = {
     ErrorCode.kafka_storage_error: (
-        "its records are damaged, or the store refuses them: the agent's log says which; "
-        'docs/operations/damage.md, "A damaged file"; docs/operations/bucket.md, "Faults of the bucket"'
+        "its records are damaged, or the store rejects the read: see the agent's log, and docs/operations/damage.md, "
+        '"A damaged file" and "The bucket"'
     ),
-    ErrorCode.request_timed_out: "the agent's log says what it waits for",
+    ErrorCode.request_timed_out: "the ledger or the store does not answer: see the agent's log",
 }
-"""Remedies for errors that say little, for the person at the command."""
+"""Explanations of error codes, for the user of the command."""
 FETCH_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingRecord:
+    """One record to produce."""
+
     timestamp_ms: int
     key: bytes | None
     value: bytes | None
@@ -82,7 +85,7 @@ Answer = TypeVar("Answer", bound=ResponsePayload)
 
 
 class OffsetOutOfRange(CommandFailed):
-    """The log of `partition` does not reach to the offset that was asked for, or begins behind it."""
+    """The fetched offset is before the log start or behind the log end of `partition`."""
 
     def __init__(self, topic: str, partition: int) -> None:
         super().__init__(f"{topic}-{partition} has no such offset")
@@ -117,7 +120,7 @@ class KafkaClient:
         self._writer.close()
 
     async def partition_count(self, topic: str, *, may_create: bool = False) -> int:
-        """How many partitions the topic has."""
+        """The number of the topic's partitions."""
         answer = await self._ask(
             metadata.MetadataRequest(
                 topics=(metadata.MetadataRequestTopic(topic_id=None, name=TopicName(topic)),),
@@ -126,14 +129,14 @@ class KafkaClient:
             ),
             metadata_response.MetadataResponse,
         )
-        found = answer.topics[0]
-        if found.error_code is ErrorCode.unknown_topic_or_partition:
+        row = answer.topics[0]
+        if row.error_code is ErrorCode.unknown_topic_or_partition:
             raise _no_topic(topic)
-        _check(found.error_code, f"topic {topic}")
-        return len(found.partitions)
+        _check(row.error_code, f"topic {topic}")
+        return len(row.partitions)
 
     async def produce(self, topic: str, partition: int, records: Sequence[OutgoingRecord]) -> int:
-        """Append the records as one batch, acknowledged by all, and return the offset of the first."""
+        """Append the records as one batch with acks=all; returns the offset of the first."""
         data = produce.PartitionProduceData(index=i32(partition), records=Records(encode_batch(records)))
         answer = await self._ask(
             produce.ProduceRequest(
@@ -148,8 +151,8 @@ class KafkaClient:
         return int(result.base_offset)
 
     async def offsets(self, topic: str, partitions: Sequence[int], timestamp: int) -> dict[int, int]:
-        """Per partition the first offset at or after the timestamp (ms, or EARLIEST or LATEST); -1 if there is none."""
-        asked = tuple(
+        """The first offset of each partition at or after the timestamp (ms, or EARLIEST or LATEST); -1 without one."""
+        rows = tuple(
             list_offsets.ListOffsetsPartition(partition_index=i32(partition), timestamp=i64(timestamp))
             for partition in partitions
         )
@@ -157,17 +160,17 @@ class KafkaClient:
             list_offsets.ListOffsetsRequest(
                 replica_id=BrokerId(-1),
                 isolation_level=i8(1),
-                topics=(list_offsets.ListOffsetsTopic(name=TopicName(topic), partitions=asked),),
+                topics=(list_offsets.ListOffsetsTopic(name=TopicName(topic), partitions=rows),),
             ),
             list_offsets_response.ListOffsetsResponse,
         )
-        for found in answer.topics[0].partitions:
-            _check(found.error_code, f"{topic}-{found.partition_index}")
-        return {int(found.partition_index): int(found.offset) for found in answer.topics[0].partitions}
+        for row in answer.topics[0].partitions:
+            _check(row.error_code, f"{topic}-{row.partition_index}")
+        return {int(row.partition_index): int(row.offset) for row in answer.topics[0].partitions}
 
     async def fetch(self, topic: str, positions: Mapping[int, int], *, wait_ms: int) -> list[FetchedPartition]:
-        """Batches from these offsets on, waiting up to `wait_ms` for the first one. Raises `OffsetOutOfRange` too."""
-        asked = tuple(
+        """Batches from these offsets on; waits up to `wait_ms` for the first one. Raises `OffsetOutOfRange`, too."""
+        rows = tuple(
             fetch.FetchPartition(
                 partition=i32(partition), fetch_offset=i64(offset), partition_max_bytes=i32(FETCH_BYTES)
             )
@@ -179,22 +182,22 @@ class KafkaClient:
                 min_bytes=i32(1),
                 max_bytes=i32(FETCH_BYTES),
                 isolation_level=i8(1),
-                topics=(fetch.FetchTopic(topic=TopicName(topic), partitions=asked),),
+                topics=(fetch.FetchTopic(topic=TopicName(topic), partitions=rows),),
                 forgotten_topics_data=(),
             ),
             fetch_response.FetchResponse,
         )
         _check(answer.error_code, f"topic {topic}")
         fetched = []
-        for found in answer.responses[0].partitions if answer.responses else ():
-            if found.error_code is ErrorCode.offset_out_of_range:
-                raise OffsetOutOfRange(topic, int(found.partition_index))
-            _check(found.error_code, f"{topic}-{found.partition_index}")
+        for row in answer.responses[0].partitions if answer.responses else ():
+            if row.error_code is ErrorCode.offset_out_of_range:
+                raise OffsetOutOfRange(topic, int(row.partition_index))
+            _check(row.error_code, f"{topic}-{row.partition_index}")
             fetched.append(
                 FetchedPartition(
-                    partition=int(found.partition_index),
-                    batches=bytes(found.records or b""),
-                    log_end=int(found.last_stable_offset),
+                    partition=int(row.partition_index),
+                    batches=bytes(row.records or b""),
+                    log_end=int(row.last_stable_offset),
                 )
             )
         return fetched
@@ -222,7 +225,7 @@ class KafkaClient:
         _check(result.error_code, f"topic {topic}", result.error_message)
 
     async def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> None:
-        """Set configs of a topic, and delete those that are None; others stay as they are."""
+        """Set configs of a topic, and reset those that are None; other configs stay as they are."""
         operations = tuple(
             alter_configs.AlterableConfig(
                 name=name, config_operation=DELETE_CONFIG if value is None else SET_CONFIG, value=value
@@ -253,7 +256,7 @@ class KafkaClient:
         _check(result.error_code, f"topic {topic}", result.error_message)
 
     async def _ask(self, request: RequestPayload, answer_type: type[Answer]) -> Answer:
-        """Send a request and return its answer. After an error the connection is of no further use."""
+        """Send a request and return its answer. After an error the connection must not be used again."""
         self._correlation_id += 1
         try:
             async with asyncio.timeout(CLIENT_ANSWER_SECONDS_MAX):
@@ -269,16 +272,16 @@ class KafkaClient:
         header_type = answer_type.__header_schema__
         header, header_bytes = entity_reader(header_type)(answer, 0)
         if header.correlation_id != self._correlation_id:
-            raise CommandFailed("the answer belongs to another request: this is not a Kafka broker, or a broken one")
+            raise CommandFailed("the answer belongs to another request: is the address that of a Kafka broker?")
         return entity_reader(answer_type)(answer, header_bytes)[0]
 
     async def _receive(self) -> bytes:
         size = await self._reader.readexactly(4)
         answer_bytes = int.from_bytes(size, "big")
         if answer_bytes > CLIENT_ANSWER_BYTES_MAX:
-            spoken = "HTTP" if size == b"HTTP" else "something else"
+            protocol = "HTTP" if size == b"HTTP" else "another protocol"
             raise CommandFailed(
-                f"{self._address} speaks {spoken}: --bootstrap takes the address of a Kafka listener (--listen, port "
+                f"{self._address} speaks {protocol}: --bootstrap takes the address of a Kafka listener (--listen, port "
                 "9092 by default), --server the HTTP address (--http, port 9644 by default)",
                 exit_code=EXIT_USAGE,
             )
@@ -331,7 +334,7 @@ def encode_batch(records: Sequence[OutgoingRecord]) -> bytes:
 
 
 def next_offset(fetched: FetchedPartition, position: int) -> int:
-    """Where to go on after these batches."""
+    """The offset behind these batches; `position` where there are none."""
     for header in walk_batches(fetched.batches):
         position = max(position, header.base_offset + header.last_offset_delta + 1)
     return position
@@ -350,7 +353,7 @@ def _milliseconds(count: int) -> i32Timedelta:
 
 
 def _check(error_code: ErrorCode, what: str, message: str | None = None) -> None:
-    """`message`: the cluster's own words, which name what they are about."""
+    """Raise `CommandFailed` for an error code. `message` is the broker's, which names the object of the error."""
     if error_code is ErrorCode.none:
         return
     failure = Unavailable if error_code in ERRORS_OF_AN_OUTAGE else CommandFailed

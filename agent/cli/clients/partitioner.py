@@ -1,4 +1,4 @@
-"""Which partition a key belongs to, as the Java client decides it.
+"""The partition of a key, as the Java client computes it.
 
 Source: org.apache.kafka.clients.producer.internals.BuiltInPartitioner and org.apache.kafka.common.utils.Utils.murmur2
 (Kafka 4.3); murmur2 is Austin Appleby's, in the public domain.
@@ -10,7 +10,7 @@ MASK = 0xFFFFFFFF
 
 
 def partition_of_key(key: bytes, partition_count: int) -> int:
-    """0 to `partition_count - 1`."""
+    """The partition, 0 to `partition_count - 1`."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 

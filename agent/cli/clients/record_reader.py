@@ -1,4 +1,4 @@
-"""Records of fetched batches, one object each: for people's eyes, so ease comes before speed."""
+"""Decodes fetched batches into records, one object each: for output to people, where speed matters little."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,6 +11,8 @@ from protocol.records.records import decode_headers, decode_records
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRecord:
+    """One record."""
+
     partition: int
     offset: int
     timestamp_ms: int
@@ -20,7 +22,7 @@ class ReadRecord:
 
 
 def read_records(fetched: FetchedPartition) -> Iterator[ReadRecord]:
-    """All records of the batches, control records left out. Raises `InvalidBatch` for damaged bytes."""
+    """All records of the batches without control records. Raises `InvalidBatch` for damaged bytes."""
     for batch in walk_batches(fetched.batches):
         if batch.is_control:
             continue

@@ -1,6 +1,6 @@
-"""The agent that answers at the HTTP address of some settings, if one does: is it the one that they are about?
+"""The agent that answers at the HTTP address of some settings, and whether it is the agent of these settings.
 
-Rule: it is asked, and nothing else; whoever does not answer soon, or in other words, is no agent.
+A program that does not answer within CLIENT_CONNECT_SECONDS_MAX, or not as an agent does, counts as no agent.
 """
 
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ from protocol.limits import CLIENT_CONNECT_SECONDS_MAX
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningAgent:
-    """`listeners` are the addresses that it took, as "NAME://HOST:PORT"."""
+    """A running agent by its `/api/status`. `listeners` are its bound addresses, as "NAME://HOST:PORT"."""
 
     name: str
     store: str
     http: HostPort
     listeners: Sequence[str]
     clock: str = "believed"
-    """The agent's verdict on its clock: "believed", or what is wrong with it."""
+    """The agent's verdict on its clock: "believed", or the fault."""
 
     def is_of(self, settings: Settings) -> bool:
-        """Whether the settings are this agent's, by name and bucket. Of several processes the first is meant."""
+        """Whether the settings are this agent's, by name and bucket; of several processes, the first one's."""
         name = settings.name if settings.processes == 1 else settings_of_processes(settings)[0].name
         return (self.name, self.store) == (name, settings.store_url)
 
@@ -36,7 +36,7 @@ class RunningAgent:
 
 
 def agent_at(address: HostPort) -> RunningAgent | None:
-    """The agent whose HTTP port that is; None where nobody answers there as an agent does."""
+    """The agent with that HTTP address; None where no agent answers."""
     host = "127.0.0.1" if is_every_interface(address.host) else address.host
     try:
         status = get(str(HostPort(host=host, port=address.port)), "/api/status", seconds_max=CLIENT_CONNECT_SECONDS_MAX)

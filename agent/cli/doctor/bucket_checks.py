@@ -1,7 +1,7 @@
-"""Checks of a bucket by `penstock doctor`: reachable, put, get, list, delete, conditional puts; do the clocks agree?
+"""Checks of a bucket by `penstock doctor`: put, get, list, delete, conditional puts, and the store's clock.
 
-Rule: what an agent tries at its start (`agent.bucket.permissions`), with the same words for what is wrong. A message
-that names its remedy after a semicolon is shown in two lines.
+They are those of an agent's start (`agent.bucket.permissions`), with the same messages. A message with its remedy after
+a semicolon is shown in two lines.
 """
 
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ from storage.object_store import ObjectStore, StoreError, StoreUnavailable
 
 
 async def check_bucket(settings: Settings) -> AsyncIterator[DoctorFinding]:
-    """Checks of what is not on this machine; nothing for `penstock run` on its own store."""
+    """The findings for a bucket in S3; none for an embedded store."""
     if not isinstance(read_store_url(settings.store_url), S3Url):
         return
     from agent.components import open_store
@@ -48,14 +48,14 @@ async def _access(settings: Settings, store: ObjectStore, clock: SystemClock) ->
     yield DoctorFinding(name="bucket", verdict=CheckStatus.FINE, text=text)
     await check_conditional_puts(store, name=SystemIds().new_cluster_id())
     yield DoctorFinding(
-        name="bucket", verdict=CheckStatus.FINE, text="a conditional put of a key that is there is refused"
+        name="bucket", verdict=CheckStatus.FINE, text="a conditional put of an existing key is rejected"
     )
 
 
 def _failed(error: StoreError) -> DoctorFinding:
     text, _, remedy = str(error).partition("; ")
     if isinstance(error, StoreUnavailable):
-        remedy = f"{remedy or 'is the address right, and may this machine reach it?'} (an agent waits for it)"
+        remedy = f"{remedy or 'check the address, and whether this machine can reach it'} (an agent waits for it)"
     return DoctorFinding(name="bucket", verdict=CheckStatus.FAILED, text=text, remedy=remedy)
 
 
@@ -64,9 +64,12 @@ async def _clock(store: ObjectStore, clock: SystemClock) -> DoctorFinding:
     if server_ms is None:
         return DoctorFinding(name="clock", verdict=CheckStatus.FINE, text="the store has no clock of its own")
     skew_ms = clock.now_ms() - server_ms
-    text = f"{skew_ms} ms ahead of the store's (which counts whole seconds)"
+    text = f"{skew_ms} ms ahead of the store's clock, which has whole seconds"
     if abs(skew_ms) > CLOCK_SKEW_MS_MAX:
         return DoctorFinding(
-            name="clock", verdict=CheckStatus.FAILED, text=text, remedy="synchronise it (NTP): see rule S2"
+            name="clock",
+            verdict=CheckStatus.FAILED,
+            text=text,
+            remedy="synchronise this machine's clock (NTP): until then an agent deletes and expires nothing",
         )
     return DoctorFinding(name="clock", verdict=CheckStatus.FINE, text=text)

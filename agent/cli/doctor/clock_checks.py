@@ -1,7 +1,7 @@
-"""Checks of the clock by `penstock doctor` where the store has none of its own: would a broker believe it (S21)?
+"""The check of the clock by `penstock doctor`, where the store has no clock of its own (safety rule S21).
 
-Rule: the words are those that an agent logs. One that runs with these settings is asked; else the ledger's last time is
-read, from a copy.
+The verdict is that of an agent that runs with these settings, else one by the ledger's last time, read from a copy. The
+messages are those that an agent logs.
 """
 
 from collections.abc import AsyncIterator
@@ -19,14 +19,14 @@ from agent.runtime.clock import SystemClock
 
 
 async def check_clock(settings: Settings) -> AsyncIterator[DoctorFinding]:
-    """Nothing for a store with a clock of its own, and nothing where there is no ledger yet."""
+    """The finding; none for a store with a clock of its own, and none where there is no ledger yet."""
     ledger, store = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
     if not isinstance(store, FileUrl) or not isinstance(ledger, SqliteUrl):
         return
     running = agent_at(settings.http)
     if running is not None and running.is_of(settings):
         text = "" if running.clock == "believed" else running.clock
-        yield _finding(text or "the broker that runs believes it", is_believed=not text)
+        yield _finding(text or "the running broker believes it", is_believed=not text)
         return
     file = Path(ledger.path)
     if file.name != LEDGER_FILE:
@@ -34,12 +34,12 @@ async def check_clock(settings: Settings) -> AsyncIterator[DoctorFinding]:
     clock = SystemClock()
     try:
         state = await read_state(file.parent, is_durable=settings.is_durable)
-    except CommandFailed:  # there is none yet, or another check has said what is wrong with it
+    except CommandFailed:  # there is no ledger yet, or another check reports its fault
         return
     trust = ClockTrust(ledger_ms=lambda: state.time_ms, is_accepted=settings.is_time_accepted)
     now_ms = clock.now_ms()
     verdict = trust.judge(now_ms, clock.uptime_s())
-    text = "a broker that is started now believes it" if verdict.is_believed else verdict_text(verdict, now_ms)
+    text = "a broker that starts now believes it" if verdict.is_believed else verdict_text(verdict, now_ms)
     yield _finding(text, is_believed=verdict.is_believed)
 
 

@@ -1,8 +1,8 @@
-"""`penstock doctor`: is this machine fit to run an agent with these settings? It says what is wrong and what to do.
+"""`penstock doctor`: checks whether an agent with these settings can run on this machine.
 
-A finding that is not fine names its remedy. The checks are in `machine_checks`, `pack_checks`, `ledger_checks` and
-`bucket_checks`; where ledger and bucket are fine, those of both together in `identity_checks`. Exit code 1 if any
-failed.
+Each finding that is not fine has a remedy. The checks are in `machine_checks`, `pack_checks`, `ledger_checks`,
+`bucket_checks` and `clock_checks`; where ledger and bucket are fine, `identity_checks` compares the two. Exit code 1
+where a check failed.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Checks of ledger and bucket together by `penstock doctor`: do they name each other, and which has come further (S9)?
+"""The checks by `penstock doctor` that ledger and bucket name each other, and that the ledger is no older copy (S9).
 
-Rule: nothing is claimed, made or changed, and a broker that has its folder open is not disturbed; the words for what is
-wrong are those with which an agent would refuse to start (`agent.bucket.cluster_identity`).
+Nothing is claimed, made or changed, and a broker that has its folder open is not disturbed. The messages are those with
+which an agent's start would fail (`agent.bucket.cluster_identity`).
 """
 
 from collections.abc import AsyncIterator
@@ -34,28 +34,28 @@ from storage.refs import REACHED_PREFIX, SNAPSHOT_PREFIX, position_of_key
 
 
 async def check_identity(settings: Settings) -> AsyncIterator[DoctorFinding]:
-    """Both have been looked at, and answer. Nothing for what is in memory."""
-    places = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
-    if any(isinstance(place, MemoryUrl) for place in places):
+    """The findings; none for a ledger or store in memory. Earlier checks have found that both answer."""
+    urls = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
+    if any(isinstance(url, MemoryUrl) for url in urls):
         return
     try:
         async with AsyncExitStack() as stack:
             store = await _store(settings, stack)
-            found = None if store is None else await read_cluster_file(store)
+            file = None if store is None else await read_cluster_file(store)
             try:
                 ledger = await _ledger(settings, stack)
             except LedgerMissing:
-                yield _of_no_ledger(settings, found)
+                yield _without_ledger(settings, file)
                 return
-            yield await _of_names(ledger, found)
-            if store is not None and found is not None:
-                yield await _of_progress(ledger, store)
+            yield await _check_names(ledger, file)
+            if store is not None and file is not None:
+                yield await _check_progress(ledger, store)
     except (LedgerError, StoreError, CommandFailed) as error:
         yield _failed(error)
 
 
 async def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger:
-    """Raises `LedgerError`s, `LedgerMissing` where there is none."""
+    """The ledger, open for reading. Raises `LedgerError`s, `LedgerMissing` where there is none."""
     url = read_ledger_url(settings.ledger_url)
     if isinstance(url, SqliteUrl):
         from agent.cli.offline import copied_ledger
@@ -70,7 +70,7 @@ async def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger:
 
 
 async def _store(settings: Settings, stack: AsyncExitStack) -> ObjectStore | None:
-    """None for a folder that is not there. Of the embedded store without its packs: what they hold is not asked for."""
+    """The store; None for a folder that does not exist. An embedded store is opened without its packs."""
     url = read_store_url(settings.store_url)
     if isinstance(url, FileUrl):
         from storage.embedded.local_store import LocalStore
@@ -87,7 +87,7 @@ async def _store(settings: Settings, stack: AsyncExitStack) -> ObjectStore | Non
 
 
 def _existing_file(path: str) -> Path:
-    """Raises `LedgerMissing`."""
+    """The path of a file that exists and is not empty. Raises `LedgerMissing`."""
     if is_missing(Path(path)):
         raise LedgerMissing(f"there is no {path}, or it is empty")
     return Path(path)
@@ -97,12 +97,12 @@ def _existing_folder(path: str) -> Path | None:
     return Path(path) if Path(path).is_dir() else None
 
 
-def _of_no_ledger(settings: Settings, found: ClusterFile | None) -> DoctorFinding:
-    if found is None:
+def _without_ledger(settings: Settings, file: ClusterFile | None) -> DoctorFinding:
+    if file is None:
         return _finding(CheckStatus.FINE, "ledger and bucket are new: the first agent lets them name each other")
     text = (
-        f"there is no ledger {settings.ledger_url}, and the bucket belongs to cluster {found.cluster_id}, incarnation "
-        f"{found.incarnation}"
+        f"there is no ledger {settings.ledger_url}, and the bucket belongs to cluster {file.cluster_id}, incarnation "
+        f"{file.incarnation}"
     )
     remedy = (
         "is the ledger's name right? The last part of --ledger, or --data-dir, may be mistyped. If the ledger is lost, "
@@ -111,37 +111,37 @@ def _of_no_ledger(settings: Settings, found: ClusterFile | None) -> DoctorFindin
     return _finding(CheckStatus.FAILED, text, remedy)
 
 
-async def _of_names(ledger: Ledger, found: ClusterFile | None) -> DoctorFinding:
+async def _check_names(ledger: Ledger, file: ClusterFile | None) -> DoctorFinding:
     head, identity = await ledger.head(), await ledger.identity()
     is_new = head.appends_count == 0
-    if found is None and is_new and not identity.bucket_id:
+    if file is None and is_new and not identity.bucket_id:
         return _finding(CheckStatus.FINE, f"the ledger of cluster {identity.cluster_id} is new, and the bucket is free")
-    if found is not None:
-        check_undamaged(identity, found)
-    check_named(identity, found, is_new=is_new)
+    if file is not None:
+        check_undamaged(identity, file)
+    check_named(identity, file, is_new=is_new)
     bucket = f", bucket {identity.bucket_id}" if identity.bucket_id else ""
     text = f"ledger and bucket name each other: cluster {identity.cluster_id}, incarnation {identity.incarnation}"
     return _finding(CheckStatus.FINE, text + bucket)
 
 
-async def _of_progress(ledger: Ledger, store: ObjectStore) -> DoctorFinding:
+async def _check_progress(ledger: Ledger, store: ObjectStore) -> DoctorFinding:
     await check_reached(store, ledger)
     pointer = await ledger.pointer()
     if pointer is not None:
         try:
             await store.head(pointer.object_key)
         except ObjectMissing as error:
-            if await ledger.pointer() == pointer:
+            if await ledger.pointer() == pointer:  # else a newer snapshot was taken meanwhile
                 raise LedgerCorrupt(
                     f"the ledger's snapshot {pointer.object_key} is not in the bucket: was it deleted? {REMEDY}"
                 ) from error
     positions = [
-        position_of_key(meta.key) or 0  # what is neither says nothing
+        position_of_key(meta.key) or 0  # another object names no position
         for prefix in (SNAPSHOT_PREFIX, REACHED_PREFIX)
         async for meta in store.list(prefix)
     ]
     text = f"the ledger is at {(await ledger.head()).position}"
-    return _finding(CheckStatus.FINE, f"{text}, and the bucket was told of {max(positions)}" if positions else text)
+    return _finding(CheckStatus.FINE, f"{text}, and the bucket names {max(positions)}" if positions else text)
 
 
 def _failed(error: Exception) -> DoctorFinding:

@@ -30,7 +30,7 @@ PRESSURE_HIGH = 0.8
 
 
 async def check_ledger(settings: Settings) -> AsyncIterator[DoctorFinding]:
-    """Of a ledger that is a file, whether it is damaged (`machine_checks` looks at its folder); nothing of memory."""
+    """The findings: damage of an embedded ledger's file, or the state of etcd. `machine_checks` checks the folder."""
     url = read_ledger_url(settings.ledger_url)
     if isinstance(url, SqliteUrl) and not is_missing(Path(url.path)):
         yield await _file(Path(url.path), is_durable=settings.is_durable)
@@ -46,11 +46,11 @@ async def check_ledger(settings: Settings) -> AsyncIterator[DoctorFinding]:
             yield await _endpoint(client, settings.ledger_access.quota_bytes)
             answering.append(endpoint)
         except LedgerError as error:
-            failures.append(_finding(CheckStatus.DOUBTFUL, str(error), "agents go on with the other endpoints"))
+            failures.append(_finding(CheckStatus.DOUBTFUL, str(error), "agents use the other endpoints meanwhile"))
         finally:
             await client.close()
     if not answering:
-        yield _finding(CheckStatus.FAILED, failures[0].text, "an agent would wait, and log this, until it is mended")
+        yield _finding(CheckStatus.FAILED, failures[0].text, "repair it: until then an agent waits, and logs this")
         return
     for failure in failures:
         yield failure
@@ -59,13 +59,13 @@ async def check_ledger(settings: Settings) -> AsyncIterator[DoctorFinding]:
         async for finding in _use(client, EtcdKeys(url.cluster), is_compacted=settings.ledger_access.is_compacted):
             yield finding
     except LedgerError as error:
-        yield _finding(CheckStatus.FAILED, str(error), "an agent would not start, or wait until it is mended")
+        yield _finding(CheckStatus.FAILED, str(error), "repair it: until then an agent does not start, or waits")
     finally:
         await client.close()
 
 
 async def _file(file: Path, *, is_durable: bool) -> DoctorFinding:
-    """From a copy, as a broker may have it open: every entry is read, and its checksum compared."""
+    """The check of an embedded ledger, on a copy, as a broker may have it open: reads every entry with its checksum."""
     from agent.cli.offline import copied_ledger
 
     try:
@@ -73,7 +73,7 @@ async def _file(file: Path, *, is_durable: bool) -> DoctorFinding:
             count = len(await ledger.kept())
     except (LedgerError, CommandFailed) as error:
         return _finding(CheckStatus.FAILED, str(error), 'docs/operations/recovery.md, "The embedded ledger is damaged"')
-    return _finding(CheckStatus.FINE, f"{file} and its write-ahead log, {count} entries, are whole")
+    return _finding(CheckStatus.FINE, f"{file} and its write-ahead log are intact: {count} entries")
 
 
 async def _endpoint(client: "EtcdClient", quota_bytes: int | None) -> DoctorFinding:
@@ -87,7 +87,7 @@ async def _endpoint(client: "EtcdClient", quota_bytes: int | None) -> DoctorFind
         f"{bytes_text(status.file_bytes)}, quota {bytes_text(quota)}"
     )
     if status.file_bytes > PRESSURE_HIGH * quota:
-        remedy = 'it takes no writes at its quota: see docs/operations/etcd.md, "etcd is full"'
+        remedy = 'etcd accepts no writes beyond its quota: see docs/operations/etcd.md, "etcd is full"'
         return _finding(CheckStatus.DOUBTFUL, text, remedy)
     return _finding(CheckStatus.FINE, text)
 
@@ -96,8 +96,12 @@ async def _use(client: "EtcdClient", keys: "EtcdKeys", *, is_compacted: bool) ->
     from coordinator.ledger.etcd.server import find_identity, forget_trial, notices, try_write
 
     identity = await find_identity(client, keys)
-    found = f"{identity.cluster_id}, incarnation {identity.incarnation}" if identity else "none yet, an agent makes it"
-    yield _finding(CheckStatus.FINE, f"cluster below {keys.prefix.decode()}: {found}")
+    cluster = (
+        f"{identity.cluster_id}, incarnation {identity.incarnation}"
+        if identity
+        else "none yet; the first agent creates it"
+    )
+    yield _finding(CheckStatus.FINE, f"cluster below {keys.prefix.decode()}: {cluster}")
     if identity is not None:
         yield await _entries(client, keys.cluster)
     clock, milliseconds = SystemClock(), list[float]()
@@ -110,7 +114,7 @@ async def _use(client: "EtcdClient", keys: "EtcdKeys", *, is_compacted: bool) ->
         await forget_trial(client, keys)
     text = f"a small append takes {median(milliseconds):.1f} ms (median), {max(milliseconds):.1f} ms (longest)"
     if median(milliseconds) > WRITE_SLOW_MS:
-        yield _finding(CheckStatus.DOUBTFUL, text, "give etcd a faster disk, or agents that are nearer")
+        yield _finding(CheckStatus.DOUBTFUL, text, "give etcd a faster disk, or run the agents nearer to it")
     else:
         yield _finding(CheckStatus.FINE, text)
     for notice in await notices(client, keys, is_compacted=is_compacted):
@@ -118,7 +122,7 @@ async def _use(client: "EtcdClient", keys: "EtcdKeys", *, is_compacted: bool) ->
 
 
 async def _entries(client: "EtcdClient", cluster: str) -> DoctorFinding:
-    """Whether an agent that starts can read what it has to apply."""
+    """The check that an agent that starts can read all entries above the snapshot."""
     from coordinator.codec.codec import decode
     from coordinator.ledger.etcd.ledger import EtcdLedger
 

@@ -1,6 +1,6 @@
-"""Checks of the machine by `penstock doctor`: Python, memory of open files, ports, disk.
+"""Checks of the machine by `penstock doctor`: Python, open files, ports, disk.
 
-Rule: nothing is left behind: files that a check writes are removed, ports are let go.
+Nothing stays behind: files that a check writes are removed, and ports are released.
 """
 
 import errno
@@ -29,10 +29,12 @@ FREE_BYTES_WANTED = 1024 * MIB
 FSYNC_SAMPLES = 20
 FSYNC_SLOW_MS = 20.0
 FSYNC_UNBELIEVABLE_MS = 0.02
-"""Faster than any disk: the device does not really wait."""
+"""Faster than any disk: the device does not wait for the medium."""
 
 
 class CheckStatus(Enum):
+    """The result of a check, as it is printed."""
+
     FINE = "ok"
     DOUBTFUL = "warning"
     FAILED = "FAILED"
@@ -40,7 +42,7 @@ class CheckStatus(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DoctorFinding:
-    """`remedy` is empty where everything is fine."""
+    """The result of one check. `remedy` is empty where it is fine."""
 
     name: str
     verdict: CheckStatus
@@ -49,7 +51,7 @@ class DoctorFinding:
 
 
 def check_machine(settings: Settings) -> Iterator[DoctorFinding]:
-    """All checks that need nothing but this machine."""
+    """The findings of all checks that need only this machine."""
     yield _python()
     yield from _open_files()
     yield from _ports(settings)
@@ -78,16 +80,16 @@ def _open_files() -> Iterator[DoctorFinding]:
 
 
 def _ports(settings: Settings) -> Iterator[DoctorFinding]:
-    """All of them are held until the last one is tried, as an agent would. Those of this agent, which runs, are fine.
+    """Bind every port, all at the same time, as an agent does. Ports of a running agent with these settings are fine.
 
     The HTTP port comes first: where it is free, no agent with these settings runs.
     """
     running: RunningAgent | None = None
-    with ExitStack() as held:
+    with ExitStack() as sockets:
         for option, address in addresses(settings):
             family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
             try:
-                held.enter_context(socket.create_server((address.host, address.port), family=family))
+                sockets.enter_context(socket.create_server((address.host, address.port), family=family))
             except OSError as error:
                 if address == settings.http and error.errno == errno.EADDRINUSE:
                     running = running or agent_at(address)
@@ -100,18 +102,18 @@ def _ports(settings: Settings) -> Iterator[DoctorFinding]:
 def _port_taken(
     settings: Settings, shown: str, address: HostPort, error: OSError, running: RunningAgent | None
 ) -> DoctorFinding:
-    remedy = "another process has it, two options name it, or the address is not this machine's"
+    remedy = "choose another: a process uses it, two options have it, or it is no address of this machine"
     if running is not None and running.has_taken(address):
         if running.is_of(settings):
-            text = f"{shown}: the agent {running.name} has it, which runs with these settings"
+            text = f"{shown}: in use by the agent {running.name}, which runs with these settings"
             return DoctorFinding(name="port", verdict=CheckStatus.FINE, text=text)
-        remedy = f"the agent {running.name} on {running.store} has it: give one of the two another port"
+        remedy = f"the agent {running.name} on {running.store} uses it: give one of the two agents another port"
     text = f"{shown}: {(error.strerror or str(error)).partition(' (while')[0]}"
     return DoctorFinding(name="port", verdict=CheckStatus.FAILED, text=text, remedy=remedy)
 
 
 def _folders(settings: Settings) -> Iterator[DoctorFinding]:
-    """The folders that embedded ledger and store lie in, and each file system that they lie on."""
+    """The checks of the folders of embedded ledger and store, and of each of their file systems."""
     folders: dict[Path, str] = {}
     ledger, store = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
     if isinstance(ledger, SqliteUrl):
@@ -119,10 +121,10 @@ def _folders(settings: Settings) -> Iterator[DoctorFinding]:
         folders[folder] = "data dir" if folder == settings.data_dir else "ledger dir"
     if isinstance(store, FileUrl):
         folders[Path(store.path)] = "store dir"
-    tried: set[Path] = set()
+    checked: set[Path] = set()
     file_systems: set[int] = set()
     for path, name in folders.items():
-        if _existing(path) in tried:
+        if _existing(path) in checked:
             continue
         finding, milliseconds = _folder(path, name, "--data-dir" if name == "data dir" else "")
         yield finding
@@ -131,11 +133,11 @@ def _folders(settings: Settings) -> Iterator[DoctorFinding]:
             file_systems.add(file_system)
             yield _free_space(_existing(path), name)
             yield _fsync_finding(milliseconds, is_durable=settings.is_durable)
-        tried.add(_existing(path))
+        checked.add(_existing(path))
 
 
 def _folder(path: Path, name: str, option: str) -> tuple[DoctorFinding, float]:
-    """Whether an agent could make and write the folder, and how long an fsync takes there."""
+    """The check that an agent can make and write the folder, and the milliseconds of an fsync there."""
     folder = _existing(path)
     try:
         milliseconds = _fsync_ms(folder)
@@ -155,33 +157,33 @@ def _free_space(folder: Path, name: str) -> DoctorFinding:
         text=f"{bytes_text(free_bytes)} for the {name}",
         remedy=""
         if free_bytes >= FREE_BYTES_WANTED
-        else f'records need room: free some, or move the {name}; docs/operations/disk.md, "The disk is full"',
+        else f'free some space, or move the {name} to another disk; docs/operations/disk.md, "The disk is full"',
     )
 
 
 def _fsync_finding(milliseconds: float, *, is_durable: bool) -> DoctorFinding:
     text = f"{milliseconds:.2f} ms"
     if not is_durable:
-        remedy = "a loss of power can lose acknowledged records: leave --no-fsync away where that matters"
+        remedy = "a power failure can lose acknowledged records: remove --no-fsync where that matters"
         return DoctorFinding(
             name="fsync", verdict=CheckStatus.DOUBTFUL, text=f"{text}, but switched off", remedy=remedy
         )
     if milliseconds > FSYNC_SLOW_MS:
-        remedy = "every acknowledgement waits for two of these: use a faster disk"
+        remedy = "use a faster disk: every acknowledgement waits for two of these"
         return DoctorFinding(name="fsync", verdict=CheckStatus.DOUBTFUL, text=text, remedy=remedy)
     if milliseconds < FSYNC_UNBELIEVABLE_MS:
-        remedy = "faster than a disk: memory, or a disk that does not wait; a loss of power may lose records"
+        remedy = "use a disk that waits for its medium: this is memory, or caches writes; a power failure loses records"
         return DoctorFinding(name="fsync", verdict=CheckStatus.DOUBTFUL, text=text, remedy=remedy)
     return DoctorFinding(name="fsync", verdict=CheckStatus.FINE, text=text)
 
 
 def _existing(path: Path) -> Path:
-    """The path itself, or the nearest one above it that exists: the agent would create the rest."""
+    """The path itself, or its nearest parent that exists: an agent would create the folders below."""
     return next(folder for folder in (path, *path.parents) if folder.exists())
 
 
 def _fsync_ms(folder: Path) -> float:
-    """Median of a small write and its fsync, in milliseconds. Raises `OSError`."""
+    """The median of a small write with its fsync, in milliseconds. Raises `OSError`."""
     samples, clock = [], SystemClock()
     with tempfile.TemporaryFile(dir=folder) as file:
         for _ in range(FSYNC_SAMPLES):

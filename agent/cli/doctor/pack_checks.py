@@ -1,6 +1,6 @@
-"""`penstock doctor` looks for damage in the packs of an embedded store, whether a broker runs on them or not (S20).
+"""The check by `penstock doctor` for damage in the packs of an embedded store, whether a broker runs or not (S20).
 
-Headers are checked; payloads are checked by whoever reads them, and by `penstock audit`.
+It checks headers. Payloads are checked by each read, and by `penstock audit`.
 """
 
 import os
@@ -20,7 +20,7 @@ DAMAGES_SHOWN = 5
 
 
 def check_packs(settings: Settings) -> Iterator[DoctorFinding]:
-    """One finding for each damaged part, and nothing for a store that has no packs."""
+    """A finding for each damaged part; none for a store without packs."""
     url = read_store_url(settings.store_url)
     if not isinstance(url, FileUrl):
         return

@@ -82,7 +82,7 @@ def test_waiting_for_an_archive_has_an_end() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         server = f"127.0.0.1:{silent.getsockname()[1]}"
         error = failure("archive", "a", "b", "--wait", "--timeout", "0.1", "--server", server)
-    assert str(error).startswith("a, b: not archived within 0.1 s. The agent goes on trying")
+    assert str(error).startswith("a, b: not archived within 0.1 s. The agent goes on with it")
     assert error.exit_code == EXIT_FAILED
 
 

@@ -29,7 +29,9 @@ TAKEN = errno.EADDRINUSE
 def test_a_port_that_is_taken_names_its_option(text: str, option: str) -> None:
     port = "9092" if option == "--listen" else "9644"
     said = reason(OSError(TAKEN, text), settings())
-    assert said.lower().startswith(f"{option} 127.0.0.1:{port}: address already in use; stop what listens there")
+    assert said.lower().startswith(
+        f"{option} 127.0.0.1:{port}: address already in use; stop the program that listens there"
+    )
 
 
 def test_a_listener_by_a_hosts_name_is_known_by_its_port() -> None:
@@ -54,7 +56,7 @@ def test_a_host_that_nobody_knows_is_named() -> None:
 def test_a_folder_that_is_a_file_is_said_to_be_one() -> None:
     given = settings(data_dir="/srv/x")
     error = FileExistsError(errno.EEXIST, "File exists", "/srv/x")
-    assert reason(error, given) == "--data-dir /srv/x: File exists; that is a file: name a folder"
+    assert reason(error, given) == "--data-dir /srv/x: File exists; that is a file: choose a folder"
     below = PermissionError(errno.EACCES, "Permission denied", Path("/srv/x/store"))
     assert reason(below, given).startswith("--data-dir /srv/x: /srv/x/store: Permission denied; this user may not")
     assert (

@@ -96,7 +96,7 @@ def test_what_is_no_ledger_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("refused", ["#", "?", "\n", "\x00", "\x7f"])
 def test_what_engines_take_for_no_part_of_a_path_is_refused_by_name(refused: str) -> None:
-    with pytest.raises(InvalidAddress, match="the path must not have .*: rename the folder") as found:
+    with pytest.raises(InvalidAddress, match=r"the path must not have .*: rename the folder") as found:
         read_store_url(f"file:///srv/a{refused}b/store")
     assert repr(refused) in str(found.value)
     with pytest.raises(InvalidAddress, match="must not have"):

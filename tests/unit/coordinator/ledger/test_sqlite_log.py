@@ -355,7 +355,7 @@ class TestUnsyncedCommits:
         before = log_of(torn / FILE).read_bytes()
         count = await records_of(torn, is_durable=False)
         assert len(await read_ledger(torn)) == count
-        assert "What lies before it is shown" in capsys.readouterr().err
+        assert "The entries before it are shown" in capsys.readouterr().err
         async with copied_ledger(torn / FILE, is_durable=False) as ledger:
             assert len(await ledger.kept()) == count
         assert capsys.readouterr().err == ""

@@ -44,7 +44,7 @@ async def checked(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, days_o
 
 async def test_a_clock_that_is_right_is_fine(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     (finding,) = await checked(settings, monkeypatch, days_off=0)
-    assert (finding.verdict, finding.text) == (CheckStatus.FINE, "a broker that is started now believes it")
+    assert (finding.verdict, finding.text) == (CheckStatus.FINE, "a broker that starts now believes it")
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ async def test_a_broker_that_runs_is_asked(settings: Settings, monkeypatch: pyte
 
     monkeypatch.setattr(clock_checks, "agent_at", lambda _: running("believed"))
     (finding,) = await checked(settings, monkeypatch, days_off=30)
-    assert (finding.verdict, finding.text) == (CheckStatus.FINE, "the broker that runs believes it")
+    assert (finding.verdict, finding.text) == (CheckStatus.FINE, "the running broker believes it")
     monkeypatch.setattr(clock_checks, "agent_at", lambda _: running("this clock is ahead: nothing expires"))
     (finding,) = await checked(settings, monkeypatch, days_off=0)
     assert (finding.verdict, finding.text) == (CheckStatus.DOUBTFUL, "this clock is ahead")
