@@ -117,7 +117,7 @@ async def _serve(
 ) -> None:
     await _check_ledger_lost(settings, clock, ids)
     outages, damages = StoreOutages(clock=clock), StoreDamages()
-    metrics.store_damaged_parts.set_function(lambda: len(damages.found))
+    metrics.store_damaged_parts.set_function(lambda: len(damages.parts))
     reserves = _ledger_reserve(settings, clock)
     metrics.disk_full.set_function(lambda: reserves.is_full)
     async with (

@@ -193,9 +193,9 @@ class TopicAdmin:
         topic = self.known(name)
         if topic is None:
             raise TopicError(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
-        refused = check_growth(self._metadata.state, topic, partition_count)
-        if refused is not None:
-            raise TopicError(refused.error_code, refused.reason)
+        rejection = check_growth(self._metadata.state, topic, partition_count)
+        if rejection is not None:
+            raise TopicError(rejection.error_code, rejection.reason)
         return topic
 
     async def grow(self, topic: TopicState, partition_count: int, replicas: Sequence[Sequence[int]] = ()) -> None:

@@ -45,17 +45,17 @@ class Disk:
         return os.stat(folder).st_dev
 
     def free_bytes(self, folder: Path) -> int:
-        found = os.statvfs(folder)
-        return found.f_bavail * found.f_frsize
+        stats = os.statvfs(folder)
+        return stats.f_bavail * stats.f_frsize
 
     def free_inodes(self, folder: Path) -> int | None:
         """The number of files that can be made; None on a file system that has no such limit."""
-        found = os.statvfs(folder)
-        return found.f_favail if found.f_files else None
+        stats = os.statvfs(folder)
+        return stats.f_favail if stats.f_files else None
 
     def size_bytes(self, folder: Path) -> int:
-        found = os.statvfs(folder)
-        return found.f_blocks * found.f_frsize
+        stats = os.statvfs(folder)
+        return stats.f_blocks * stats.f_frsize
 
     def make_file(self, path: Path, byte_count: int, room_bytes: int) -> None:
         """Make a file of `byte_count` bytes that has its blocks, where there is room for `room_bytes`."""

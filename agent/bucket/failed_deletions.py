@@ -58,7 +58,7 @@ class FailedDeletions:
         return {key for key, failed in self._failed.items() if failed.retry_s > now_s}
 
     @property
-    def due(self) -> list[str]:
+    def retriable(self) -> list[str]:
         """The keys to try again now, in the order in which they failed first."""
         now_s = self._monotonic_s()
         return [key for key, failed in self._failed.items() if failed.retry_s <= now_s]

@@ -15,9 +15,9 @@ log = logging.getLogger(__name__)
 
 async def report_missing(store: ObjectStore, state: ClusterState) -> None:
     """Log missing objects in one line: a pack may have been moved away. Raises `StoreError`s."""
-    stored = {meta.key async for meta in store.list(INTAKE_PREFIX)}
-    referenced = {known.key for known in state.objects.values() if known.key.startswith(INTAKE_PREFIX)}
-    missing = sorted(referenced - stored)
+    present = {meta.key async for meta in store.list(INTAKE_PREFIX)}
+    referenced = {stored.key for stored in state.objects.values() if stored.key.startswith(INTAKE_PREFIX)}
+    missing = sorted(referenced - present)
     if missing:
         log.error(
             "records cannot be read: intake objects are missing from the store. Run penstock audit for their names, "

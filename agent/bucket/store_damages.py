@@ -40,6 +40,6 @@ class StoreDamages:
                 self._damages.pop(part, None)
 
     @property
-    def found(self) -> Sequence[StoreDamage]:
+    def parts(self) -> Sequence[StoreDamage]:
         """Every part that is certainly damaged."""
         return tuple(self._damages.values())

@@ -47,8 +47,8 @@ def reason(error: BaseException, settings: Settings) -> str:
             return f"{_folder_option(Path(path), settings)}: {error.strerror}; {remedy}"
         case socket.gaierror():
             return f"{_unknown_host(settings)}: {_words(error)}; give an address of this machine"
-        case OSError() if found := _BOUND_ADDRESS.search(text):
-            option = _address_option(found[1], int(found[2]), settings)
+        case OSError() if address := _BOUND_ADDRESS.search(text):
+            option = _address_option(address[1], int(address[2]), settings)
             return f"{option}: {_words(error)}; {ADDRESS_REMEDIES.get(error.errno or 0, 'choose another address')}"
         case OSError(errno=errno.ENOSPC):
             return f"{text}; {FILE_REMEDIES[errno.ENOSPC]}"

@@ -96,7 +96,7 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
                 SystemClock(),
                 permissions,
                 store_timeout_s=settings.store_timeout_s,
-                unlisted=[(damage.file, damage.detail) for damage in damages.found if not damage.key],
+                unlisted=[(damage.file, damage.detail) for damage in damages.parts if not damage.key],
             )
         except (SessionHeld, BucketInUse, RecoveryNeedless) as error:
             raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error

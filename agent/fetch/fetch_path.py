@@ -98,7 +98,7 @@ class FetchPath:
 
     async def fetch(
         self,
-        wanted: Sequence[WantedPartition],
+        targets: Sequence[WantedPartition],
         *,
         max_wait_ms: int,
         bytes_min: int,
@@ -107,7 +107,7 @@ class FetchPath:
         fetch_wait: FetchWait | None = None,
         room: Callable[[], int] | None = None,
     ) -> list[PartitionRead]:
-        """Answers for all of `wanted`, in order, once `bytes_min` are available or `max_wait_ms` are over.
+        """Answers for all of `targets`, in order, once `bytes_min` are available or `max_wait_ms` are over.
 
         Chunks that are not in memory are read once the budget of all fetches has bytes for them. Where it has none
         within `max_wait_ms`, the answers have errors, high watermarks and log starts, and no records. When `fetch_wait`
@@ -116,7 +116,7 @@ class FetchPath:
         bytes_max = min(bytes_max, FETCH_RESPONSE_BYTES_MAX)
         deadline_s = self._clock.monotonic_s() + max_wait_ms / 1000
         request = PendingFetch(
-            wanted, isolation, min(bytes_min, bytes_max), bytes_max, deadline_s, fetch_wait or FetchWait()
+            targets, isolation, min(bytes_min, bytes_max), bytes_max, deadline_s, fetch_wait or FetchWait()
         )
         await self._wait(request)
         if room is not None:
@@ -129,7 +129,7 @@ class FetchPath:
             request.bytes_max = min(request.bytes_max, room())
         request.read_until_s = self._clock.monotonic_s() + FETCH_READ_SECONDS_MAX
         with reservation:
-            if len(wanted) > 1:
+            if len(targets) > 1:
                 # Read together, so that neighbours in one object take one request. An error here is ignored: it comes
                 # again where its partition is read.
                 await self._read_counted(request, reservation, plan.chunks, plan.compressions, is_more=True)
@@ -137,9 +137,9 @@ class FetchPath:
         self._ahead.answered(self._metadata.state, request.steps, has_read=reservation.bytes_read > 0)
         return reads
 
-    async def marks(self, wanted: Sequence[WantedPartition], isolation: IsolationLevel) -> list[PartitionRead]:
-        """Answers for all of `wanted`, in order, without a wait and without records."""
-        return await self._read_all(PendingFetch(wanted, isolation, 0, 0, 0.0, FetchWait()), None)
+    async def marks(self, targets: Sequence[WantedPartition], isolation: IsolationLevel) -> list[PartitionRead]:
+        """Answers for all of `targets`, in order, without a wait and without records."""
+        return await self._read_all(PendingFetch(targets, isolation, 0, 0, 0.0, FetchWait()), None)
 
     async def _reserve(self, request: PendingFetch, plan: ReadPlan) -> Reservation | None:
         """The reservation for the planned reads, in turn; None where the fetch may not wait until its turn comes."""
@@ -156,7 +156,7 @@ class FetchPath:
     async def _read_all(self, request: PendingFetch, reservation: Reservation | None) -> list[PartitionRead]:
         reads: list[PartitionRead] = []
         bytes_left = request.bytes_max
-        for number, partition in enumerate(request.wanted, 1):
+        for number, partition in enumerate(request.targets, 1):
             read = await self._read(
                 request, reservation, partition, bytes_left, is_first=bytes_left == request.bytes_max
             )
@@ -177,7 +177,7 @@ class FetchPath:
         """
         while True:
             keys: list[PartitionKey] = []
-            for number, partition in enumerate(request.wanted, 1):
+            for number, partition in enumerate(request.targets, 1):
                 readable = await self._find(request, partition)
                 if isinstance(readable, ErrorCode) or readable.is_diverging:
                     return
@@ -212,27 +212,27 @@ class FetchPath:
     async def _is_enough(self, request: PendingFetch, keys: Sequence[PartitionKey]) -> bool:
         """Whether there is an answer now: enough bytes, or a topic that was deleted meanwhile."""
         available = 0
-        for number, (wanted, key) in enumerate(zip(request.wanted, keys, strict=True), 1):
+        for number, (target, key) in enumerate(zip(request.targets, keys, strict=True), 1):
             partition = self._metadata.state.partition(*key)
             if partition is None:
                 return True
             end = visible_end(partition, request.isolation)
-            available += available_bytes(partition, wanted.fetch_offset, request.bytes_max - available, end)
+            available += available_bytes(partition, target.fetch_offset, request.bytes_max - available, end)
             if available >= request.bytes_min:
                 return True
             await self._yield_at(number)
         return available >= request.bytes_min
 
-    async def _find(self, request: PendingFetch, wanted: WantedPartition) -> ReadablePartition | ErrorCode:
+    async def _find(self, request: PendingFetch, target: WantedPartition) -> ReadablePartition | ErrorCode:
         """The partition where it can be read, else the error for its consumer."""
-        result = self._find_now(wanted, request.isolation)
+        result = self._find_now(target, request.isolation)
         if not _needs_barrier(result):
             return result
         # One barrier for all partitions of a request. Where the ledger does not answer it, the consumer asks again: an
         # UNKNOWN_TOPIC or OFFSET_OUT_OF_RANGE by an old state would make it reset its position (S4).
         if request.is_confirmed is None:
             request.is_confirmed = await self._barrier()
-            result = self._find_now(wanted, request.isolation)
+            result = self._find_now(target, request.isolation)
         return result if request.is_confirmed or not _needs_barrier(result) else ErrorCode.not_leader_or_follower
 
     async def _barrier(self) -> bool:
@@ -243,37 +243,37 @@ class FetchPath:
             return False
         return True
 
-    def _find_now(self, wanted: WantedPartition, isolation: IsolationLevel) -> ReadablePartition | ErrorCode:
+    def _find_now(self, target: WantedPartition, isolation: IsolationLevel) -> ReadablePartition | ErrorCode:
         """The partition, or the error for its consumer, by the entries that this agent has applied."""
-        by_id = isinstance(wanted.topic, bytes)
-        if isinstance(wanted.topic, str):
-            topic = self._topics.known(wanted.topic)
+        by_id = isinstance(target.topic, bytes)
+        if isinstance(target.topic, str):
+            topic = self._topics.known(target.topic)
         else:
-            topic = self._metadata.state.topics.get(TopicId(wanted.topic))
+            topic = self._metadata.state.topics.get(TopicId(target.topic))
         if topic is None:
             return ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
-        if not 0 <= wanted.partition < len(topic.partitions):
+        if not 0 <= target.partition < len(topic.partitions):
             return ErrorCode.unknown_topic_or_partition
-        epoch_error = leader_epoch_error(max(wanted.current_leader_epoch, NO_LEADER_EPOCH))
+        epoch_error = leader_epoch_error(max(target.current_leader_epoch, NO_LEADER_EPOCH))
         if epoch_error is not ErrorCode.none:
             return epoch_error
-        partition = topic.partitions[wanted.partition]
+        partition = topic.partitions[target.partition]
         # KIP-320: the answer names the epoch's end, and the consumer truncates.
-        if wanted.last_fetched_epoch == LEADER_EPOCH and wanted.fetch_offset > partition.log_end:
-            return ReadablePartition(topic, partition, wanted.partition, is_diverging=True)
+        if target.last_fetched_epoch == LEADER_EPOCH and target.fetch_offset > partition.log_end:
+            return ReadablePartition(topic, partition, target.partition, is_diverging=True)
         # No log has an epoch above LEADER_EPOCH, so the consumer's position is of no log of this cluster.
-        is_epoch_unknown = wanted.last_fetched_epoch > LEADER_EPOCH
-        if is_epoch_unknown or not partition.log_start <= wanted.fetch_offset <= partition.log_end:
+        is_epoch_unknown = target.last_fetched_epoch > LEADER_EPOCH
+        if is_epoch_unknown or not partition.log_start <= target.fetch_offset <= partition.log_end:
             return ErrorCode.offset_out_of_range
         # Another agent may have applied the end of a transaction and served records up to there (S4).
-        is_beyond = partition.transactions is not None and wanted.fetch_offset > visible_end(partition, isolation)
-        return ReadablePartition(topic, partition, wanted.partition, is_beyond_stable=is_beyond)
+        is_beyond = partition.transactions is not None and target.fetch_offset > visible_end(partition, isolation)
+        return ReadablePartition(topic, partition, target.partition, is_beyond_stable=is_beyond)
 
     async def _read(
         self,
         request: PendingFetch,
         reservation: Reservation | None,
-        wanted: WantedPartition,
+        target: WantedPartition,
         bytes_left: int,
         *,
         is_first: bool,
@@ -283,12 +283,12 @@ class FetchPath:
         Every error after which Kafka's clients ask again is NOT_LEADER_OR_FOLLOWER.
         """
         for _ in range(READ_PLANS_MAX):
-            readable = await self._find(request, wanted)
+            readable = await self._find(request, target)
             if isinstance(readable, ErrorCode):
-                return PartitionRead(wanted, readable)
+                return PartitionRead(target, readable)
             partition = readable.partition
             read = PartitionRead(
-                wanted,
+                target,
                 high_watermark=partition.log_end,
                 last_stable=partition.last_stable,
                 log_start=partition.log_start,
@@ -296,16 +296,16 @@ class FetchPath:
             if readable.is_diverging:
                 read.is_diverging = True
                 return read
-            is_at_end = wanted.fetch_offset >= visible_end(partition, request.isolation)
+            is_at_end = target.fetch_offset >= visible_end(partition, request.isolation)
             # An empty answer says that there are no more records, which a state that may be cut off cannot say (S4).
             if is_at_end and self._clock.monotonic_s() >= self._trusted_until_s():
                 break
-            bytes_max = min(bytes_left, wanted.partition_max_bytes)
+            bytes_max = min(bytes_left, target.partition_max_bytes)
             # The first partition with records is read however small the limit, so that the consumer advances (KIP-74).
             if reservation is None or is_at_end or (bytes_max <= 0 and not is_first):
                 return read
             compression = archive_compression(readable.topic, self._broker_configs)
-            step = FetchStep(readable.key, wanted.fetch_offset, wanted.fetch_offset, bytes_max, compression)
+            step = FetchStep(readable.key, target.fetch_offset, target.fetch_offset, bytes_max, compression)
             try:
                 await self._read_chunks(request, reservation, step, read, is_first=is_first)
             except ObjectMissing:
@@ -318,20 +318,20 @@ class FetchPath:
             except StoreUnavailable:
                 break
             except ObjectDamaged as error:
-                self._unreadable.damaged(self._readable_now(wanted), wanted.fetch_offset, error)
-                return PartitionRead(wanted, ErrorCode.kafka_storage_error)
+                self._unreadable.damaged(self._readable_now(target), target.fetch_offset, error)
+                return PartitionRead(target, ErrorCode.kafka_storage_error)
             except StoreError as error:
-                self._unreadable.rejected(readable, wanted.fetch_offset, error)
-                return PartitionRead(wanted, ErrorCode.kafka_storage_error)
+                self._unreadable.rejected(readable, target.fetch_offset, error)
+                return PartitionRead(target, ErrorCode.kafka_storage_error)
             if read.records:
                 request.steps.append(step._replace(offset_next=read.offset_next))
             return read
         else:
-            self._unreadable.missing(self._readable_now(wanted), wanted.fetch_offset)
-        return PartitionRead(wanted, ErrorCode.not_leader_or_follower)
+            self._unreadable.missing(self._readable_now(target), target.fetch_offset)
+        return PartitionRead(target, ErrorCode.not_leader_or_follower)
 
-    def _readable_now(self, wanted: WantedPartition) -> ReadablePartition | None:
-        result = self._find_now(wanted, IsolationLevel.READ_UNCOMMITTED)
+    def _readable_now(self, target: WantedPartition) -> ReadablePartition | None:
+        result = self._find_now(target, IsolationLevel.READ_UNCOMMITTED)
         return None if isinstance(result, ErrorCode) else result
 
     async def _read_chunks(
@@ -450,7 +450,7 @@ class FetchPath:
         plan = ReadPlan()
         bytes_left = request.bytes_max
         counted: set[tuple[int, int, bool]] = set()
-        for number, partition in enumerate(request.wanted, 1):
+        for number, partition in enumerate(request.targets, 1):
             await self._yield_at(number)
             if bytes_left <= 0:
                 break

@@ -35,7 +35,7 @@ class ReadablePartition(NamedTuple):
 class PendingFetch:
     """One fetch that is being answered."""
 
-    wanted: Sequence[WantedPartition]
+    targets: Sequence[WantedPartition]
     isolation: IsolationLevel
     bytes_min: int
     bytes_max: int

@@ -207,11 +207,11 @@ class HostedClassicGroup:
             deliver(done.result())
 
 
-def _error_code_of(refused: Refused) -> ErrorCode:
+def _error_code_of(rejection: Refused) -> ErrorCode:
     """The error of Kafka for a write that failed (GroupMetadataManager.appendGroupMetadataErrorToResponseError)."""
-    match refused.error_code:
+    match rejection.error_code:
         case ErrorCode.not_coordinator | ErrorCode.coordinator_not_available:
-            return refused.error_code
+            return rejection.error_code
         case ErrorCode.request_timed_out:
             return ErrorCode.coordinator_not_available
         case _:

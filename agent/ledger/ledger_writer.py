@@ -309,11 +309,11 @@ class LedgerWriter:
             # In the form of the rules in force: every live agent has to read it, also one of an older version (S3).
             payload = encode(proposal, self._metadata.state.rules_version, self.session, self._number_next)
         except Unwritable as error:
-            refused, level = Refused(error_code=ErrorCode.unknown_server_error, reason=str(error)), logging.ERROR
+            rejection, level = Refused(error_code=ErrorCode.unknown_server_error, reason=str(error)), logging.ERROR
         else:
             if len(payload) <= LEDGER_ENTRY_BYTES_MAX:
                 return payload
-            refused = Refused(
+            rejection = Refused(
                 error_code=ErrorCode.invalid_request,
                 reason=f"its ledger entry has {len(payload)} bytes, {LEDGER_ENTRY_BYTES_MAX} is the most: ask for less",
             )
@@ -321,10 +321,10 @@ class LedgerWriter:
         log.log(
             level,
             "a command cannot be written to the ledger; its request gets an error",
-            extra={"command": type(pending.command).__name__, "reason": refused.reason},
+            extra={"command": type(pending.command).__name__, "reason": rejection.reason},
         )
         if not pending.future.done():
-            pending.future.set_result(refused)
+            pending.future.set_result(rejection)
         return None
 
     async def _append_until_known(self, entries: list[LedgerEntry]) -> None:

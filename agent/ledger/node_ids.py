@@ -16,8 +16,8 @@ def node_id_of(name: str, sessions: Iterable[SessionState]) -> int:
     agent of `sessions` has it."""
     # Sessions of dead agents count, too: apply rejects a second agent with their id (`coordinator.apply.sessions`), and
     # an agent that was renamed could not start (S12).
-    taken = {session.node_id for session in sessions if session.name != name}
+    node_ids = {session.node_id for session in sessions if session.name != name}
     node_id = DEFAULT_NODE_ID if name == DEFAULT_NAME else zlib.crc32(name.encode()) & NODE_ID_MAX
-    while node_id in taken or node_id == 0:
+    while node_id in node_ids or node_id == 0:
         node_id = node_id % NODE_ID_MAX + 1
     return node_id

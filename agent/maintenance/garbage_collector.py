@@ -149,7 +149,7 @@ class GarbageCollector:
 
     async def _retry_leftovers(self, time_ms: Milliseconds) -> int:
         """Try again what could not be deleted of ended sessions; released objects come by their own plan."""
-        due = [key for key in self._failed.due if key not in self._metadata.state.released]
+        due = [key for key in self._failed.retriable if key not in self._metadata.state.released]
         keys = due[:GC_DELETIONS_PER_STEP_MAX]
         if not keys:
             return 0

@@ -133,7 +133,7 @@ class Audit:
         except LedgerCorrupt as error:
             self._disagree("ledger", identity.cluster_id, str(error))
             return self._report
-        for damage in self._damages.found:
+        for damage in self._damages.parts:
             self._disagree("damaged", damage.key or damage.file, f"{damage.file}: {damage.detail}")
         self._report.position, self._report.released = state.position, len(state.released)
         for fault in check(state):

@@ -225,7 +225,7 @@ async def test_a_put_does_not_wait_for_an_agent_that_has_ended() -> None:
     async with worlds() as world:
         await world.put()
     world.clock.seconds += BUCKET_CONFIRMED_SECONDS_MAX
-    with pytest.raises(StoreUnavailable, match="the agent ends"):
+    with pytest.raises(StoreUnavailable, match="the agent is ending"):
         await world.put()
 
 

@@ -16,14 +16,14 @@ def test_a_part_is_logged_and_listed_once_however_often_it_is_read(caplog: pytes
     for detail in ("found at the start", "found by a read"):
         damages.report(StoreDamage(file="1.pack", key="intake/1/0", detail=detail))
     damages.report(StoreDamage(file="1.pack", key="intake/1/1", detail="found by a read"))
-    assert [damage.key for damage in damages.found] == ["intake/1/0", "intake/1/1"]
+    assert [damage.key for damage in damages.parts] == ["intake/1/0", "intake/1/1"]
     assert [record.levelname for record in caplog.records] == ["ERROR", "ERROR"]
 
 
 def test_what_a_crash_may_have_torn_is_logged_and_no_damage(caplog: pytest.LogCaptureFixture) -> None:
     damages = StoreDamages()
     damages.report(StoreDamage(file="1.pack", detail="it ends at byte 40", is_certain=False))
-    assert damages.found == ()
+    assert damages.parts == ()
     assert [record.levelname for record in caplog.records] == ["WARNING"]
 
 
@@ -33,10 +33,10 @@ def test_what_was_damaged_in_a_file_that_is_gone_is_forgotten(caplog: pytest.Log
     for damage in (StoreDamage(file="1.pack", key="a", detail=""), kept, StoreDamage(file="1.pack", detail="b")):
         damages.report(damage)
     damages.forget("1.pack")
-    assert damages.found == (kept,)
+    assert damages.parts == (kept,)
     damages.forget("3.pack")
     damages.report(kept)
-    assert damages.found == (kept,)
+    assert damages.parts == (kept,)
     assert len(caplog.records) == 3
 
 
@@ -58,17 +58,17 @@ async def test_a_damaged_pack_of_which_all_is_deleted_is_told_no_more(tmp_path: 
     (path,) = (tmp_path / "packs").iterdir()
     path.write_bytes(path.read_bytes().replace(b"content", b"c0ntent"))
     store = opened()
-    assert [damage.key for damage in damages.found] == ["a"]
+    assert [damage.key for damage in damages.parts] == ["a"]
     await store.put("b", [b"more"])
-    assert [damage.file for damage in damages.found] == [str(path)]
+    assert [damage.file for damage in damages.parts] == [str(path)]
     await store.delete(["a"])
     await store.close()
     assert not path.exists()
-    assert damages.found == ()
+    assert damages.parts == ()
 
 
 def test_a_disk_that_is_damaged_all_over_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     damages = StoreDamages()
     for number in range(STORE_DAMAGES_LISTED_MAX + 5):
         damages.report(StoreDamage(file="1.pack", key=f"{number}", detail=""))
-    assert len(damages.found) == len(caplog.records) == STORE_DAMAGES_LISTED_MAX
+    assert len(damages.parts) == len(caplog.records) == STORE_DAMAGES_LISTED_MAX

@@ -74,7 +74,7 @@ def test_a_file_that_is_not_there_is_named_with_its_option(files: dict[str, str]
 
 def test_a_file_that_is_no_certificate(files: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "note").write_text("hello")
-    with pytest.raises(InvalidSettings, match=r"--ledger-ca .*note holds no certificate"):
+    with pytest.raises(InvalidSettings, match=r"--ledger-ca .*note has no certificate"):
         load({"ledger-ca": str(tmp_path / "note")})
     with pytest.raises(InvalidSettings, match="are not a certificate and its key"):
         load({**files, "ledger-cert": str(tmp_path / "note")})

@@ -71,8 +71,8 @@ def test_a_file_holds_a_token_a_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "holds no token"),
-        ("# none\n", "holds no token"),
+        ("", "has no token"),
+        ("# none\n", "has no token"),
         ("short", "line 1 is no token: write 16 to 512 letters"),
         (f"{TOKEN}\nhas spaces in between it\n", "line 2 is no token"),
         ("x" * 513, "line 1 is no token"),

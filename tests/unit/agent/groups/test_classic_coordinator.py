@@ -343,7 +343,7 @@ class TestNextCoordinator:
                 assert written(other).generation == 1
                 while len(news := [vars(each) for each in caplog.records if "names" in vars(each)]) < 2:
                     await _turn()
-            assert [(each["message"].split()[0], each["groups"], each["names"]) for each in news] == [
+            assert [(each["message"].split()[2], each["groups"], each["names"]) for each in news] == [
                 ("hands", 1, "g"),
                 ("coordinates", 1, "g"),
             ]

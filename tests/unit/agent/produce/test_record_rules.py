@@ -48,4 +48,4 @@ def test_rules_of_topics_that_came_and_went_are_not_kept_for_ever() -> None:
     of_topics = RecordRulesOfTopics(broker_configs())
     for number in range(RECORD_RULES_CACHED_MAX + 10):
         of_topics.rules(topic(number))
-    assert len(of_topics._kept) == RECORD_RULES_CACHED_MAX
+    assert len(of_topics._cache) == RECORD_RULES_CACHED_MAX
