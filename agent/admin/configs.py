@@ -126,9 +126,9 @@ class ConfigAdmin:
                 return NOTHING
 
     def _with_timestamp_type(self, operations: Sequence[ConfigOperation], *, is_whole: bool) -> list[ConfigOperation]:
-        """The operations, with the brokers' message.timestamp.type where the topic would lose its own.
+        """The operations, with this agent's message.timestamp.type where the topic would lose its own.
 
-        Apply knows no agent's settings, and gives append times by the topic's config alone (safety rule S14).
+        Apply does not know the settings of an agent's start, and gives append times by configs of the state (S14).
         """
         override = stamped_by(self._broker_configs.settings, self._broker_configs.every_broker)
         if not override:

@@ -321,8 +321,8 @@ class BucketWatch:
                 f"the bucket of this agent belongs to cluster {file.cluster_id}, incarnation {file.incarnation} now, "
                 f"and the agent's ledger to {own.cluster_id}, incarnation {own.incarnation}: was the cluster "
                 "recovered under another ledger's name while agents ran? This agent ends, as the other ledger would "
-                'not know the records that it acknowledges. See docs/operations/recovery.md, "The bucket was recovered under '
-                "another ledger's name\""
+                'not know the records that it acknowledges. See docs/operations/recovery.md, "The bucket was '
+                "recovered under another ledger's name\""
             )
         return True
 

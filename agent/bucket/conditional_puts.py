@@ -23,7 +23,7 @@ from storage.object_store import (
     StoreUnavailable,
 )
 
-FIRST, SECOND = b"first", b"second, which must be refused"
+FIRST, SECOND = b"first", b"second, which must be rejected"
 """Different bytes: a retry that finds its own bytes under the key reports its put as successful."""
 OVERWRITTEN = "it was overwritten"
 REMEDY = (

@@ -145,7 +145,7 @@ class BucketConfirmation:
         if self._mismatch is None:
             log.error(
                 "the bucket is not this cluster's: nothing is acknowledged, and producers get retriable errors, until "
-                f"{CLUSTER_KEY} names this cluster again ({RUNBOOK})",
+                f"{CLUSTER_KEY} names this cluster again ({REMEDY})",
                 extra={"reason": reason, "content": msgspec.json.encode(ClusterFile.of(self._identity)).decode()},
             )
         self._mismatch = reason

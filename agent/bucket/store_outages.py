@@ -16,7 +16,7 @@ WORDS = OutageWords(
     fails=(
         "the object store fails: requests are repeated until they succeed or time out. Until then no record is "
         "acknowledged, and only cached records are served. Clients get retriable errors, and no acknowledged record is "
-        'lost. Run penstock doctor; docs/operations/bucket.md, "The bucket"'
+        'lost. Run penstock doctor; docs/operations/bucket.md, "Faults of the bucket"'
     ),
     answers="the object store answers again",
 )

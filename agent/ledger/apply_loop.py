@@ -211,8 +211,8 @@ class ApplyLoop:
                     logged_error = type(error)
                     log.error(
                         "the store does not let this agent read the ledger's snapshot: it answers no read that has to "
-                        'be current, and tries again until it may (docs/operations/bucket.md, "The bucket is denied, or does '
-                        'not answer")',
+                        'be current, and tries again until it may (docs/operations/bucket.md, "The bucket is '
+                        'denied, or does not answer")',
                         extra={"reason": f"{logged_error.__name__}: {error}"},
                     )
                 await self._clock.sleep(LEDGER_RELOAD_REFUSED_SECONDS)

@@ -204,7 +204,8 @@ class LedgerWriter:
             log.warning(
                 "another session holds this agent's name: waiting for it to end. After a crash that takes up to "
                 f"{LEDGER_SESSION_SECONDS} s. If another agent runs under this name, give one of them another --name "
-                "(docs/operations/troubleshooting.md, 'An agent waits with \"another session holds this agent's name\"')",
+                "(docs/operations/troubleshooting.md, 'An agent waits with \"another session holds this agent's "
+                "name\"')",
                 extra={"agent": agent, "reason": str(error)},
             )
 

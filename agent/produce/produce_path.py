@@ -166,8 +166,8 @@ class ProducePath:
     def add(self, group: BatchGroup) -> None:
         """Take checked batches of one partition. The group's ticket, a `ProduceTicket`, is settled once."""
         if not self._batcher.fits(group):
-            # Sealed even where INTAKE_PUTS_IN_FLIGHT_MAX puts are in flight: a larger intake would exceed the bytes of
-            # an object or the rows of a ledger entry. INTAKE_BUFFER_BYTES_MAX bounds all of them together.
+            # Sealed even where INTAKE_PUTS_IN_FLIGHT_MAX puts are in flight: a larger intake would not fit into one
+            # ledger entry. INTAKE_BUFFER_BYTES_MAX bounds all intakes together.
             self._seal()
         now_ns = self._now_ns()
         self._batcher.add(group, now_ns)
@@ -263,7 +263,7 @@ class ProducePath:
         try:
             await self._store.put(intake.key, intake.parts)
         except StoreError as error:
-            # A full disk fails every put until it has space again; `agent.bucket.full_disk` logs it once.
+            # A full disk fails every put until it has space again; `agent.bucket.disk_reserve` logs it once.
             level = logging.DEBUG if isinstance(error, StoreFull) else logging.WARNING
             log.log(
                 level,
@@ -427,7 +427,7 @@ class ProducePath:
             or ref.byte_first != intake.chunk_byte_firsts[chunk]
         ):
             return
-        # Several rows may have been made of the chunk, or its place in the index is another by now: then it is read.
+        # The chunk may be several rows of the index, or part of another one by now: then it is read from the store.
         if ref.offset_first != offset or ref.byte_count != len(copied):
             return
         if patch_offsets(copied, offset) != ref.offset_end:

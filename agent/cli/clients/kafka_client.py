@@ -54,7 +54,7 @@ ERRORS_OF_AN_OUTAGE = (
 HINTS = {
     ErrorCode.kafka_storage_error: (
         "its records are damaged, or the store rejects the read: see the agent's log, and docs/operations/damage.md, "
-        '"A damaged file" and "The bucket"'
+        '"A damaged file"; docs/operations/bucket.md, "Faults of the bucket"'
     ),
     ErrorCode.request_timed_out: "the ledger or the store does not answer: see the agent's log",
 }

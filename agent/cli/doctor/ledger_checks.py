@@ -1,7 +1,7 @@
 """Checks of a ledger by `penstock doctor`. In etcd: every endpoint, version, access, room, whether its entries can be
 read, and how long a write takes. A file: whether it is damaged.
 
-Rule: no ledger is made and nothing is left behind; what is wrong is said in the words in which an agent logs it.
+No ledger is made, and nothing stays behind. The messages are those that an agent logs.
 """
 
 from collections.abc import AsyncIterator
