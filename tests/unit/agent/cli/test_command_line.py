@@ -49,7 +49,10 @@ def test_penstock_run_has_its_own_ledger() -> None:
         (["topics", "list", "--server", "nowhere"], "HOST:PORT"),
         (["topics", "alter", "t"], "give --config KEY=VALUE or --delete-config KEY"),
         (["topics", "alter", "t", "--config", "retention.ms"], "is not KEY=VALUE"),
-        (["topics", "alter", "t", "--config", "retention.ms=1", "--delete-config", "retention.ms"], "one of the two"),
+        (
+            ["topics", "alter", "t", "--config", "retention.ms=1", "--delete-config", "retention.ms"],
+            "remove one of them",
+        ),
         (["produce", "t", "--key", "k", "--key-separator", "="], "exclude each other"),
         (["produce", "t", "--key-separator", ""], "--key-separator is empty"),
         (["inspect", "object", "x", "--data-dir", "/nowhere"], "there is no"),
