@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -48,7 +49,8 @@ def bash(script: str, folder: Path) -> str:
     ).stdout
 
 
-def test_pyiceberg_polars_and_duckdb_read_a_table(penstock: PenstockFactory) -> None:
+def test_pyiceberg_polars_and_duckdb_read_a_table(penstock: PenstockFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("POLARS_ICEBERG_PLANNER", "pyiceberg")  # else it warns that a plug-in of its own is missing
     broker = penstock()
     produce(broker)
     archive_by_http(broker, "orders")
