@@ -2,8 +2,8 @@
 
 The file is durable before its entry is appended. Nothing is deleted here: the entry releases the intake objects, and
 the garbage collector deletes them. The file leaves out transaction markers and aborted records, but the entry replaces
-their chunks too. A pass that fails or is cancelled leaves at most one object that no entry refers to, under a key of
-its session (safety rule S6). The caller adds the commit of the topic's table to the same entry (architecture, "The
+their chunks too. A pass that fails or is cancelled leaves at most one object, which no entry refers to; its key names
+the session (safety rule S6). The caller adds the commit of the topic's table to the same entry (architecture, "The
 lake").
 """
 

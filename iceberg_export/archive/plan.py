@@ -110,8 +110,8 @@ class ArchiveSchedule:
     """Remembers since when each topic has had records to archive.
 
     Times are of one monotonic clock of the caller. The age of an intake that exists at the first call is unknown, and
-    counts as `ARCHIVE_AGE_UNSEEN_MS`. Unless intervals are long, those topics are archived at once. Otherwise agents
-    that restart more often than `age_ms` would never archive them.
+    counts as `ARCHIVE_AGE_UNSEEN_MS`. With an `age_ms` up to that, such a topic is archived at once, so that agents
+    that restart often still archive it. A restart cuts a longer interval by at most that much.
     """
 
     def __init__(self, policy: ArchivePolicy) -> None:

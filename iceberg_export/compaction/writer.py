@@ -1,7 +1,7 @@
 """Writes the rows of several data files as one file: those that the index names, in the order of (partition, offset).
 
-The rows do not change, only their file. The files are in the order of `topic_files`, so each row group is decoded once,
-and memory holds at most one decoded row group of each file. CPU work for a thread.
+The rows do not change, only their file. The files are in the order of `topic_files`, so each row group is decoded once.
+Memory holds at most one decoded row group of each file. CPU work for a thread.
 """
 
 from collections.abc import Iterator, Sequence

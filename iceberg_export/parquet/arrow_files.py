@@ -304,8 +304,8 @@ def _places(file_metadata: Arrow, *, is_whole: bool) -> tuple[RowGroupLocation, 
 def _place(row_group: Arrow, *, is_whole: bool) -> RowGroupLocation:
     """The byte range of the raw columns, which come before the typed ones, and the count of rows.
 
-    `is_whole`: the range includes the typed columns, because values are decoded from them. A program of before that
-    ignores the typed columns computes another range than the index names, so it rejects the file.
+    `is_whole`: the range includes the typed columns, because values are decoded from them. An older program, which does
+    not know left-out values, computes another range than the index names, so it rejects the file.
     """
     every = (row_group.column(index) for index in range(row_group.num_columns))
     columns = [each for each in every if is_whole or each.path_in_schema.partition(".")[0] in schema.KAFKA_COLUMNS]

@@ -222,7 +222,7 @@ class SparkLake:
                     "the bucket has no tail manifest: check its URL, and whether a broker has run on it; the agents "
                     "write one within seconds"
                 ) from error
-            # The transfer may have been damaged, so it is read again before the query fails.
+            # A store may return an object that is half overwritten, so it is read again before the query fails.
             except TailUnreadable:
                 attempts += 1
                 if attempts == SPARK_MANIFEST_READS_MAX:

@@ -1,12 +1,12 @@
 """Makes a plan for each query. Spark 4.1 plans a frame of a Python source once, and later queries use the old plan.
 
-The offsets of a query are resolved when it is planned, as in Spark's Kafka source, and do not change while its plan is
+The offsets of a query are resolved when it is planned, as in Spark's Kafka source. They do not change while its plan is
 in use: a retried task, or a recomputed part of a cache, reads the same offsets.
 
 `PythonDataSourceV2`, the object behind a frame, stores the reader and its partitions after the first query
-(`getOrCreateReadInfo`), and later queries do not call the Python source. So a planner strategy, which runs before
-Spark's own and plans nothing itself, has the partitions planned again, and replaces the stored ones. They are replaced
-and never removed, because a query of another thread may be about to read them.
+(`getOrCreateReadInfo`). Later queries do not call the Python source. So a planner strategy, which runs before Spark's
+own and plans nothing itself, has the partitions planned again, and replaces the stored ones. They are replaced and
+never removed, because a query of another thread may be about to read them.
 
 Source: ExperimentalMethods.extraStrategies, QueryExecution.createSparkPlan (`ReturnAnswer` is the root of each query
 and subquery), AdaptiveSparkPlanExec.reOptimize, org.apache.spark.sql.execution.datasources.v2.python (Spark 4.1.3).

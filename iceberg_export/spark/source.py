@@ -9,7 +9,7 @@ only options, and nothing that is open. Spark starts one process for the schema,
 that only reading needs are inside functions, so that these processes start faster.
 
 The source takes no filters from Spark. Spark 4.1 stores the plan of a push-down in an object that all scans of a frame
-share, so one scan's filter would apply to the others (SPARK-58551): ADR 0023.
+share. One scan's filter would apply to the others (SPARK-58551): ADR 0023.
 
 Source: pyspark.sql.datasource, pyspark.sql.worker.plan_data_source_read (Spark 4.1).
 """

@@ -1,8 +1,8 @@
 """One commit to a topic's table: reads the current metadata, puts the next one, and makes the part of the entry.
 
 All objects are put under new keys, and are part of the table once the ledger has the entry. Nothing is deleted or
-overwritten. A commit that fails, is cancelled, or loses a race leaves objects that no entry refers to (safety rule S6),
-and does not change the table. Its cost does not grow with the table: manifests are merged by level (`levels`), and
+overwritten. A commit that fails, is cancelled, or loses a race does not change the table. It leaves objects that no
+entry refers to (safety rule S6). Its cost does not grow with the table: manifests are merged by level (`levels`), and
 snapshots expire in groups.
 
 Specification: Iceberg's table specification, version 2, "Snapshots", "Manifests". `released` selects the objects that a

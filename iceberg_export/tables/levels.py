@@ -2,7 +2,7 @@
 
 The manifests form levels, as in a log-structured merge tree. A manifest's level is the magnitude of its count of files.
 The manifests of a full level become one manifest of a higher level; a full manifest is not merged again. So each file's
-entry is written about once in each level, and the list has a few rows for each level and one for each full manifest.
+entry is written about once in each level. The list has a few rows for each level, and one for each full manifest.
 """
 
 from collections.abc import Sequence

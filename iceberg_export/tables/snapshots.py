@@ -131,7 +131,7 @@ def expiring(metadata: TableMetadata, before_ms: int | None = None) -> tuple[Sna
     named = {ref.snapshot_id for ref in metadata.refs.values()}
     free = [snapshot for snapshot in metadata.snapshots[:-1] if snapshot.snapshot_id not in named]
     count = 0
-    # Many at once: each expiry reads the manifest lists of its neighbours.
+    # Several expire together, because the commit reads the manifest lists of all of them.
     if len(free) + 1 >= TABLE_SNAPSHOTS_MAX + TABLE_SNAPSHOTS_EXPIRED_AT_ONCE:
         count = len(free) + 1 - TABLE_SNAPSHOTS_MAX
     if before_ms is not None:

@@ -1,8 +1,8 @@
 """The tail manifest: the locations of the records that are not archived yet, for readers without a broker. Pure.
 
-It is one object (`storage.refs.TAIL_KEY`), which the maintenance leader overwrites. It has the key of each topic's
-table metadata, and for each partition the chunks from the end of the archive to the last stable offset. With their
-aborted transactions a reader leaves out the same records as the archive.
+It is one object (`storage.refs.TAIL_KEY`), which the maintenance leader overwrites. For each topic it has the key of
+the table metadata; for each partition it has the chunks from the end of the archive to the last stable offset. With
+their aborted transactions a reader leaves out the same records as the archive.
 
     version u8 | crc32c u32 of all following bytes | zstd frame of MessagePack
 
@@ -343,7 +343,8 @@ def decode_manifest(data: bytes) -> TailManifest:
             "the reader's version of Penstock must not be older than the broker's"
         )
     frame = memoryview(data)[_HEADER.size :]
-    # Stored bytes are checked before they are decoded (safety rule S20).
+    # A store may return an object that is half overwritten. Stored bytes are checked before they are decoded (safety
+    # rule S20).
     if len(data) < _HEADER.size or _HEADER.unpack_from(data)[1] != crc32c(frame):
         raise TailUnreadable("the tail manifest is damaged, its checksum is wrong: read it again")
     try:
