@@ -134,7 +134,7 @@ def _objects(state: ClusterState) -> Iterator[str]:
         run.object_id
         for topic in state.topics.values()
         for partition in topic.partitions
-        for runs in partition.waiting.values()
+        for runs in partition.unplaced_batches.values()
         for run in runs
     )
     references.update(

@@ -262,9 +262,9 @@ def _from_partition(partition: PartitionState, rules_version: int) -> SnapshotPa
         transactions_aborted=[memoryview(column) for column in transactions.columns()]
         if transactions.aborted_count
         else [],
-        waiting=[(one, list(map(_from_run, runs))) for one, runs in sorted(partition.waiting.items())],
+        waiting=[(one, list(map(_from_run, runs))) for one, runs in sorted(partition.unplaced_batches.items())],
         producer_positions=[one.last_position for _, one in sorted(partition.producers.items())] if is_newer else [],
-        waiting_checksums=[[run.checksum for run in runs] for _, runs in sorted(partition.waiting.items())]
+        waiting_checksums=[[run.checksum for run in runs] for _, runs in sorted(partition.unplaced_batches.items())]
         if is_newer
         else [],
     )
@@ -394,7 +394,7 @@ def _to_partition(wire: SnapshotPartition) -> PartitionState:
         },
         unknown_producers_below=ProducerId(wire.unknown_producers_below),
         transactions=_to_transactions(wire),
-        waiting={
+        unplaced_batches={
             ProducerId(producer_id): [_to_run(*each) for each in zip(runs, of_runs, strict=True)]
             for (producer_id, runs), of_runs in zip(wire.waiting, checksums, strict=True)
         },

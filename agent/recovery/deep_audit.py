@@ -320,7 +320,7 @@ def _check_mark(key: str, data: bytes) -> None:
 def _waiting_runs(partition: PartitionState, object_id: ObjectId) -> list[UnplacedBatch]:
     """The parts of an object that wait in a partition for their transaction's commit: no row of the index refers to it
     yet."""
-    return [run for runs in partition.waiting.values() for run in runs if run.object_id == object_id]
+    return [run for runs in partition.unplaced_batches.values() for run in runs if run.object_id == object_id]
 
 
 def _checked_description(key: str, data: bytes) -> ObjectDescription:

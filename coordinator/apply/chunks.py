@@ -344,7 +344,7 @@ class _ChunkColumns:
     def _report_repeat(self, partition: PartitionState, producer: ProducerState, row: int) -> None:
         """When the first copy of a batch that waits was appended. Sequences count the records behind it."""
         batches = self.command.batches
-        runs = partition.waiting.get(ProducerId(batches.producer_id[row]), ())
+        runs = partition.unplaced_batches.get(ProducerId(batches.producer_id[row]), ())
         run = run_of(runs, (producer.sequence_next - batches.base_sequence[row]) % SEQUENCE_END)
         if run is not None and run.append_time_ms != NO_TIMESTAMP:
             self.waiting_append_time_ms[row] = run.append_time_ms

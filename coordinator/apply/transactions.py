@@ -346,7 +346,7 @@ def _end(state: ClusterState, id_state: TransactionalId, ending: Ending) -> None
             mark(partition.producers, producer_id=producer_id, epoch=epoch, time_ms=now_ms)
             note_written(state, (topic_id, index), partition, producer_id, is_new=is_new)
         if is_placed_at_commit(topic, partition, producer_id):
-            runs = partition.waiting.pop(producer_id, [])
+            runs = partition.unplaced_batches.pop(producer_id, [])
             if not is_commit:
                 release_references(state, [run.object_id for run in runs])
             # Before the marker, which ends the transaction at its offset (KIP-98).
@@ -368,13 +368,13 @@ def _end(state: ClusterState, id_state: TransactionalId, ending: Ending) -> None
     id_state.partitions.clear()
     id_state.groups.clear()
     id_state.started_ms = NOT_STARTED
-    id_state.waiting_runs = id_state.waiting_bytes = 0
+    id_state.unplaced_runs = id_state.unplaced_bytes = 0
 
 
 def is_placed_at_commit(topic: TopicState, partition: PartitionState, producer_id: ProducerId) -> bool:
     """Whether what the producer's open transaction writes to the partition has no offsets before it commits."""
     # The first batch decides for the whole transaction: batches that are placed at once would overtake waiting ones.
-    if producer_id in partition.waiting:
+    if producer_id in partition.unplaced_batches:
         return True
     if partition.transactions is not None and producer_id in partition.transactions.open:
         return False
@@ -386,31 +386,31 @@ def wait_for_commit(
 ) -> bool:
     """Keep a batch until its transaction is decided; returns whether it is a run of its own, one more reference."""
     id_state = state.transactional_ids[state.producers_of_transactions[producer_id]]
-    id_state.waiting_bytes += run.byte_count
-    runs = partition.waiting.setdefault(producer_id, [])
+    id_state.unplaced_bytes += run.byte_count
+    runs = partition.unplaced_batches.setdefault(producer_id, [])
     last = runs[-1] if runs else None
     if last is not None and (last.object_id, last.byte_end) == (run.object_id, run.byte_first):
         runs[-1] = last.extended(run)
         return False
     runs.append(run)
-    id_state.waiting_runs += 1
+    id_state.unplaced_runs += 1
     return True
 
 
 def has_room_to_wait(state: ClusterState, producer_id: ProducerId, byte_count: int) -> bool:
     """Whether the producer's open transaction may have one more run of so many bytes wait for its commit."""
     id_state = state.transactional_ids[state.producers_of_transactions[producer_id]]
-    is_room = id_state.waiting_runs < TRANSACTION_WAITING_RUNS_MAX
-    return is_room and id_state.waiting_bytes + byte_count <= TRANSACTION_WAITING_BYTES_MAX
+    is_room = id_state.unplaced_runs < TRANSACTION_WAITING_RUNS_MAX
+    return is_room and id_state.unplaced_bytes + byte_count <= TRANSACTION_WAITING_BYTES_MAX
 
 
 def release_waiting(state: ClusterState, partitions: Iterable[PartitionState]) -> None:
     """The partitions are deleted, and what waited there with them."""
     for partition in partitions:
-        for producer_id, runs in partition.waiting.items():
+        for producer_id, runs in partition.unplaced_batches.items():
             id_state = state.transactional_ids[state.producers_of_transactions[producer_id]]
-            id_state.waiting_runs -= len(runs)
-            id_state.waiting_bytes -= sum(run.byte_count for run in runs)
+            id_state.unplaced_runs -= len(runs)
+            id_state.unplaced_bytes -= sum(run.byte_count for run in runs)
             release_references(state, [run.object_id for run in runs])
 
 

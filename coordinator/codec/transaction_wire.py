@@ -56,8 +56,8 @@ class WireTransactionalId(WireStruct, frozen=True):
             started_ms=Milliseconds(self.started_ms),
             partitions=dict.fromkeys(map(_partition, self.partitions)),
             groups=dict.fromkeys(self.groups),
-            waiting_runs=self.waiting_runs,
-            waiting_bytes=self.waiting_bytes,
+            unplaced_runs=self.waiting_runs,
+            unplaced_bytes=self.waiting_bytes,
             stamp=None if self.stamp is None else _applied_stamp(self.stamp),
             offset_stamps={group_id: _applied_stamp(stamp) for group_id, stamp in self.offset_stamps},
             offset_stamps_from=Position(self.offset_stamps_from),
@@ -82,8 +82,8 @@ def transactional_id_to_wire(transactional_id: str, id_state: TransactionalId) -
         groups=list(id_state.groups),
         stamp=id_state.stamp,
         offset_stamps=sorted(id_state.offset_stamps.items()),
-        waiting_runs=id_state.waiting_runs,
-        waiting_bytes=id_state.waiting_bytes,
+        waiting_runs=id_state.unplaced_runs,
+        waiting_bytes=id_state.unplaced_bytes,
         offset_stamps_from=id_state.offset_stamps_from,
     )
 

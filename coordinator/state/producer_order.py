@@ -17,8 +17,8 @@ class ProducerOrder:
 
     __slots__ = ("_entries", "_keys")
 
-    def __init__(self, found: Iterable[tuple[Position, ProducerKey]]) -> None:
-        self._entries = list(found)
+    def __init__(self, entries: Iterable[tuple[Position, ProducerKey]]) -> None:
+        self._entries = list(entries)
         heapify(self._entries)
         self._keys = {key for _, key in self._entries}
 

@@ -61,19 +61,21 @@ class PartitionState:
 
     producer_order: ProducerOrder | None = field(default=None, compare=False)
     """Derived, once there are too many `producers`: which of them goes next."""
-    waiting: dict[ProducerId, list[UnplacedBatch]] = field(default_factory=dict[ProducerId, list[UnplacedBatch]])
+    unplaced_batches: dict[ProducerId, list[UnplacedBatch]] = field(
+        default_factory=dict[ProducerId, list[UnplacedBatch]]
+    )
     """Batches of open transactions that are placed at their commit, in order; no empty list."""
 
     def has_open_transaction(self, producer_id: int) -> bool:
         """Whether the producer wrote here in a transaction that is open, placed or not."""
         is_placed = self.transactions is not None and producer_id in self.transactions.open
-        return is_placed or producer_id in self.waiting
+        return is_placed or producer_id in self.unplaced_batches
 
     def open_producers(self) -> Collection[ProducerId]:
         """All of whom that is so."""
         if self.transactions is None:
-            return self.waiting.keys()
-        return self.transactions.open.keys() | self.waiting.keys()
+            return self.unplaced_batches.keys()
+        return self.transactions.open.keys() | self.unplaced_batches.keys()
 
     @property
     def last_stable(self) -> Offset:

@@ -42,8 +42,8 @@ def _transactional_id(state: ClusterState, id_state: TransactionalId) -> Iterato
     metadata = id_state.metadata
     waiting = [run for key in id_state.partitions for run in _waiting(state, key, metadata.producer_id)]
     counted = (len(waiting), sum(run.byte_count for run in waiting))
-    if (id_state.waiting_runs, id_state.waiting_bytes) != counted:
-        yield f"counts {id_state.waiting_runs} runs of {id_state.waiting_bytes} bytes that wait, and has {counted}"
+    if (id_state.unplaced_runs, id_state.unplaced_bytes) != counted:
+        yield f"counts {id_state.unplaced_runs} runs of {id_state.unplaced_bytes} bytes that wait, and has {counted}"
     if metadata.producer_id >= state.producer_id_next:
         yield f"has the producer id {metadata.producer_id}, which was not given yet"
     if metadata.is_ongoing == (id_state.started_ms == NOT_STARTED):
@@ -63,7 +63,7 @@ def _transactional_id(state: ClusterState, id_state: TransactionalId) -> Iterato
 
 
 def _partition(state: ClusterState, key: TransactionPartition, partition: PartitionState) -> Iterator[str]:
-    for producer_id, runs in partition.waiting.items():
+    for producer_id, runs in partition.unplaced_batches.items():
         id_state = _ongoing(state, producer_id)
         if not runs or id_state is None or key not in id_state.partitions:
             yield f"{len(runs)} runs of producer {producer_id} wait for the commit of no transaction"
@@ -82,7 +82,7 @@ def _partition(state: ClusterState, key: TransactionPartition, partition: Partit
 
 def _waiting(state: ClusterState, key: TransactionPartition, producer_id: ProducerId) -> Sequence[UnplacedBatch]:
     partition = state.partition(*key)
-    return () if partition is None else partition.waiting.get(producer_id, ())
+    return () if partition is None else partition.unplaced_batches.get(producer_id, ())
 
 
 def _ongoing(state: ClusterState, producer_id: ProducerId) -> TransactionalId | None:

@@ -67,10 +67,10 @@ class TransactionalId:
     """The partitions of the open transaction, in the order in which they were added; empty while none is open."""
     groups: dict[str, None] = field(default_factory=dict[str, None])
     """Groups that may have pending offsets of the open transaction."""
-    waiting_runs: int = 0
+    unplaced_runs: int = 0
     """Runs of unplaced batches of the open transaction, in all its partitions (`coordinator.state.unplaced_batches`);
-    `waiting_bytes` are their bytes."""
-    waiting_bytes: int = 0
+    `unplaced_bytes` are their bytes."""
+    unplaced_bytes: int = 0
     stamp: AppliedStamp | None = None
     """The connection on which a V1 request acted last since the producer was initialised (S7)."""
     offset_stamps: dict[str, AppliedStamp] = field(default_factory=dict[str, AppliedStamp])

@@ -424,7 +424,7 @@ class TransactionEntries:
                 self._history.violation(f"{place} ends at {partition.log_end}, and by its entries at {expected}")
             waiting = {
                 int(producer_id): sum(run.record_count for run in runs)
-                for producer_id, runs in partition.waiting.items()
+                for producer_id, runs in partition.unplaced_batches.items()
             }
             known = {one: count for one, count in self._waiting[place].items() if count}
             if {one: count for one, count in waiting.items() if count} != known:

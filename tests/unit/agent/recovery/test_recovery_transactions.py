@@ -122,5 +122,5 @@ async def test_what_waited_for_its_commit_in_the_snapshot_is_let_go() -> None:
     assert report.transactions_aborted == 1
     state = await state_of(ledger, store)
     partition = partition_of(state)
-    assert (partition.log_end, partition.waiting, partition.transactions) == (2, {}, None)
+    assert (partition.log_end, partition.unplaced_batches, partition.transactions) == (2, {}, None)
     assert len(state.objects) == 1

@@ -61,7 +61,7 @@ def test_a_commit_places_the_batches_one_behind_the_other_and_the_marker_behind_
     assert outcome.grown == ((TOPIC, 0),)
     assert rows(cluster) == [(0, 2, 0, 100), (2, 6, 0, 200), (6, 7, 0, 100), (7, 8, 0, 0)]
     assert cluster.partition.last_stable == 8
-    assert cluster.partition.waiting == {}
+    assert cluster.partition.unplaced_batches == {}
     assert cluster.partition.transactions is None
 
 
@@ -82,7 +82,7 @@ def test_a_repeat_is_known_before_the_commit_and_after_it_and_has_no_offset() ->
     batch = transactional(0, records=2, version=V1)
     assert written(cluster, 0, batch) == WAITING
     assert written(cluster, 1, batch) == WAITING
-    assert cluster.partition.waiting[FIRST] == [
+    assert cluster.partition.unplaced_batches[FIRST] == [
         UnplacedBatch(ObjectId(1), 0, 100, 2, Milliseconds(1_000), Milliseconds(-1))
     ]
     decided(cluster, end(version=V1))
@@ -146,7 +146,7 @@ def test_a_new_instance_drops_what_waits() -> None:
     cluster = started()
     written(cluster, 0, transactional(0))
     decided(cluster, begin())
-    assert (cluster.partition.log_end, cluster.partition.waiting, cluster.state.objects) == (0, {}, {})
+    assert (cluster.partition.log_end, cluster.partition.unplaced_batches, cluster.state.objects) == (0, {}, {})
 
 
 def test_a_topic_that_is_deleted_takes_what_waits_with_it() -> None:
@@ -155,7 +155,7 @@ def test_a_topic_that_is_deleted_takes_what_waits_with_it() -> None:
     cluster.do(DeleteTopic(topic_id=TOPIC))
     assert cluster.state.objects == {}
     held = cluster.state.transactional_ids[ID]
-    assert (held.waiting_runs, held.waiting_bytes) == (0, 0)
+    assert (held.unplaced_runs, held.unplaced_bytes) == (0, 0)
     assert decided(cluster, end()).error_code is ErrorCode.none
 
 
@@ -198,7 +198,7 @@ def test_what_waits_is_part_of_the_state() -> None:
     written(cluster, 0, transactional(0), Batch(), transactional(1))
     copy = decode_snapshot(encode_snapshot(cluster.state))
     assert digest(copy) == digest(cluster.state)
-    assert copy.topics[TOPIC].partitions[0].waiting == cluster.partition.waiting
+    assert copy.topics[TOPIC].partitions[0].unplaced_batches == cluster.partition.unplaced_batches
     assert copy.transactional_ids == cluster.state.transactional_ids
 
 
@@ -222,9 +222,9 @@ def test_what_waits_has_the_checksum_of_its_batches_however_they_came() -> None:
     written(cluster, 0, *three, Batch(crc=8))
     written(cluster, 1, transactional(3), transactional(4))
     copy = decode_snapshot(encode_snapshot(cluster.state))
-    waiting = cluster.partition.waiting[FIRST]
+    waiting = cluster.partition.unplaced_batches[FIRST]
     checksum = crc_of_crcs(pack_crcs([5, 6, 7]))
     assert [run.checksum for run in waiting] == [checksum, NO_CHECKSUM]
-    assert copy.topics[TOPIC].partitions[0].waiting[FIRST] == waiting
+    assert copy.topics[TOPIC].partitions[0].unplaced_batches[FIRST] == waiting
     decided(cluster, end())
     assert [row.checksum for row in cluster.partition.index.rows_from(0)] == [8, checksum, NO_CHECKSUM, NO_CHECKSUM]

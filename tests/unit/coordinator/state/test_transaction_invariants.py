@@ -85,11 +85,11 @@ def open_beyond_the_log(state: ClusterState) -> None:
 
 
 def runs_of_nobody(state: ClusterState) -> None:
-    state.topics[TOPIC].partitions[0].waiting[OTHER] = []
+    state.topics[TOPIC].partitions[0].unplaced_batches[OTHER] = []
 
 
 def runs_miscounted(state: ClusterState) -> None:
-    held(state).waiting_runs += 1
+    held(state).unplaced_runs += 1
 
 
 def waits_for_nobody(state: ClusterState) -> None:
