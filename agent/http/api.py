@@ -1,7 +1,7 @@
 """The routes of the HTTP port.
 
-Rule: health is decided by the agent alone, so an outage of ledger or store never takes it out of service; every error
-is JSON with a code, a sentence and what to do; a body is read up to a bound. Views of the state: `agent.views.state`.
+Rule: only the agent decides its health, so an outage of the ledger or the store never takes it out of service. Every
+error is JSON with a code, a message and a remedy. Bodies have a size limit. Views of the state: `agent.views.state`.
 
     GET  /live  /ready  /metrics
     GET  /api/status   /api/topics   /api/topics/NAME   /api/lake?limit=   /api/lake/NAME
@@ -53,14 +53,14 @@ from storage.object_store import ObjectDamaged, ObjectMissing, StoreError
 log = logging.getLogger(__name__)
 
 NUMBER_DIGITS = 18
-"""A longer number is no number here: Python refuses thousands of digits by another error."""
+"""Longer numbers are rejected: Python raises another error for thousands of digits."""
 SHOWN_CHARS_MAX = 40
-REBUILD_REMEDY = 'penstock lake rebuild begins it anew: docs/operations/damage.md, "A table\'s metadata is damaged"'
+REBUILD_REMEDY = 'rebuild it with penstock lake rebuild: docs/operations/damage.md, "A table\'s metadata is damaged"'
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class ApiError(Exception):
-    """An answer that is not 200. `remedy` says what the caller should do."""
+    """An error response. `remedy` says what the caller should do."""
 
     def __init__(self, status: int, code: str, message: str, remedy: str) -> None:
         super().__init__(message)
@@ -71,9 +71,9 @@ class ApiError(Exception):
 
 
 def build_app(agent: HttpAgent, catalog: CatalogParts | None = None, *, own_names: Collection[str] = ()) -> Starlette:
-    """The application; it keeps no state of its own but what the catalog has in memory.
+    """The application. Its only state of its own is the catalog's cache.
 
-    own_names: names of this machine, in lower case, by which it may be asked from itself.
+    own_names: names of this machine, in lower case, that requests over loopback may use.
     """
     tokens = HttpTokens() if catalog is None else catalog.tokens
     api = _HttpApi(agent, tokens)
@@ -124,9 +124,11 @@ class _HttpApi:
 
     async def ready(self, _: Request) -> Response:
         if self._agent.is_ready:
-            # An outage takes no agent out of the service (it serves reads): whoever reads the body is told of it.
+            # During an outage the agent still serves reads, so it stays ready. The body names the outage.
             return PlainTextResponse("".join(f"{line}\n" for line in ("ready", *self._agent.notices())))
-        return PlainTextResponse("not ready: before the first sync, or draining\n", status_code=503)
+        return PlainTextResponse(
+            "not ready: the agent has not finished its first sync, or is draining\n", status_code=503
+        )
 
     async def metrics(self, _: Request) -> Response:
         self._agent.metrics.is_ready.set(self._agent.is_ready)
@@ -170,13 +172,13 @@ class _HttpApi:
         return JSONResponse(index_page(self._agent.state, topic, after=after or 0, limit=limit))
 
     async def rewrites(self, request: Request) -> Response:
-        """A plan of what is to be rewritten; a written file that is to come true.
+        """GET: a plan of the files to rewrite. POST: commit a rewritten file.
 
-        Who may ask is whom the catalog and the registry answer: a plan holds schemas, and a file stands for records.
+        Needs the tokens of the catalog and the registry: a plan holds schemas, and a file replaces records.
         """
         refusal = self._tokens.refusal(request.client.host if request.client else None, request.headers)
         if refusal is not None:
-            remedy = "give penstock lake rewrite or backfill the agents' --http-token-file"
+            remedy = "run penstock lake rewrite or backfill with the agents' --http-token-file"
             raise ApiError(refusal.status, "not_allowed", refusal.message, remedy)
         body = await _read_json(request, REWRITE_BODY_BYTES_MAX) if request.method == "POST" else b""
         await self._agent.barrier()
@@ -189,7 +191,7 @@ class _HttpApi:
             plan = await self._agent.rewrites.plan(topic, purpose, behind=behind)
         except NoRewrite as error:
             status, code = (409, "overtaken") if error.is_overtaken else (400, "bad_request")
-            raise ApiError(status, code, str(error), "ask for the plan again" if error.is_overtaken else "") from error
+            raise ApiError(status, code, str(error), "request the plan again" if error.is_overtaken else "") from error
         except ValueError as error:
             raise ApiError(400, "bad_request", str(error), "use penstock lake rewrite or backfill") from error
         return Response(encode_plan(plan), media_type="application/json")
@@ -201,12 +203,14 @@ class _HttpApi:
         try:
             return JSONResponse(await self._agent.rebuild_table(topic.topic_id))
         except NothingToRebuild as error:
-            remedy = "a topic has a table from its first archive pass on: penstock archive TOPIC"
+            remedy = "the first archive pass creates the table: run penstock archive TOPIC"
             raise ApiError(409, "no_table", str(error), remedy) from error
         except FileLost as error:
             raise ApiError(422, "file_lost", str(error), 'docs/operations/damage.md, "Objects are missing"') from error
         except OutcomeUnknown as error:
-            raise ApiError(503, "outcome_unknown", f"it may have been done: {error}", "ask again") from error
+            raise ApiError(
+                503, "outcome_unknown", f"the rebuild may have been committed: {error}", "send the request again"
+            ) from error
 
     async def archive(self, request: Request) -> Response:
         body = await _json_body(request)
@@ -227,19 +231,19 @@ class _HttpApi:
         return JSONResponse({"passes": [], "started": names}, status_code=202, background=work)
 
     async def _archive(self, names: list[str]) -> None:
-        """Archive when nobody waits for the outcome: the log has it."""
+        """Archive in the background. The caller does not wait, so errors go to the log."""
         try:
             await self._agent.archive(names)
         except StoreError as error:
             log.error(
-                "topics were not archived, as was asked for: %s",
+                "an archive request failed; its topics are not archived: %s",
                 remedy_of(error),
                 extra={"topics": ",".join(names), "reason": str(error)},
             )
 
     async def audit(self, request: Request) -> Response:
-        asked = await _json_body(request)
-        is_repairing, is_deep = asked.get("repair") is True, asked.get("deep") is True
+        body = await _json_body(request)
+        is_repairing, is_deep = body.get("repair") is True, body.get("deep") is True
         return JSONResponse(await self._agent.audit(is_repairing=is_repairing, is_deep=is_deep))
 
     async def inspect_state(self, _: Request) -> Response:
@@ -315,14 +319,14 @@ def _text(request: Request, name: str) -> str:
     return text
 
 
-def _number(request: Request, name: str, at_most: str = "on") -> int | None:
-    """The number in the query, None where there is none. `at_most` is told to whoever gave something else."""
+def _number(request: Request, name: str, range_end: str = "on") -> int | None:
+    """The number in the query; None without one. `range_end` completes the range in the error message."""
     text = request.query_params.get(name)
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > NUMBER_DIGITS:
-        message = f"{name}={text[:SHOWN_CHARS_MAX]} is not a whole number from 0 {at_most}"
-        raise ApiError(400, "bad_request", message, f"give {name} as such a number, or leave it out")
+        message = f"{name}={text[:SHOWN_CHARS_MAX]} is not a whole number from 0 {range_end}"
+        raise ApiError(400, "bad_request", message, f"give {name} as a whole number, or omit it")
     return int(text)
 
 
@@ -361,4 +365,6 @@ def _on_missing(_: Request, error: Exception) -> Response:
 
 
 def _on_unavailable(_: Request, error: Exception) -> Response:
-    return _error(503, "unavailable", str(error), "the ledger or the store is away: try again, and see the agent's log")
+    return _error(
+        503, "unavailable", str(error), "the ledger or the store does not answer: try again, and read the agent's log"
+    )

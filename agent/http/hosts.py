@@ -1,11 +1,12 @@
-"""Which names of this machine the HTTP port answers to.
+"""The check of the `Host` header, which protects the HTTP port against DNS rebinding.
 
-Rule: one decision for every path. A page in somebody's browser whose name leads to loopback (DNS rebinding) asks as if
-it came from this machine, but by its own name; so what comes by loopback has to name this machine. An address is never
-such a name: a browser that shows it connects to it, and a mesh's sidecar passes on the pod's address by loopback. What
-comes from another machine may name the port as it likes, as networks do. A good token, which no such page has, makes up
-for it. Health checks say nothing that is worth a page, and are answered by any name. /iceberg and /schema-registry
-answer loopback alone without tokens, by the same names (`agent.config.http_auth`), and say so in their own words.
+Rule: the check is the same for every path. With DNS rebinding, a web page resolves its own name to loopback: its
+requests come from this machine, but name the page's host. So requests over loopback have to name this machine. An IP
+address is accepted: a browser that shows an address connects to that address, and the sidecar of a service mesh passes
+the pod's address on over loopback. Requests from another machine may use any name, as proxies and DNS do. A valid
+token replaces the check: such a page has none. Health checks return nothing worth protecting and accept any name.
+/iceberg and /schema-registry check the same names themselves (`agent.config.http_auth`), with errors in their own
+format.
 """
 
 import ipaddress
@@ -23,11 +24,11 @@ HEALTH_PATHS = frozenset({"/live", "/ready"})
 
 
 def is_foreign_name(peer: str | None, headers: Mapping[str, str], own_names: Collection[str]) -> bool:
-    """Whether a request from this machine names another one.
+    """Whether a request from this machine names another machine.
 
     Args:
         peer: the address at the other end of the connection.
-        headers: with names in lower case. Without `host`, which every browser sends, there is no foreign name.
+        headers: with names in lower case. Every browser sends `host`, so a request without one is accepted.
         own_names: names of this machine, in lower case.
     """
     host = headers.get("host")
@@ -46,7 +47,7 @@ def _is_address(name: str) -> bool:
 
 
 class HostGuard:
-    """Refuses what `is_foreign_name` says, before anything else is looked at. A client that leaves writes no error."""
+    """Rejects requests with a foreign name before anything else reads them. A client that disconnects is no error."""
 
     def __init__(self, app: ASGIApp, *, tokens: HttpTokens, own_names: Collection[str]) -> None:
         self._app = app
@@ -60,12 +61,14 @@ class HostGuard:
             if is_foreign_name(peer, request.headers, self._own_names) and not self._has_token(peer, request.headers):
                 error = {
                     "code": "foreign_host",
-                    "message": "ask this machine by an address, localhost, its own name or the host of --http",
-                    "remedy": "use such an address, or show a token of --http-token-file",
+                    "message": "a request over loopback names another machine",
+                    "remedy": "use an address, localhost, its own name or the host of --http, or send a token",
                 }
                 await JSONResponse({"error": error}, status_code=403)(scope, receive, send)
                 return
-        with suppress(ClientDisconnect):  # it left in the middle of its request: nobody is told, and it is no bug
+        with suppress(
+            ClientDisconnect
+        ):  # the client closed its connection during its request: nothing to answer, and no bug
             await self._app(scope, receive, send)
 
     @staticmethod

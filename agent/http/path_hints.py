@@ -1,7 +1,7 @@
-"""Requests of clients that were given this port without the path of the catalog or of the registry.
+"""Hints for clients that were configured with this port, but without the path of the catalog or the registry.
 
-Rule: only what nothing else answers comes here, and nothing is done for it: it is told the right address, in the form
-in which its client shows errors.
+Rule: these requests match no route, and nothing is done for them. The 404 names the right address, in the error format
+of the client's API.
 """
 
 from collections.abc import Callable
@@ -23,20 +23,25 @@ _REGISTRY_PATHS: Final = frozenset({"compatibility", "config", "contexts", "mode
 
 
 def answer_to_misplaced(request: Request) -> Response | None:
-    """The 404 of a request that is meant for the catalog or for the registry; None where it is meant for neither."""
+    """The 404 for a request that is meant for the catalog or the registry; None for any other request."""
     parts = [part for part in request.url.path.split("/") if part]
-    if _follows(parts, lambda before, part: before == "v1" and part in _CATALOG_PATHS):
-        message = f"there is no catalog at this path: give the client the URI http://HOST:PORT{CATALOG_PREFIX}"
-        return error_response(CatalogError(404, "NotFoundException", f"{_named(request)}: {message}"))
-    if parts and (parts[0] in _REGISTRY_PATHS or _follows(parts[:2], lambda _, part: part in _REGISTRY_PATHS)):
-        message = f"there is no schema registry at this path: give the client the URL http://HOST:PORT{PREFIX}"
-        return failed(NOT_FOUND, f"HTTP 404 Not Found: {_named(request)}: {message}")
+    if _has_pair(parts, lambda before, part: before == "v1" and part in _CATALOG_PATHS):
+        message = (
+            f"there is no catalog at this path: configure the client with the URI http://HOST:PORT{CATALOG_PREFIX}"
+        )
+        return error_response(CatalogError(404, "NotFoundException", f"{_request_line(request)}: {message}"))
+    if parts and (parts[0] in _REGISTRY_PATHS or _has_pair(parts[:2], lambda _, part: part in _REGISTRY_PATHS)):
+        message = (
+            f"there is no schema registry at this path: configure the client with the URL http://HOST:PORT{PREFIX}"
+        )
+        return failed(NOT_FOUND, f"HTTP 404 Not Found: {_request_line(request)}: {message}")
     return None
 
 
-def _follows(parts: list[str], is_wanted: Callable[[str, str], bool]) -> bool:
-    return any(is_wanted(before, part) for before, part in pairwise(parts))
+def _has_pair(parts: list[str], is_match: Callable[[str, str], bool]) -> bool:
+    """Whether two neighbouring path segments match."""
+    return any(is_match(before, part) for before, part in pairwise(parts))
 
 
-def _named(request: Request) -> str:
+def _request_line(request: Request) -> str:
     return f"{request.method} {request.url.path}"

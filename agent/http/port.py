@@ -23,7 +23,7 @@ class RegistryAgent(Protocol):
 
     @property
     def state(self) -> ClusterState:
-        """The state as of now. The agent replaces it as it applies entries: read it again after each await."""
+        """The current state. The agent replaces it as it applies entries: read it again after each await."""
         ...
 
     async def barrier(self) -> None:
@@ -33,7 +33,7 @@ class RegistryAgent(Protocol):
     async def propose(self, command: Command) -> Outcome:
         """Propose a command and return its outcome once it is applied.
 
-        Raises `OutcomeUnknown`, and `TimeoutError` where the ledger does not answer in time: it may be applied later.
+        Raises `OutcomeUnknown`, and `TimeoutError` where the ledger does not answer in time: it may apply later.
         """
         ...
 
@@ -47,7 +47,7 @@ class HttpAgent(RegistryAgent, Protocol):
         ...
 
     def notices(self) -> Sequence[str]:
-        """The conditions that an operator must act on while the agent still serves, a line each."""
+        """The conditions that an operator must act on although the agent serves, one line each."""
         ...
 
     @property
@@ -74,14 +74,14 @@ class HttpAgent(RegistryAgent, Protocol):
         ...
 
     def checked_time(self) -> Milliseconds | None:
-        """The wall clock's time, None while it is not to be believed (safety rule S2)."""
+        """The wall clock's time; None while the clock is not trusted (safety rule S2)."""
         ...
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         """Archive these existing topics now; return a report for each once its entry is applied.
 
-        A report holds `topic`, `records`, `bytes` and `objects` (keys). A cancelled call leaves the pass to finish, or
-        to be rejected as a whole.
+        A report holds `topic`, `records`, `bytes` and `objects` (keys). After a cancellation the pass still commits or
+        is rejected as a whole.
         """
         ...
 
@@ -92,7 +92,7 @@ class HttpAgent(RegistryAgent, Protocol):
 
     @property
     def table_edits(self) -> TableUpdates:
-        """Makes the changes of a topic's table that clients of the catalog may make."""
+        """Makes the changes that clients of the catalog may make to a topic's table."""
         ...
 
     async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
@@ -105,6 +105,6 @@ class HttpAgent(RegistryAgent, Protocol):
     async def audit(self, *, is_repairing: bool, is_deep: bool) -> Mapping[str, object]:
         """Compare bucket, ledger and state; return the report of `agent.recovery.audit.AuditReport`.
 
-        `is_deep` reads every byte that is stored.
+        `is_deep` reads every stored byte.
         """
         ...

@@ -1,7 +1,7 @@
 """The HTTP port: health, metrics and administration, served by uvicorn inside the agent's own loop.
 
-Rule: `agent.http.api` decides what is answered; this module starts and stops the server. The library is imported when
-the server starts, and never touches signals or logging.
+Rule: `agent.http.api` has the routes; this module starts and stops the server. uvicorn is imported when the server
+starts, and touches neither signals nor logging.
 """
 
 import asyncio
@@ -27,10 +27,10 @@ BACKLOG = 128
 
 
 class HttpServer:
-    """`bind`, then `run` as a task of the agent; `serving` returns once requests are answered; `stop` ends `run`."""
+    """The HTTP server. Call `bind`, then `run` as a task. `serving` returns once it answers; `stop` ends `run`."""
 
     def __init__(self, *, agent: HttpAgent, address: HostPort, catalog: CatalogParts | None = None) -> None:
-        """Without a `catalog` there is nothing below /iceberg."""
+        """Without a `catalog` there are no routes below /iceberg."""
         self._agent = agent
         self._catalog = catalog
         self._address = address
@@ -39,7 +39,7 @@ class HttpServer:
         self._serving = asyncio.Event()
 
     def bind(self) -> HostPort:
-        """Take the port and return the address with the port that was got. Raises `OSError`."""
+        """Bind the port and return the address with the real port. Raises `OSError`."""
         family = socket.AF_INET6 if ":" in self._address.host else socket.AF_INET
         self._socket = socket.create_server((self._address.host, self._address.port), family=family, backlog=BACKLOG)
         return HostPort(host=self._address.host, port=self._socket.getsockname()[1])
@@ -51,7 +51,7 @@ class HttpServer:
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
-            # A cancellation leaves these open; after a stop they are closed already.
+            # A cancellation leaves them open. After `stop`, uvicorn has closed them.
             for server in getattr(self._server, "servers", ()):
                 server.close()
             for connection in list(self._server.server_state.connections):
@@ -68,7 +68,7 @@ class HttpServer:
 
 
 def _own_names(host: str) -> frozenset[str]:
-    """The host of --http and this machine's own name: /etc/hosts of Debian, among others, leads it to loopback."""
+    """The host of --http and this machine's own name, which /etc/hosts of Debian and others resolves to loopback."""
     machine = socket.gethostname().lower()
     return frozenset({host.lower(), machine, machine.partition(".")[0]} - {""})
 
@@ -101,7 +101,7 @@ def _quiet_server(
         ws="none",
         server_header=False,
         date_header=False,
-        proxy_headers=False,  # who asks is whose connection it is, whatever the request says
+        proxy_headers=False,  # access control goes by the connection's peer: any client can send X-Forwarded-For
         limit_concurrency=HTTP_CONNECTIONS_MAX,
         timeout_keep_alive=HTTP_IDLE_SECONDS_MAX,
         timeout_graceful_shutdown=HTTP_STOP_SECONDS_MAX,

@@ -1,8 +1,8 @@
-"""uvicorn's HTTP protocol with limits on what a slow or silent client may keep open.
+"""uvicorn's HTTP protocol with limits for slow and silent clients.
 
-Rule: uvicorn limits the time between two requests of a connection alone. Here a request has to be whole in time, from
-the connection's first moment on; answers have to be read on, at a slow line's pace at least; and connections have a
-number. So a client that says little, or reads nothing, cannot take the port from health checks for long.
+Rule: uvicorn only limits the time between two requests of a connection. This protocol also limits the time until a
+request is complete, from the moment of connecting; the time in which a client reads no answer; and the number of
+connections. So a client that sends or reads too slowly cannot keep health checks out for long.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from protocol.limits import (
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection. The limits are attributes, so that a test may have less time."""
+    """One connection. The limits are attributes, so that tests can shorten them."""
 
     connections_max = HTTP_CONNECTIONS_OPEN_MAX
     request_seconds_max = HTTP_REQUEST_SECONDS_MAX
     write_seconds_max = WRITE_SECONDS_MAX
 
     _arriving: asyncio.TimerHandle | None = None
-    """Runs while a request is not whole."""
+    """Runs while a request is incomplete."""
     _unread: asyncio.TimerHandle | None = None
-    """Runs while the client leaves answers unread, or does not let the connection end."""
+    """Runs while the client does not read answers, or does not close its side of the connection."""
     _unread_bytes = 0
-    """The unread bytes of answers when that timer began."""
+    """The unread bytes of answers when `_unread` started."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -46,15 +46,15 @@ class BoundedProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._look()
+        self._update_timers()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        self._look()
+        self._update_timers()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP. The answer of a request that this cuts off is not sent any more: h11 would raise."""
-        # Before the first request uvicorn has no cycle, whatever its annotation says.
+        """Reject bytes that are not HTTP. An answer in progress is cut off: h11 would raise if more of it was sent."""
+        # Before the first request uvicorn has no cycle, despite its annotation.
         if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -75,8 +75,8 @@ class BoundedProtocol(H11Protocol):
         super().timeout_keep_alive_handler()
         self._await_reader()
 
-    def _look(self) -> None:
-        """Start or end the clock of the request that is arriving."""
+    def _update_timers(self) -> None:
+        """Start or stop the timer of the request that is arriving."""
         if self.transport.is_closing():
             self._end_arriving()
             self._await_reader()

@@ -1,5 +1,5 @@
 """Topics as tables: archive passes, file compaction, snapshot expiry, rewrites, external catalogs.
 
 In: chunks of the intake, and tables as the ledger knows them. Out: Parquet files and Iceberg metadata in the bucket,
-and the ledger entry that makes each count. What the bytes look like is `iceberg_export`.
+and the ledger entries that commit them. The file formats are in `iceberg_export`.
 """

@@ -1,12 +1,7 @@
 """Runs archive passes: in the background by age and size, and on demand.
 
-Rule: one pass at a time; a pass whose entry was refused (the index or the table moved on meanwhile) is planned again
-from the state. The file and the table's next version are durable before their entry is appended; the entry swaps the
-index, moves the table's pointer and releases the intake.
-
-In the background a topic is archived by the agent that rendezvous hashing names, so the work is spread; on demand by
-the agent that is asked. Two passes at once are harmless: the entry names exactly what it replaces, so the later one is
-refused (safety rule S6), and its file is deleted at once: nothing else names it.
+A pass writes the oldest chunks of a topic's intake as one Parquet file. Its ledger entry swaps the rows of the index,
+moves the table's pointer and releases the intake chunks.
 """
 
 import asyncio
@@ -46,7 +41,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveReport:
-    """The report of passes over one topic."""
+    """The result of the passes over one topic."""
 
     topic: str
     records: int
@@ -64,11 +59,11 @@ class ArchiveReport:
 
 
 class PassFailed(StoreUnavailable):
-    """A pass whose entry did not come, for a reason that may pass: it is planned again."""
+    """A pass was not committed, for a reason that may be temporary: it is planned again."""
 
 
-class _ChunksLeftOut(Exception):
-    """Chunks of a pass cannot be read: the next pass is planned without their partitions from there on."""
+class _ChunksExcluded(Exception):
+    """Chunks of a pass are unreadable: the next pass stops before them in their partitions."""
 
 
 class Archiver:
@@ -93,7 +88,7 @@ class Archiver:
         self._schedule = ArchiveSchedule(policy)
         self._work = TopicWork(
             "archiver",
-            failing="a topic is not archived; its records are still served",
+            failing="a topic is not archived; its records are still served from the intake",
             clock=clock,
             metrics=metrics,
         )
@@ -102,27 +97,33 @@ class Archiver:
         self._failure: StoreError | None = None
 
     async def run(self) -> None:
-        """Archive what is due, for ever."""
+        """Archive topics by age and size, indefinitely."""
         while True:
             state = self._metadata.state
             self._damaged.end_pauses()
             intake = [(id_, intake_bytes(state, id_, self._damaged.waiting(id_))) for id_ in state.topics]
             for topic_id in self._schedule.topics_due(intake, self._now_ms()):
                 topic = state.topics.get(topic_id)
-                if topic is not None and self._is_mine(topic_id) and self._work.is_due(topic):
+                # Rendezvous hashing spreads topics over the agents. It is no lock: two agents may archive one topic at
+                # once while they see different sessions. Each entry names exactly the chunks that it replaces, so
+                # apply rejects the later one (safety rule S6).
+                if topic is not None and self._owns(topic_id) and self._work.is_due(topic):
                     await self._work.run(topic, partial(self._background_pass, topic))
             self._work.forget_others(self._metadata.state.topics)
             await self._clock.sleep(ARCHIVE_CHECK_INTERVAL_S)
 
     async def _background_pass(self, topic: TopicState) -> None:
-        """A pass; one that has to be planned again waits, so that what fails each time does so seldom."""
+        """One pass, planned again at once without chunks that turn out to be unreadable.
+
+        Any other failure ends it with an exception, so that `TopicWork` pauses the topic.
+        """
         is_planned = False
         try:
             while not is_planned:
                 try:
                     await self._pass(topic.topic_id)
                     is_planned = True
-                except _ChunksLeftOut:
+                except _ChunksExcluded:
                     self._metrics.archive_passes.labels("failed").inc()
         except Exception:
             self._metrics.archive_passes.labels("failed").inc()
@@ -130,47 +131,49 @@ class Archiver:
         if self._failure is not None:
             raise PassFailed(str(self._failure))
 
-    def _is_mine(self, topic_id: TopicId) -> bool:
+    def _owns(self, topic_id: TopicId) -> bool:
         return owner_of(topic_id, self._metadata.state.sessions) == self._writer.session
 
     async def archive_topic(self, topic_id: TopicId) -> ArchiveReport:
-        """Archive everything that the topic's intake held when this was called, but for what follows the first record
-        of a transaction that was open then; returns once it is applied.
+        """Archive the records that are in the topic's intake now; return once the entries are applied.
 
-        Raises `ObjectDamaged` where an intake object is damaged and `ObjectMissing` where one is gone, once all that
-        can be archived is; `TableUnreadable` where the table is damaged; `PassFailed` where one pass after another
-        was refused or the table moved on: try again.
+        In each partition the passes stop at the first record of a transaction that is open now.
+
+        Raises `ObjectDamaged` or `ObjectMissing` for unreadable intake objects, after everything else is archived;
+        `TableUnreadable` where the table is damaged; `PassFailed` after `ARCHIVE_PASS_ATTEMPTS_MAX` failed passes in a
+        row: try again.
         """
         await self._metadata.barrier()
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None:
             return ArchiveReport(topic="", records=0, source_bytes=0, object_keys=())
         ends = intake_end(self._metadata.state, topic_id)
-        done: list[ArchivedPass] = []
-        passes_in_vain = 0
+        passes: list[ArchivedPass] = []
+        failed_attempts = 0
         self._damaged.try_again(topic_id)
         while not self._is_archived(topic_id, ends):
             try:
                 archived = await self._pass(topic_id)
-            except _ChunksLeftOut:
+            except _ChunksExcluded:
                 continue
             if archived is not None:
-                done.append(archived)
-                passes_in_vain = 0
+                passes.append(archived)
+                failed_attempts = 0
                 continue
-            passes_in_vain += 1
-            if passes_in_vain == ARCHIVE_PASS_ATTEMPTS_MAX:
-                failed = ObjectMissing if isinstance(self._failure, ObjectMissing) else PassFailed
-                raise failed(f"{topic.name} cannot be archived, tried {passes_in_vain} times: {self._failure}")
-            # A missing object means that the plan was old, or that the object is gone: look again (safety rule S6).
+            failed_attempts += 1
+            if failed_attempts == ARCHIVE_PASS_ATTEMPTS_MAX:
+                kind = ObjectMissing if isinstance(self._failure, ObjectMissing) else PassFailed
+                raise kind(f"{topic.name} is not archived after {failed_attempts} failed attempts: {self._failure}")
+            # A missing object means that the plan is out of date, or that the object is lost. Only the state behind a
+            # barrier can distinguish the two (safety rules S4, S6).
             await self._clock.sleep(ARCHIVE_RETRY_SECONDS)
             await self._metadata.barrier()
         self._damaged.check(topic_id, ends)
         return ArchiveReport(
             topic=topic.name,
-            records=sum(archived.file.record_count for archived in done),
-            source_bytes=sum(archived.source_bytes for archived in done),
-            object_keys=tuple(archived.command.object_key for archived in done),
+            records=sum(archived.file.record_count for archived in passes),
+            source_bytes=sum(archived.source_bytes for archived in passes),
+            object_keys=tuple(archived.command.object_key for archived in passes),
         )
 
     def _is_archived(self, topic_id: TopicId, ends: Sequence[int]) -> bool:
@@ -184,10 +187,12 @@ class Archiver:
         )
 
     async def _pass(self, topic_id: TopicId) -> ArchivedPass | None:
-        """One pass; None where there was nothing to do, or the index moved on and the next pass plans again.
+        """One pass; None where there was nothing to do, or it was not committed and has to be planned again.
 
-        Raises `_ChunksLeftOut` where chunks of it are unreadable.
+        `_failure` has the reason. Raises `_ChunksExcluded` where chunks of it are unreadable.
         """
+        # One pass at a time: each reads up to `ARCHIVE_PASS_BYTES_MAX`. The turn keeps other writers of this agent from
+        # the topic's table, so that its commits do not make the ledger reject each other.
         async with self._one_at_a_time, self._lake.turn(topic_id):
             self._failure = None  # under the lock: a pass on demand for another topic may have failed meanwhile
             intake = topic_intake(self._metadata.state, topic_id)
@@ -199,30 +204,37 @@ class Archiver:
             name = await self._lake.name()
             try:
                 if not await self._lake.complete(topic_id, name.session):
-                    self._failure = PassFailed("files of the log do not enter the table")
+                    self._failure = PassFailed("older files of the log could not be added to the table")
                     return None
-                # What the entry cannot bring into the table is not put: it would be garbage, each time anew (S6).
+                # Before the put: while the table is unreadable each attempt would leave a file for the garbage
+                # collector (safety rule S6).
                 await self._lake.check(topic_id)
                 async with self._lake.entry_objects(name.session) as objects:
+                    # The file and the table's next version are durable before the entry that names them is proposed.
                     archived = await self._archived(planned, name, objects)
                     command = await self._with_table(archived)
                     if command is None:
-                        self._failure = PassFailed("the topic is gone, or the session")
+                        self._failure = PassFailed("the topic was deleted, or this agent's session ended")
                         return None
                     outcome = await objects.propose(command)
             except (ObjectMissing, FilesNotInTable, ColumnsMovedOn, OutcomeUnknown) as error:
                 self._failure = error if isinstance(error, ObjectMissing) else PassFailed(str(error))
                 self._metrics.archive_passes.labels("retried").inc()
-                log.info("an archive pass will be planned again", extra={"topic": planned.name, "reason": str(error)})
+                log.info(
+                    "an archive pass failed and is planned again", extra={"topic": planned.name, "reason": str(error)}
+                )
                 return None
             if not isinstance(outcome, Done):
                 self._failure = PassFailed(str(outcome))
                 self._metrics.archive_passes.labels("refused").inc()
-                log.info("an archive pass was refused", extra={"topic": planned.name, "outcome": str(outcome)})
+                log.info(
+                    "the ledger rejected an archive pass; it is planned again",
+                    extra={"topic": planned.name, "outcome": str(outcome)},
+                )
                 return None
             self._count(archived, self._clock.monotonic_s() - began_s)
             log.info(
-                "archived",
+                "archived a topic's intake",
                 extra={
                     "topic": planned.name,
                     "records": archived.file.record_count,
@@ -234,7 +246,7 @@ class Archiver:
             return archived
 
     async def _archived(self, planned: ArchivePass, name: LakeName, objects: EntryObjects) -> ArchivedPass:
-        """The pass's file, which was put. Raises `_ChunksLeftOut` where chunks of it are unreadable."""
+        """Write the pass's file. Raises `_ChunksExcluded` where chunks of it are unreadable."""
         try:
             return await archive(
                 planned,
@@ -246,9 +258,10 @@ class Archiver:
             )
         except UNREADABLE as error:
             unreadable = await unreadable_chunks(planned, store=objects.store, run_in_thread=run_in_thread)
-            await self._metadata.barrier()  # what is gone may have been archived by another one, or deleted
-            if self._damaged.found(planned, unreadable):
-                raise _ChunksLeftOut(str(error)) from error
+            # Another agent may have archived or deleted the chunks: then they are neither damaged nor lost (S4).
+            await self._metadata.barrier()
+            if self._damaged.exclude(planned, unreadable):
+                raise _ChunksExcluded(str(error)) from error
             raise
 
     def _count(self, archived: ArchivedPass, seconds: float) -> None:
@@ -258,11 +271,10 @@ class Archiver:
         self._metrics.archive_duration_seconds.observe(seconds)
 
     async def _with_table(self, archived: ArchivedPass) -> ReplaceChunks | None:
-        """The pass's entry, which makes its file part of the table too; None: plan again. A file without rows is none
-        of the table's."""
+        """The pass's entry with the table's commit; None where it has to be planned again."""
         command = archived.command
         if not archived.file.record_count:
-            return command
+            return command  # nothing but aborted records and markers: such a file does not enter the table
         columns = archived.columns
         change = Change(
             added=(archived.file,),

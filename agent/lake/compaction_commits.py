@@ -1,7 +1,6 @@
-"""Makes a file that stands for others true: the one entry that swaps them, in the log's index and in the table.
+"""Commits a compacted file: one ledger entry replaces its source files in the log's index and in the table.
 
-Rule: whoever wrote the file, the entry names exactly what it replaces, so one that is late is refused (safety rule S6).
-The topic's turn is taken for this alone.
+The file compactor and the jobs of Spark (`agent.lake.rewrite_jobs`) commit through it.
 """
 
 from collections.abc import Mapping
@@ -23,22 +22,24 @@ from protocol.limits import COMPACTION_SPAN_SHARE
 
 
 class FileRules(NamedTuple):
-    """How large a topic's files should become, 0 for no merges, and how far apart in time what is merged may be, None
-    for no bound."""
+    """The limits of file compaction for a topic."""
 
     bytes_target: int
+    """The size of a compacted file; 0 turns compaction off."""
     span_ms_max: int | None
+    """The greatest distance in time between records of one file; None for no limit."""
 
 
 def file_rules(topic: TopicState, broker_configs: Mapping[str, str]) -> FileRules:
-    """By the topic's configs."""
+    """The limits that the topic's configs set, with the broker's as defaults."""
     configs = topic.configs, broker_configs
-    kept_ms = [int(effective(*configs, "retention.ms"))]
-    table_kept_ms = int(effective(*configs, TABLE_RETENTION))
-    if table_kept_ms != AS_THE_LOG:
-        kept_ms.append(table_kept_ms)
-    # A file stays while the log wants it, or the table.
-    span_ms_max = None if min(kept_ms) < 0 else max(kept_ms) // COMPACTION_SPAN_SHARE
+    retentions_ms = [int(effective(*configs, "retention.ms"))]
+    table_retention_ms = int(effective(*configs, TABLE_RETENTION))
+    if table_retention_ms != AS_THE_LOG:
+        retentions_ms.append(table_retention_ms)
+    # A file stays while the log or the table needs it, so the longer retention counts; a negative one has no limit.
+    # Retention drops whole files: a file that spans long delays the deletion of its oldest records.
+    span_ms_max = None if min(retentions_ms) < 0 else max(retentions_ms) // COMPACTION_SPAN_SHARE
     return FileRules(int(effective(*configs, TABLE_FILE_BYTES)), span_ms_max)
 
 
@@ -52,34 +53,36 @@ class CompactionCommits:
     async def commit(
         self, command: ReplaceChunks, file: DataFile, columns: ColumnsChange | None, objects: EntryObjects
     ) -> Outcome | None:
-        """The outcome; None where the table, the topic or the session has moved on: plan again.
+        """The outcome of the entry; None where the table, the topic or the session changed: plan again.
 
-        `objects`: what was put for the entry (`TableCommits.entry_objects`).
+        `objects`: the objects of the entry (`TableCommits.entry_objects`), with the file among them.
 
         Raises `StoreError` as `TableCommits.prepare`, and `OutcomeUnknown`.
         """
+        # The turn covers the commit only: archive passes do not wait while a compaction reads and writes files. A pass
+        # in between does no harm, for the entry names exactly what it replaces (safety rule S6).
         async with self._lake.turn(command.topic_id):
             if not await self._lake.complete(command.topic_id, command.object_session):
                 return None
-            whole = await self._with_table(command, file, columns)
-            return None if whole is None else await objects.propose(whole)
+            entry = await self._with_table(command, file, columns)
+            return None if entry is None else await objects.propose(entry)
 
     async def _with_table(
         self, command: ReplaceChunks, file: DataFile, columns: ColumnsChange | None
     ) -> ReplaceChunks | None:
-        """The entry, which changes the table too; None: plan again."""
+        """The entry with the table's commit; None where it has to be planned again."""
         state = self._metadata.state
         topic = state.topics.get(command.topic_id)
         if topic is None or topic.table is None:
             return None
-        held = topic.table.objects
+        table_objects = topic.table.objects
         keys = {each.object_key for each in chain.from_iterable(swap.replaced for swap in command.partitions)}
         change = Change(
             added=(file,) if file.record_count else (),
             columns=columns,
-            dropped=frozenset(key for key in keys if state.object_ids.get(key) in held),
+            dropped=frozenset(key for key in keys if state.object_ids.get(key) in table_objects),
         )
         if not change.makes_snapshot:
-            return command  # nothing but aborted records: the table knows none of it
+            return command  # all rows are of aborted records, so the table has none of these files
         table = await self._lake.prepare(command.topic_id, change, command.object_session)
         return None if table is None else replace(command, table=table)

@@ -1,11 +1,7 @@
-"""Merges topics' small files into large ones, in the background.
+"""Compacts the small data files of topics into larger ones, in the background (Iceberg: rewrite data files).
 
-Rule: as for archive passes, the agent that rendezvous hashing names for a topic does it, one merge at a time, and the
-ledger decides: the entry names exactly what it replaces, so one that is late is refused and planned again (safety rule
-S6). The topic's turn is taken for the commit alone: its passes do not wait while a merge reads and writes.
-
-A merge replaces rows of the index and files of the table in one entry. Its snapshot is a `replace`, over which
-streaming readers pass.
+One ledger entry replaces the rows of the index and the files of the table. Its Iceberg snapshot has the operation
+`replace`, which streaming readers skip (Iceberg specification, "Snapshots").
 """
 
 import logging
@@ -43,7 +39,7 @@ COMPACTION_KIND = "files"
 
 
 class _Rules(NamedTuple):
-    """A table as it was looked at, and by which `FileRules`."""
+    """The table version that a plan saw, and the `FileRules` that it used."""
 
     metadata_key: str
     bytes_target: int
@@ -72,24 +68,24 @@ class FileCompactor:
         self._metrics = metrics
         self._broker_configs = broker_configs
         self._work = TopicWork(
-            "file compactor", failing="small files of a topic are not merged", clock=clock, metrics=metrics
+            "file compactor", failing="the small files of a topic are not compacted", clock=clock, metrics=metrics
         )
         self._settled: dict[TopicId, _Rules] = {}
         """By which each topic had nothing to merge."""
-        self._kept: set[str] = set()
+        self._unmergeable: set[str] = set()
         """Files with values of schemas that are gone, which would be lost."""
         self._damaged = DamagedInputs[str](clock=clock)
 
     async def run(self) -> None:
-        """Merge what is worth it, indefinitely."""
+        """Compact the topics of this agent, indefinitely."""
         while True:
             await self._clock.sleep(COMPACTION_CHECK_INTERVAL_S)
             await self.turn()
 
     async def turn(self) -> None:
-        """Merge what is worth it now, in the topics that are this agent's."""
+        """Compact the topics of this agent now."""
         topics, object_ids = self._metadata.state.topics, self._metadata.state.object_ids
-        self._kept &= object_ids.keys()
+        self._unmergeable &= object_ids.keys()
         self._damaged.forget_others(object_ids.keys())
         planned_again = self._damaged.end_pauses()
         self._settled = {
@@ -99,6 +95,7 @@ class FileCompactor:
         }
         changed = [topic.topic_id for topic in topics.values() if self._may_be_due(topic)]
         owners = owners_of(changed, self._metadata.state.sessions)
+        # As with archive passes, rendezvous hashing only spreads the work; the ledger rejects a late entry (S6).
         for topic_id, owner in zip(changed, owners, strict=True):
             topic = self._metadata.state.topics.get(topic_id)
             if topic is not None and owner == self._writer.session and self._work.is_due(topic):
@@ -106,7 +103,7 @@ class FileCompactor:
         self._work.forget_others(self._metadata.state.topics)
 
     async def _compact_all(self, topic_id: TopicId) -> None:
-        """Merge until there is nothing to merge."""
+        """Compact a topic until no compaction is left."""
         try:
             while await self.compact(topic_id) is not None:
                 pass
@@ -118,10 +115,9 @@ class FileCompactor:
             raise
 
     async def compact(self, topic_id: TopicId) -> MergedFile | None:
-        """Do one merge of a topic; None where there is nothing to merge, or it was refused and is planned again.
+        """Do one compaction of a topic; None where there is none to do, or it was rejected and is planned again.
 
-        Raises `StoreError`s and `OutcomeUnknown`: try again, but for `ObjectDamaged` and `TableUnreadable`, where
-        people must look.
+        Raises `StoreError`s and `OutcomeUnknown`: try again. `ObjectDamaged` and `TableUnreadable` need an operator.
         """
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None or topic.table is None:
@@ -135,18 +131,22 @@ class FileCompactor:
                 topic,
                 bytes_target=rules.bytes_target,
                 span_ms_max=rules.span_ms_max,
-                excluded_keys=self._kept | self._damaged.left_out,
+                excluded_keys=self._unmergeable | self._damaged.excluded,
                 run_in_thread=run_in_thread,
             )
         except FilesOutOfOrder as error:
             planned = None
-            log.warning("small files of a topic are not merged", extra={"topic": topic.name, "reason": str(error)})
+            log.warning(
+                "the small files of a topic are not compacted: no order of them fits all partitions",
+                extra={"topic": topic.name, "reason": str(error)},
+            )
         if planned is None:
             self._settled[topic_id] = rules
             return None
         began_s = self._clock.monotonic_s()
         name = await self._lake.name()
-        await self._lake.check(topic_id)  # before the file is put that could not enter it (S6)
+        # Before the put: while the table is unreadable each attempt would leave a file for the garbage collector (S6).
+        await self._lake.check(topic_id)
         async with self._lake.entry_objects(name.session) as objects:
             merged = await self._merged(planned, name, objects)
             if merged is None:
@@ -158,13 +158,16 @@ class FileCompactor:
             return None
         if not isinstance(outcome, Done):
             self._metrics.compaction_runs.labels(COMPACTION_KIND, "refused").inc()
-            log.info("a merge of files was refused", extra={"topic": planned.name, "outcome": str(outcome)})
+            log.info(
+                "the ledger rejected a compaction of files; it is planned again",
+                extra={"topic": planned.name, "outcome": str(outcome)},
+            )
             return None
         self._count(planned, merged, self._clock.monotonic_s() - began_s)
         return merged
 
     async def _merged(self, planned: Merge, name: LakeName, objects: EntryObjects) -> MergedFile | None:
-        """The file that was put; None where its values would be lost. Raises `StoreError`."""
+        """Write the compacted file; None where typed values would be lost. Raises `StoreError`."""
         try:
             return await merge(
                 planned,
@@ -175,35 +178,38 @@ class FileCompactor:
                 columns_of=await self._typed_columns.of_merge(planned.topic_id),
             )
         except SchemasDeleted as error:
-            self._kept.update(planned.keys)
+            self._unmergeable.update(planned.keys)
             self._metrics.compaction_runs.labels(COMPACTION_KIND, "kept").inc()
             extra = {"topic": planned.name, "files": len(planned.keys), "reason": str(error)}
-            log.info("files stay as they are: merged, they would lose typed values", extra=extra)
+            log.info("files are not compacted: their schemas are deleted, so typed values would be lost", extra=extra)
             return None
         except ObjectDamaged as error:
-            # The others are merged without it; the message begins with its key.
-            named = [key for key in planned.keys if str(error).startswith(key)]
-            self._damaged.found(planned.topic_id, named or planned.keys)
+            # The next plan excludes only the damaged file. The message begins with its key.
+            damaged = [key for key in planned.keys if str(error).startswith(key)]
+            self._damaged.exclude(planned.topic_id, damaged or planned.keys)
             raise
         except ObjectMissing:
-            self._damaged.found(planned.topic_id, await self._gone(planned, objects.store))
+            self._damaged.exclude(planned.topic_id, await self._missing(planned, objects.store))
             raise
 
-    async def _gone(self, planned: Merge, store: ObjectStore) -> Sequence[str]:
-        """The files of a merge that are not in the bucket although the state, as of a barrier, has them still."""
+    async def _missing(self, planned: Merge, store: ObjectStore) -> Sequence[str]:
+        """The files of a compaction that the bucket lacks although the state, behind a barrier, refers to them."""
         await self._metadata.barrier()
-        gone: list[str] = []
+        missing: list[str] = []
         for key in planned.keys:
             if key not in self._metadata.state.object_ids:
                 continue
             try:
                 await store.head(key)
             except ObjectMissing:
-                gone.append(key)
-        return gone
+                missing.append(key)
+        return missing
 
     def _may_be_due(self, topic: TopicState) -> bool:
-        """Whether it is worth a look, at little cost, for all topics are asked. A change of retention is overlooked."""
+        """Whether a topic may need a compaction. Cheap, because it is called for all topics.
+
+        It misses a change of retention, which becomes effective with the table's next version.
+        """
         if topic.table is None:
             return False
         seen = self._settled.get(topic.topic_id)
@@ -217,7 +223,7 @@ class FileCompactor:
         self._metrics.compaction_bytes.labels(COMPACTION_KIND).inc(planned.file_bytes)
         self._metrics.compaction_duration_seconds.labels(COMPACTION_KIND).observe(seconds)
         log.info(
-            "merged files",
+            "compacted files",
             extra={
                 "topic": planned.name,
                 "files": len(planned.keys),

@@ -1,9 +1,7 @@
-"""Files that a merge found damaged or gone: merges leave them out, and try each again after a pause.
+"""Inputs of compactions and archive passes that could not be read: excluded, and tried again after a pause.
 
-Chunks that cannot be archived are treated alike (`agent.lake.damaged_intake`).
-
-Rule: a file that was put back takes part again by itself; one that stays damaged is read a few times a day, not with
-every merge. What is here is this agent's memory alone.
+The pauses double, so a file that stays damaged is read a few times a day and not in every compaction. A file that was
+restored takes part again by itself. All of this is in the memory of one agent.
 """
 
 from collections.abc import Container, Hashable, Iterable
@@ -22,31 +20,31 @@ class _Damaged:
     topic_id: TopicId
     pause_s: float
     retry_s: float
-    is_left_out: bool = True
+    is_excluded: bool = True
 
 
 class DamagedInputs(Generic[K]):
-    """The name of each input, such as the key of a file, with the topic that it belongs to."""
+    """The unreadable inputs of one kind of work, by a name such as a file's key, each with its topic."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._files: dict[K, _Damaged] = {}
 
     @property
-    def left_out(self) -> set[K]:
-        """The keys whose pause was not over at the last `end_pauses`."""
-        return {key for key, file in self._files.items() if file.is_left_out}
+    def excluded(self) -> set[K]:
+        """The inputs whose pause was not over at the last `end_pauses`."""
+        return {key for key, file in self._files.items() if file.is_excluded}
 
-    def found(self, topic_id: TopicId, keys: Iterable[K]) -> None:
-        """These inputs cannot be read: leave them out, for twice as long as the time before.
+    def exclude(self, topic_id: TopicId, keys: Iterable[K]) -> None:
+        """Exclude inputs that could not be read, for twice as long as the last time.
 
-        Those whose pause was ended by somebody who asked (`end_pauses_of`) wait for the rest of it.
+        An input whose pause `end_pauses_of` ended early is excluded for the rest of that pause.
         """
         now_s = self._clock.monotonic_s()
         for key in keys:
             before = self._files.get(key)
             if before is not None and now_s < before.retry_s:
-                before.is_left_out = True
+                before.is_excluded = True
                 continue
             pause_s = COMPACTION_DAMAGED_SECONDS_FIRST
             if before is not None:
@@ -54,19 +52,19 @@ class DamagedInputs(Generic[K]):
             self._files[key] = _Damaged(topic_id, pause_s, now_s + pause_s)
 
     def end_pauses(self) -> set[TopicId]:
-        """Let files take part again whose pause is over. Returns their topics, which are to be planned again."""
+        """End the pauses that are over. Returns the topics of these inputs: plan them again."""
         now_s = self._clock.monotonic_s()
-        over = [file for file in self._files.values() if file.is_left_out and now_s >= file.retry_s]
-        for file in over:
-            file.is_left_out = False
-        return {file.topic_id for file in over}
+        ready = [file for file in self._files.values() if file.is_excluded and now_s >= file.retry_s]
+        for file in ready:
+            file.is_excluded = False
+        return {file.topic_id for file in ready}
 
     def end_pauses_of(self, topic_id: TopicId) -> None:
-        """Let all inputs of a topic take part again."""
+        """End the pauses of all inputs of a topic, because a caller wants to try them now."""
         for file in self._files.values():
             if file.topic_id == topic_id:
-                file.is_left_out = False
+                file.is_excluded = False
 
     def forget_others(self, keys: Container[K]) -> None:
-        """Let go of all inputs but these."""
+        """Forget all inputs except these."""
         self._files = {key: file for key, file in self._files.items() if key in keys}

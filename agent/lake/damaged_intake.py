@@ -1,8 +1,7 @@
-"""Chunks of the intake that cannot be archived: passes leave out their partitions from there on, and nothing else.
+"""Unreadable chunks of the intake: their partitions are archived up to them, all other partitions as usual.
 
-Rule: the records of a partition are archived in order, so what stands behind an unreadable chunk waits with it; all
-other partitions go on. Each is tried again after a pause, as merges do it (`agent.lake.damaged_inputs`), and is logged
-once. What is here is this agent's memory alone.
+The records of a partition are archived in order, so everything behind an unreadable chunk waits with it. Each chunk is
+logged once, and tried again after a pause (`agent.lake.damaged_inputs`). All of this is in the memory of one agent.
 """
 
 import logging
@@ -26,41 +25,42 @@ _Chunk = tuple[TopicId, PartitionIndex, Offset]
 
 
 class DamagedIntake:
-    """The archiver has one."""
+    """The unreadable intake chunks that the archiver met."""
 
     def __init__(self, *, metadata: ApplyLoop, clock: Clock, metrics: Metrics) -> None:
         self._metadata = metadata
         self._inputs = DamagedInputs[_Chunk](clock=clock)
         self._logged: dict[_Chunk, StoreError] = {}
-        """All that were found and are not archived or deleted since, and what is wrong with them."""
+        """The unreadable chunks that are still in the intake, with their errors."""
         self._gauge = metrics.archive_unreadable_chunks
 
     def waiting(self, topic_id: TopicId) -> Mapping[PartitionIndex, Offset]:
-        """The topic's partitions that wait, and from which offset on."""
+        """The topic's partitions with an excluded chunk, and the offset of their first one."""
         waiting: dict[PartitionIndex, Offset] = {}
         if self._logged:
-            for topic, partition, offset in self._inputs.left_out:
+            for topic, partition, offset in self._inputs.excluded:
                 if topic == topic_id:
                     waiting[partition] = min(waiting.get(partition, offset), offset)
         return waiting
 
-    def found(self, planned: ArchivePass, unreadable: Sequence[UnreadableChunk]) -> bool:
-        """Chunks of a pass cannot be read: leave them out. Returns False where the state has none of them any more."""
+    def exclude(self, planned: ArchivePass, unreadable: Sequence[UnreadableChunk]) -> bool:
+        """Exclude unreadable chunks of a pass. Returns False where none of them is still in the intake."""
         state = self._metadata.state
         keys: list[_Chunk] = []
         for chunk, error in unreadable:
             key = planned.topic_id, chunk.partition, chunk.offset_first
-            if not _is_waiting(state, key) or chunk.object_key not in state.object_ids:
+            # An archived or deleted chunk is not unreadable: its object was garbage and is deleted (safety rule S6).
+            if not _is_in_intake(state, key) or chunk.object_key not in state.object_ids:
                 continue
             keys.append(key)
             reason = str(error).removeprefix(chunk.object_key).lstrip(": ")
             text = f"{chunk.object_key}, partition {chunk.partition}, offset {chunk.offset_first}: {reason}"
-            wrong = ObjectMissing(text) if isinstance(error, ObjectMissing) else ObjectDamaged(text)
+            failure = ObjectMissing(text) if isinstance(error, ObjectMissing) else ObjectDamaged(text)
             if key not in self._logged:
                 log.error(
-                    "a chunk of the intake cannot be archived: its partition is not archived from there on; other "
-                    "partitions are: %s",
-                    REMEDY_MISSING if isinstance(wrong, ObjectMissing) else REMEDY_DAMAGED,
+                    "a chunk of the intake is unreadable: its partition is not archived from this offset on; other "
+                    "partitions are not affected: %s",
+                    REMEDY_MISSING if isinstance(failure, ObjectMissing) else REMEDY_DAMAGED,
                     extra={
                         "topic": planned.name,
                         "partition": chunk.partition,
@@ -69,36 +69,36 @@ class DamagedIntake:
                         "reason": f"{type(error).__name__}: {reason}",
                     },
                 )
-            self._logged[key] = wrong
-        self._inputs.found(planned.topic_id, keys)
+            self._logged[key] = failure
+        self._inputs.exclude(planned.topic_id, keys)
         self._gauge.set(len(self._logged))
         return bool(keys)
 
     def end_pauses(self) -> None:
-        """Let partitions take part again whose pause is over, and let go of chunks that are archived or deleted."""
+        """End the pauses that are over, and forget chunks that were archived or deleted."""
         if not self._logged:
             return
         state = self._metadata.state
-        self._logged = {key: wrong for key, wrong in self._logged.items() if _is_waiting(state, key)}
+        self._logged = {key: failure for key, failure in self._logged.items() if _is_in_intake(state, key)}
         self._inputs.forget_others(self._logged)
         self._inputs.end_pauses()
         self._gauge.set(len(self._logged))
 
     def check(self, topic_id: TopicId, ends: Sequence[Offset]) -> None:
-        """Raise what is wrong with a chunk of the topic for which its partition waits, below these ends.
+        """Raise the error of the topic's first excluded chunk below the end offsets.
 
-        Partitions that were added since have none.
+        A partition that was added since the caller read `ends` has no end there, and is skipped.
         """
-        for key in sorted(self._inputs.left_out):
+        for key in sorted(self._inputs.excluded):
             topic, partition, offset = key
             if topic == topic_id and partition < len(ends) and offset < ends[partition]:
                 raise self._logged[key]
 
     def try_again(self, topic_id: TopicId) -> None:
-        """Let all partitions of a topic take part again."""
+        """End the pauses of all partitions of a topic."""
         self._inputs.end_pauses_of(topic_id)
 
 
-def _is_waiting(state: ClusterState, chunk: _Chunk) -> bool:
+def _is_in_intake(state: ClusterState, chunk: _Chunk) -> bool:
     topic_id, partition, offset = chunk
     return topic_id in state.topics and intake_first(state, topic_id)[partition] <= offset

@@ -1,6 +1,6 @@
-"""Iceberg's properties by which an engine or PyIceberg opens the files in the bucket.
+"""Iceberg's properties with which an engine or PyIceberg opens the files in the bucket.
 
-Input: the settings of the store. Output: property names and values without secrets.
+Input: the settings of the store. Output: property names and values, without secrets.
 Source: Iceberg's configuration ("S3 file IO properties"); PyIceberg's "FileIO".
 """
 
@@ -15,7 +15,7 @@ LOCAL_FILE_IO = "org.apache.iceberg.hadoop.HadoopFileIO"
 def s3_file_io(settings: S3Settings, endpoint: str | None) -> dict[str, str]:
     """The properties for S3FileIO of Java and for PyIceberg.
 
-    `endpoint`: where engines reach the store; None where they reach it as the agents do.
+    `endpoint`: the store's endpoint for engines; None where it is the agents' one.
     """
     endpoint = endpoint or without_bucket(settings)
     properties = {
@@ -27,7 +27,7 @@ def s3_file_io(settings: S3Settings, endpoint: str | None) -> dict[str, str]:
     if endpoint is not None:
         properties["s3.endpoint"] = endpoint
         if settings.is_virtual_hosted:
-            # PyIceberg reads no path-style-access: it addresses an endpoint by path unless this property is set.
+            # PyIceberg ignores path-style-access: it addresses an endpoint by path unless this property is set.
             properties["s3.force-virtual-addressing"] = "true"
     return properties
 
@@ -36,6 +36,6 @@ def without_bucket(settings: S3Settings) -> str | None:
     """The store's endpoint without the bucket's name in its host; None for Amazon's own endpoint."""
     if settings.endpoint is None or not settings.is_virtual_hosted:
         return settings.endpoint
-    # Engines put the bucket's name before the host themselves, so that it would stand there twice.
+    # Engines prepend the bucket's name to the host themselves: here it would be there twice.
     parts = urlsplit(settings.endpoint)
     return urlunsplit(parts._replace(netloc=parts.netloc.removeprefix(f"{settings.bucket}.")))

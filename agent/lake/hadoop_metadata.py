@@ -1,11 +1,8 @@
-"""Copies the metadata of tables to where readers without a catalog look for it.
+"""Copies table metadata to the names that readers without a catalog expect: `v<N>.metadata.json`, `version-hint.text`.
 
-Rule: `v<N>.metadata.json` is put before `version-hint.text` names it, so whoever follows the hint finds a whole table,
-though for a moment not the newest. The copies decide nothing: the ledger has the pointer. Their names are Iceberg's,
-without a session, so safety rule S6 does not hold for them; they are overwritten, and only the topic's owner, by
-rendezvous hashing, writes them, while its session is confirmed. What an agent before left is put right where its hint
-is not what the state says, after a recovery too, which begins at an older version: readers go up from the hint as long
-as they find another version, so no newer copy may stay.
+The copies decide nothing: the ledger has the table's pointer. Iceberg prescribes their names, which hold no session.
+Safety rule S6 therefore does not protect them: they are overwritten. Only the topic's owner by rendezvous hashing
+writes them, and only while its session is confirmed.
 
 Specification: `org.apache.iceberg.hadoop.HadoopTableOperations` (Iceberg 1.12).
 """
@@ -43,31 +40,31 @@ class HadoopMetadata:
         self._clock = clock
         self._work = TopicWork(
             "hadoop metadata",
-            failing="readers without a catalog do not see the newest version of a table yet",
+            failing="readers without a catalog do not see the newest version of a table",
             clock=clock,
             metrics=metrics,
         )
         self._copied: dict[TopicId, tuple[str, list[int]]] = {}
-        """Which metadata was copied last, and the versions of which there are copies, the oldest first."""
+        """The metadata key that was copied last, and the versions with a copy, ascending."""
 
     async def run(self) -> None:
-        """Follow the tables, for ever."""
+        """Copy the metadata of this agent's tables, indefinitely."""
         while True:
             await self._clock.sleep(TABLE_COPIES_INTERVAL_S)
             topics = self._metadata.state.topics
             for topic_id in self._copied.keys() - topics.keys():
                 del self._copied[topic_id]
             for topic in list(topics.values()):
-                if self._is_wanted(topic) and self._work.is_due(topic):
+                if self._needs_copy(topic) and self._work.is_due(topic):
                     await self._work.run(topic, partial(self._try, topic.topic_id))
             self._work.forget_others(self._metadata.state.topics)
 
-    def _is_wanted(self, topic: TopicState) -> bool:
+    def _needs_copy(self, topic: TopicState) -> bool:
         if topic.table is None or self._copied.get(topic.topic_id, ("",))[0] == topic.table.metadata_key:
             return False
         if owner_of(topic.topic_id, self._metadata.state.sessions) == self._writer.session:
             return True
-        # Whoever is the owner now writes what comes next: nothing that is known here holds any longer.
+        # Another agent writes the copies now, so what is known here may be out of date.
         self._copied.pop(topic.topic_id, None)
         return False
 
@@ -78,10 +75,13 @@ class HadoopMetadata:
             topic = self._metadata.state.topics.get(topic_id)
             if topic is not None and topic.table is not None and topic.table.metadata_key in str(error):
                 raise
-            log.info("a table moved on while it was copied", extra={"topic_id": topic_id.hex(), "reason": str(error)})
+            log.info(
+                "a table's metadata was replaced while it was copied; its next version is copied",
+                extra={"topic_id": topic_id.hex(), "reason": str(error)},
+            )
 
     async def copy(self, topic_id: TopicId) -> None:
-        """Have the copies of a topic's table say what the state says, if it is there still. Raises `StoreError`s."""
+        """Copy the current metadata of a topic's table, if the topic exists. Raises `StoreError`s."""
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None or topic.table is None or not self._writer.is_confirmed:
             return
@@ -92,7 +92,8 @@ class HadoopMetadata:
             oldest = max(1, version - TABLE_COPIES_KEPT + 1)
             self._copied[topic_id] = (metadata_key, list(range(oldest, version + 1)))
             return
-        versions = await self._versions_found(topic) if known is None else known[1]
+        versions = await self._listed_versions(topic) if known is None else known[1]
+        # The metadata comes before the hint, so that a hint never leads to a copy that does not exist.
         for key, text in (
             (metadata_copy_key(self._name(topic), topic_id, version), content),
             (version_hint_key(self._name(topic), topic_id), str(version).encode()),
@@ -100,15 +101,17 @@ class HadoopMetadata:
             if not self._may_write(topic_id):
                 return
             await self._store.put(key, (text,))
-        kept = [*(found for found in versions if found < version), version][-TABLE_COPIES_KEPT:]
-        gone = [found for found in versions if found not in kept]
+        # Readers go up from the hint while there is a next version (HadoopTableOperations.refresh). After a recovery
+        # the table's version is lower than before, so copies with higher numbers have to be deleted.
+        current = [*(number for number in versions if number < version), version][-TABLE_COPIES_KEPT:]
+        surplus = [number for number in versions if number not in current]
         if not self._may_write(topic_id):
-            return  # the versions of a recovery or of another owner may be among them
-        left = await self._drop(topic, gone)
-        self._copied[topic_id] = (metadata_key, sorted([*left, *kept]))
+            return  # a new owner, or a recovery, may have written some of these copies
+        undeleted = await self._drop(topic, surplus)
+        self._copied[topic_id] = (metadata_key, sorted([*undeleted, *current]))
 
     async def _drop(self, topic: TopicState, versions: Sequence[int]) -> Sequence[int]:
-        """Delete copies and return those that are still there: they are tried again at the table's next version."""
+        """Delete copies. Returns the versions that the store did not delete: the next version tries them again."""
         keys = {metadata_copy_key(self._name(topic), topic.topic_id, version): version for version in versions}
         if not keys:
             return ()
@@ -116,8 +119,8 @@ class HadoopMetadata:
             await self._store.delete(list(keys))
         except ObjectsNotDeleted as error:
             log.error(
-                "copies of a table's metadata could not be deleted; readers without a catalog may follow one that is "
-                f"newer than the table ({UNDELETABLE})",
+                "the store did not delete old copies of a table's metadata; readers without a catalog may read a "
+                f"version that is newer than the table ({UNDELETABLE})",
                 extra={"topic_id": topic.topic_id.hex(), "reason": str(error)},
             )
             return [keys[key] for key in error.reasons]
@@ -128,14 +131,14 @@ class HadoopMetadata:
         return folder_name(self._metadata.state, topic)
 
     def _may_write(self, topic_id: TopicId) -> bool:
-        """Whether the topic is there, and this agent its owner still. Nobody would delete what came for one that was
-        deleted meanwhile before sessions end; and another owner may have copied newer versions."""
+        """Whether the topic exists and this agent still owns it."""
+        # A copy for a deleted topic would stay until this session ends. Another owner may have copied newer versions.
         state = self._metadata.state
         is_owner = owner_of(topic_id, state.sessions) == self._writer.session
         return topic_id in state.topics and is_owner and self._writer.is_confirmed
 
     async def _is_copied(self, topic: TopicState, content: bytes) -> bool:
-        """Whether the hint leads to this very metadata: after a recovery another one may have had its number."""
+        """Whether the hint leads to this metadata. The number is not enough: a recovery may use a number twice."""
         assert topic.table is not None
         if await self._hint(topic) != topic.table.version:
             return False
@@ -145,17 +148,17 @@ class HadoopMetadata:
             return False
         return copy == content
 
-    async def _versions_found(self, topic: TopicState) -> list[int]:
-        """The versions of which somebody left copies, ascending."""
+    async def _listed_versions(self, topic: TopicState) -> list[int]:
+        """The versions with a copy in the bucket, ascending."""
         folder = table_metadata_folder(self._name(topic), topic.topic_id)
-        # Names of everything else there begin with a session, and so come before these; others' may not. A copy that
-        # cannot be looked at counts by its name, and is deleted by it like any other.
-        found = [
+        # Agents' other names in the folder begin with a session, so they sort before "v" and are not listed. Files of
+        # other programs may follow. A copy that cannot be read counts by its name, and is deleted by it (S20).
+        versions = [
             version_of_copy(meta.key)
             async for meta in self._store.list(folder, after=f"{folder}v")
             if topic_of_copy(meta.key) is not None
         ]
-        return sorted(one for one in found if one is not None)
+        return sorted(version for version in versions if version is not None)
 
     async def _hint(self, topic: TopicState) -> int | None:
         try:

@@ -1,9 +1,8 @@
-"""Plans rewrites of a topic's files for Spark jobs, and makes true what they wrote.
+"""Plans rewrites of a topic's data files for Spark jobs, and commits the files that the jobs wrote.
 
-Rule: a job is not believed. What it wrote is looked at in the bucket: the file's footer, the places of its rows, and
-for each partition as many rows as the index had. The entry is that of a merge (`agent.lake.compaction_commits`): it
-names exactly what it replaces (safety rule S6), so that a job and the agents' own merges cannot both replace a file. A
-file of a job that lost is deleted by the garbage collector once this agent's session is over.
+A job is not trusted: `commit` checks its file in the bucket. The entry is that of a compaction
+(`agent.lake.compaction_commits`). It names exactly what it replaces (safety rule S6), so a job and a compaction never
+both replace a file. The garbage collector deletes the file of a job that lost, once this agent's session has ended.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,8 +36,10 @@ from storage.refs import parquet_key
 
 
 class NoRewrite(Exception):
-    """What was asked for cannot be done: the message says why. `is_overtaken`: as things are now, and planned again it
-    may be."""
+    """A rewrite cannot be planned or committed; the message has the reason.
+
+    `is_overtaken`: the topic changed meanwhile, so a new plan may succeed.
+    """
 
     def __init__(self, message: str, *, is_overtaken: bool = False) -> None:
         super().__init__(message)
@@ -46,8 +47,10 @@ class NoRewrite(Exception):
 
 
 class _RewriteJob(NamedTuple):
+    """A data file of the topic, as its index and the state know it."""
+
     file: TopicFile
-    held: ObjectState
+    stored: ObjectState
 
 
 class LakeRewrites:
@@ -71,17 +74,15 @@ class LakeRewrites:
         self._broker_configs = broker_configs
 
     async def plan(self, topic: TopicState, purpose: Purpose, *, behind: str = "") -> RewritePlan:
-        """The plan of a topic's files to rewrite now; no tasks where nothing is.
+        """The plan of the files to rewrite now; without tasks where there are none.
 
-        `behind`: the key of a file, where those up to it are to be passed over.
+        `behind`: the key of a file. The plan skips the files up to it, which an earlier plan had.
 
         Raises `NoRewrite`, `StoreError`.
         """
         rules = file_rules(topic, self._broker_configs)
         if purpose is Purpose.REWRITE and not rules.bytes_target:
-            raise NoRewrite(
-                f"{TABLE_FILE_BYTES} of {topic.name} is 0, which leaves its files as they are: set it first"
-            )
+            raise NoRewrite(f"{TABLE_FILE_BYTES} of {topic.name} is 0, so its files are never rewritten: set it first")
         columns = await self._typed_columns.plan(topic.topic_id)
         if purpose is Purpose.BACKFILL and columns is None:
             raise NoRewrite(f"{topic.name} has no typed columns: set penstock.table.columns=key, value or both first")
@@ -89,50 +90,52 @@ class LakeRewrites:
         try:
             files = await run_in_thread(topic_files, indexes)
         except FilesOutOfOrder as error:
-            raise NoRewrite(f"files of {topic.name} cannot be merged: {error}") from error
+            raise NoRewrite(f"files of {topic.name} cannot be rewritten: {error}") from error
         objects = self._metadata.state.objects
-        found = [_RewriteJob(file, objects[file.object_id]) for file in files if file.object_id in objects]
-        if len(found) < len(files):
-            raise NoRewrite("files went while they were looked at", is_overtaken=True)
-        wanted = range(len(found)) if purpose is Purpose.REWRITE else await self._without_columns(found)
-        passed = next((number + 1 for number, (_, held) in enumerate(found) if held.key == behind), 0)
+        jobs = [_RewriteJob(file, objects[file.object_id]) for file in files if file.object_id in objects]
+        if len(jobs) < len(files):
+            raise NoRewrite("files of the topic were deleted while they were planned", is_overtaken=True)
+        candidates = range(len(jobs)) if purpose is Purpose.REWRITE else await self._without_columns(jobs)
+        number_first = next((number + 1 for number, (_, stored) in enumerate(jobs) if stored.key == behind), 0)
         chosen = select(
             [
-                SizedFile(object_bytes=held.object_bytes, chunk_count=file.chunk_count, newest_ms=file.newest_ms)
-                for file, held in found
+                SizedFile(object_bytes=stored.object_bytes, chunk_count=file.chunk_count, newest_ms=file.newest_ms)
+                for file, stored in jobs
             ],
-            {number for number in wanted if number >= passed},
+            {number for number in candidates if number >= number_first},
             purpose=purpose,
             bytes_target=rules.bytes_target,
             span_ms_max=rules.span_ms_max,
         )
         tasks: list[RewriteTask] = []
         for run in chosen:
-            some = found[run.start : run.stop]
+            task_files = jobs[run.start : run.stop]
             name = await self._lake.name()
             merge = Merge(
                 topic_id=topic.topic_id,
                 name=topic.name,
                 folder_name=folder_name(self._metadata.state, topic),
-                keys=tuple(held.key for _, held in some),
-                file_bytes=sum(held.object_bytes for _, held in some),
-                chunks=await run_in_thread(merge_chunks, [file for file, _ in some], indexes),
+                keys=tuple(stored.key for _, stored in task_files),
+                file_bytes=sum(stored.object_bytes for _, stored in task_files),
+                chunks=await run_in_thread(merge_chunks, [file for file, _ in task_files], indexes),
             )
             tasks.append(RewriteTask(merge=merge, session=name.session, number=name.number))
         return RewritePlan(tasks=tuple(tasks), columns=columns)
 
     async def commit(self, topic: TopicState, rewritten: Rewritten) -> None:
-        """Put a written file in the place of what it was made of; returns once that is applied.
+        """Replace the source files by the file that a job wrote; return once the entry is applied.
 
         Raises `NoRewrite`, `StoreError`.
         """
         command = rewritten.command
         if command.topic_id != topic.topic_id or command.table is not None:
-            raise NoRewrite(f"that is no file of topic {topic.name}")
+            raise NoRewrite(f"the file is not of topic {topic.name}")
         if command.object_session != self._writer.session:
-            raise NoRewrite("the plan is another agent's, or this one has begun anew since", is_overtaken=True)
+            raise NoRewrite("the plan is of another agent, or of an earlier session of this one", is_overtaken=True)
         if not command.object_key.startswith(self._keys_of(topic, command.object_session)):
-            raise NoRewrite(f"{command.object_key} is no name that this agent has given")
+            raise NoRewrite(f"{command.object_key} is not a key of this agent's plans")
+        # The bucket decides, not the job's report: the footer, the row groups that the new rows of the index name, and
+        # as many rows in each partition as the index has.
         try:
             file = await self._archive.describe(command.object_key)
             after = await self._archive.typed_columns(command.object_key)
@@ -140,12 +143,12 @@ class LakeRewrites:
                 _check_count(topic, swap)
                 await self._archive.check_places(command.object_key, swap.archived)
         except (ObjectDamaged, ObjectMissing) as error:
-            raise NoRewrite(f"{command.object_key} is not what was said of it: {error}") from error
+            raise NoRewrite(f"{command.object_key} is not as the job reported it: {error}") from error
         row_count = sum(chunk.row_count for swap in command.partitions for chunk in swap.archived)
         if (file.record_count, file.object_bytes) != (row_count, command.object_bytes):
             raise NoRewrite(
-                f"{command.object_key} has {file.record_count} rows and {file.object_bytes} bytes, and was to have "
-                f"{row_count} and {command.object_bytes}"
+                f"{command.object_key} has {file.record_count} rows and {file.object_bytes} bytes, and the job "
+                f"reported {row_count} and {command.object_bytes}"
             )
         before = None if rewritten.before is None else decode(rewritten.before)
         columns = None if after is None else ColumnsChange(before=before, after=after)
@@ -155,17 +158,17 @@ class LakeRewrites:
         except (ColumnsMovedOn, FilesNotInTable, ObjectMissing) as error:
             raise NoRewrite(str(error), is_overtaken=True) from error
         except OutcomeUnknown as error:
-            raise NoRewrite(f"whether it was done is not known: {error}", is_overtaken=True) from error
+            raise NoRewrite(f"the outcome of the commit is unknown: {error}", is_overtaken=True) from error
         if not isinstance(outcome, Done):
-            raise NoRewrite(f"the log or the table moved on: {outcome}", is_overtaken=True)
+            raise NoRewrite(f"the log or the table changed meanwhile: {outcome}", is_overtaken=True)
 
     async def _without_columns(self, files: Sequence[_RewriteJob]) -> set[int]:
-        """Which of the files, by number, have rows and no typed columns."""
-        are_raw = await gather_bounded([partial(self._is_without_columns, held.key) for _, held in files])
+        """The numbers of the files that have rows and no typed columns."""
+        are_raw = await gather_bounded([partial(self._is_without_columns, stored.key) for _, stored in files])
         return {number for number, is_raw in enumerate(are_raw) if is_raw}
 
     def _keys_of(self, topic: TopicState, session: SessionId) -> str:
-        """The prefix of the keys of a session's files of a topic."""
+        """The key prefix of a session's files of a topic."""
         name = folder_name(self._metadata.state, topic)
         key = parquet_key(name, topic.topic_id, session, ObjectNumber(0))
         return key[: key.rindex("-") + 1]
@@ -176,18 +179,18 @@ class LakeRewrites:
 
 
 def _check_count(topic: TopicState, swap: PartitionReplacement) -> None:
-    """Raises `NoRewrite` where a partition's rows are not as many as the index has in their place, or not all of what
-    is replaced is archived: how many records wait in the intake no index tells, so none would be missed here."""
+    """Raise `NoRewrite` unless the file has as many rows of a partition as the archived chunks that it replaces."""
     if not 0 <= swap.partition < len(topic.partitions) or not swap.replaced:
-        raise NoRewrite(f"{topic.name} has no partition {swap.partition}, or nothing of it is replaced")
+        raise NoRewrite(f"{topic.name} has no partition {swap.partition}, or the file replaces no chunk of it")
     index = topic.partitions[swap.partition].index
     rows = list(islice(index.rows_from(swap.replaced[0].offset_first), len(swap.replaced)))
+    # The index has row counts of archived chunks only, so lost records of an intake chunk would not be noticed here.
     if not all(row.is_archived for row in rows):
-        raise NoRewrite(f"partition {swap.partition}: what is not archived yet is replaced by archive passes alone")
-    found = sum(row.row_count for row in rows if row.offset_end <= swap.replaced[-1].offset_end)
+        raise NoRewrite(f"partition {swap.partition}: only archive passes replace chunks of the intake")
+    index_count = sum(row.row_count for row in rows if row.offset_end <= swap.replaced[-1].offset_end)
     record_count = sum(chunk.row_count for chunk in swap.archived)
-    if found != record_count:
+    if index_count != record_count:
         raise NoRewrite(
-            f"partition {swap.partition} has {found} rows there by now, and the new file {record_count}",
+            f"partition {swap.partition}: the replaced chunks have {index_count} rows, the new file {record_count}",
             is_overtaken=True,
         )

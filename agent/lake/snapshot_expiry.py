@@ -1,9 +1,8 @@
-"""Keeps topics' tables in step with the log where no pass does: files whose last chunks left the log leave the table.
+"""Expires snapshots, and removes data files from tables after their last chunks left the log.
 
-Rule: what has to go is derived state (`TableState.unneeded`); a commit of the table alone drops it, and the object goes
-when no snapshot that is kept needs it any more (safety rule S6). Snapshots that have not been current for the grace
-expire for that, so that a topic without traffic does not keep what retention removed. The agent that rendezvous hashing
-names for the topic does it, as for archive passes. A refused commit is made anew from the state at the next look.
+`TableState.unneeded` names these files. A commit of the table removes them, and an object is deleted once no snapshot
+of the table refers to it any more (safety rule S6). So a topic without traffic does not keep what retention removed.
+As with archive passes, rendezvous hashing names the agent for each topic.
 """
 
 import logging
@@ -44,21 +43,21 @@ class SnapshotExpiry:
         self._superseded_ms = superseded_ms
         self._work = TopicWork(
             "snapshot expiry",
-            failing="a table is not kept up, and files that left the log stay",
+            failing="snapshots of a table do not expire, and files that left the log stay",
             clock=clock,
             metrics=metrics,
         )
         self._waiting: dict[TopicId, tuple[int, float]] = {}
-        """How many files wait for a snapshot to expire, and when to look again."""
+        """The number of files that wait for a snapshot to expire, and the time of the next check."""
 
     async def run(self) -> None:
-        """Look again and again, for ever."""
+        """Update the tables of this agent's topics, indefinitely."""
         while True:
             await self._clock.sleep(SNAPSHOT_EXPIRY_CHECK_INTERVAL_S)
             for topic_id in list(self._metadata.state.topics):
                 topic = self._metadata.state.topics.get(topic_id)
                 if topic is not None and self._is_due(topic_id) and self._work.is_due(topic):
-                    await self._work.run(topic, partial(self.keep, topic_id))
+                    await self._work.run(topic, partial(self.update_table, topic_id))
             self._work.forget_others(self._metadata.state.topics)
 
     def _is_due(self, topic_id: TopicId) -> bool:
@@ -72,14 +71,14 @@ class SnapshotExpiry:
         if topic.table is None or not topic.table.unneeded:
             self._waiting.pop(topic_id, None)
             return False
-        seen, until_s = self._waiting.get(topic_id, (0, 0.0))
-        return seen != len(topic.table.unneeded) or self._clock.monotonic_s() >= until_s
+        file_count, until_s = self._waiting.get(topic_id, (0, 0.0))
+        return file_count != len(topic.table.unneeded) or self._clock.monotonic_s() >= until_s
 
-    async def keep(self, topic_id: TopicId) -> int:
-        """Have a topic's table hold all files of the log, and no other for longer than snapshots stay.
+    async def update_table(self, topic_id: TopicId) -> int:
+        """Add the log's missing files to a topic's table, expire old snapshots, and remove files that left the log.
 
-        Returns how many files it let go of. Raises `StoreError`s and `OutcomeUnknown`: try again, but for
-        `TableUnreadable`, where people must look.
+        Returns the number of removed files. Raises `StoreError`s and `OutcomeUnknown`: try again. `TableUnreadable`
+        needs an operator.
         """
         async with self._lake.turn(topic_id):
             name = await self._lake.name()
@@ -94,17 +93,20 @@ class SnapshotExpiry:
                 return 0
             outcome = await self._lake.propose(CommitTable(topic_id=topic_id, object_session=name.session, table=table))
         if not isinstance(outcome, Done):
-            log.info("a table's commit was refused", extra={"topic_id": topic_id.hex(), "outcome": str(outcome)})
+            log.info(
+                "the ledger rejected a table's commit; it is made again",
+                extra={"topic_id": topic_id.hex(), "outcome": str(outcome)},
+            )
             return 0
         self._metrics.table_files_dropped.inc(len(change.dropped))
         log.info(
-            "a table let go of files that had left the log",
+            "removed files from a table that had left the log",
             extra={"topic_id": topic_id.hex(), "files": len(change.dropped), "released": len(table.released)},
         )
         return len(change.dropped)
 
     def _wait(self, topic_id: TopicId) -> None:
-        """Until more has to go, or a snapshot may have become old enough."""
+        """Skip the topic until more files are unneeded, or a snapshot may be old enough."""
         topic = self._metadata.state.topics.get(topic_id)
         if topic is not None and topic.table is not None:
             later_s = max(SNAPSHOT_EXPIRY_CHECK_INTERVAL_S, self._superseded_ms / 1000 / TABLE_LOOKS_PER_GRACE)

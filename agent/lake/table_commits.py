@@ -1,8 +1,7 @@
-"""Shared parts of all writers to the lake: names for objects, turns at a topic, and commits of its table.
+"""Commits to topics' tables: object names, the lock of each topic, and the table metadata of each commit.
 
-Rule: one at a time writes to a topic's table, so that an agent does not refuse its own commits; between agents the
-ledger decides, and the later one plans again (safety rule S6). Objects are durable before the entry that names them is
-appended.
+All writers of an agent to the lake share one `TableCommits`. Between agents the ledger decides: an entry names the
+table version that it replaces, so the later one is rejected and planned again (safety rule S6).
 """
 
 import asyncio
@@ -40,16 +39,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeName:
-    """The name of a new object: the session that may commit it, and its number among what that session wrote to the
-    lake."""
+    """The name of a new lake object: the session that may commit it, and a number unique in that session."""
 
     session: SessionId
     number: ObjectNumber
 
 
 class TableCommits:
-    """Every agent has one. `root` is the bucket's URI, as tables name it. `proposed_time`: None while this machine's
-    clock is not to be believed (safety rule S2)."""
+    """Every agent has one.
+
+    `root` is the bucket's URI, as tables name it. `proposed_time` returns None while this machine's clock is not
+    trusted (safety rule S2).
+    """
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class TableCommits:
 
     @asynccontextmanager
     async def turn(self, topic_id: TopicId) -> AsyncIterator[None]:
-        """Nobody else of this agent changes the topic's table meanwhile."""
+        """Hold the lock of the topic's table: no other task of this agent commits to it meanwhile."""
         lock = self._turns.get(topic_id)
         if lock is None:
             lock = self._turns[topic_id] = asyncio.Lock()
@@ -84,38 +85,38 @@ class TableCommits:
             yield
 
     async def name(self) -> LakeName:
-        """A name that was never given, once this agent's session is in the ledger (safety rule S9)."""
+        """A name that was never used. Waits until this agent's session is in the ledger (safety rule S9)."""
         return self._name(await self._writer.until_live())
 
     def entry_objects(self, session: SessionId) -> AbstractAsyncContextManager[EntryObjects]:
-        """The objects that are put for one entry of `session`; deleted at the end where it certainly does not come
-        (S6)."""
+        """The objects of one entry of `session`, deleted at the end if the entry certainly never commits (S6)."""
         return self._uncommitted.of_entry(session)
 
     async def check(self, topic_id: TopicId) -> None:
-        """Read what a commit to the topic's table begins with: before a file is put that the commit is to bring in.
+        """Check that the topic's table can be read, before the caller puts a file for it.
 
-        Raises `StoreError` as `prepare`. Asks for nothing where an earlier commit was of this agent.
+        Raises `StoreError` as `prepare` does. Makes no request where this agent made the table's last commit.
         """
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None:
             return
         before = self._before(topic)
-        async with self._whole(before):
+        async with self._damage_as_unreadable(before):
             await check_readable(before, store=self._store, cache=self._cache, run_in_thread=run_in_thread)
 
     async def prepare(self, topic_id: TopicId, change: Change, session: SessionId) -> TableCommit | None:
-        """Make the next version of a topic's table durable, and return what an entry of `session` has to say.
+        """Write the next version of a topic's table, and return its part of an entry of `session`.
 
-        None where the topic is gone, or the session: plan again. To be called in the topic's turn. Raises `StoreError`:
-        `ObjectMissing`, `FilesNotInTable` and `ColumnsMovedOn` mean that the table moved on, `TableUnreadable` that
-        people must look.
+        None where the topic was deleted or the session ended: plan again. The caller holds the topic's turn.
+
+        Raises `StoreError`: `ObjectMissing`, `FilesNotInTable` and `ColumnsMovedOn` where the table changed meanwhile:
+        plan again; `TableUnreadable` where an operator has to repair it.
         """
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None or self._writer.session != session:
             return None
         before = self._before(topic)
-        async with self._whole(before), self._kept_if_done(session) as store:
+        async with self._damage_as_unreadable(before), self._deleted_on_error(session) as store:
             prepared = await commit(
                 before,
                 change,
@@ -136,13 +137,12 @@ class TableCommits:
         released: tuple[str, ...],
         session: SessionId,
     ) -> TableCommit | None:
-        """Like `prepare`: a version of the topic's table that holds these files, and nothing of the versions before it,
-        which are not read."""
+        """Like `prepare`, for a table with exactly these files. The versions before it are neither read nor kept."""
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None or self._writer.session != session:
             return None
         self._completed.discard(topic_id)
-        async with self._kept_if_done(session) as store:
+        async with self._deleted_on_error(session) as store:
             return await rebuild(
                 self._before(topic),
                 files,
@@ -156,8 +156,8 @@ class TableCommits:
             )
 
     @asynccontextmanager
-    async def _kept_if_done(self, session: SessionId) -> AsyncIterator[ObjectStore]:
-        """A store whose puts are deleted again where not all of them are made: no entry names them then (S6)."""
+    async def _deleted_on_error(self, session: SessionId) -> AsyncIterator[ObjectStore]:
+        """A store whose puts are deleted if the block raises: no entry will name them then (safety rule S6)."""
         objects = EntryObjects(self._store, self._writer)
         try:
             yield objects.store
@@ -175,13 +175,14 @@ class TableCommits:
         return await self._archive.describe(key), await self._archive.typed_columns(key)
 
     async def complete(self, topic_id: TopicId, session: SessionId) -> bool:
-        """Have every file of the topic's log in its table; False where that must be tried again.
+        """Add the files that are in the topic's log but not in its table; False: try again.
 
-        Files are missing that were archived before there were tables, or because a recovery found the table damaged. As
-        `prepare`, to be called in the topic's turn; looks once at each topic.
+        Files are missing that were archived before tables existed, and after a recovery found the table damaged. The
+        caller holds the topic's turn. Once a topic is complete, later calls return at once.
         """
         while topic_id not in self._completed:
-            if not await self._is_here(topic_id, session):
+            # The table must name the bucket correctly first: the next commit writes URIs below its root.
+            if not await self._relocate_if_moved(topic_id, session):
                 return False
             missing = self._missing(topic_id)[:TABLE_FILES_PER_COMMIT_MAX]
             if not missing:
@@ -196,34 +197,38 @@ class TableCommits:
                 return False
             outcome = await self.propose(CommitTable(topic_id=topic_id, object_session=session, table=table))
             if not isinstance(outcome, Done):
-                log.info("a table's commit was refused", extra={"topic_id": topic_id.hex(), "outcome": str(outcome)})
+                log.info(
+                    "the ledger rejected a table's commit; it is made again",
+                    extra={"topic_id": topic_id.hex(), "outcome": str(outcome)},
+                )
                 return False
-            log.info("files of the log entered their table", extra={"topic_id": topic_id.hex(), "files": len(missing)})
+            log.info("added files of the log to their table", extra={"topic_id": topic_id.hex(), "files": len(missing)})
         return True
 
-    async def _is_here(self, topic_id: TopicId, session: SessionId) -> bool:
-        """Have the table's metadata name the bucket by its URI of now; False where that must be tried again.
+    async def _relocate_if_moved(self, topic_id: TopicId, session: SessionId) -> bool:
+        """Rewrite the table's metadata if it names the bucket by an old URI; False: try again.
 
-        It names another one where the folder was moved, or the bucket renamed or copied. An agent that lives and wrote
-        it there has another `--store` for the same bucket: the two would move the table back and forth.
+        The URI changes when the data folder is moved, or the bucket renamed or copied. Raises `TableUnreadable` where a
+        live agent uses the old URI.
         """
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None or topic.table is None:
             return True
         before = self._before(topic)
-        async with self._whole(before):
+        async with self._damage_as_unreadable(before):
             old_root = await root_before(before, store=self._store, cache=self._cache, run_in_thread=run_in_thread)
         if old_root is None:
             return True
         writer = session_of_key(before.metadata_key)
         sessions = self._metadata.state.sessions
+        # A live agent with another --store would move the table back with its next commit, and this one forth again.
         if writer is not None and writer != session and writer in sessions:
             agent = sessions[writer].name
             raise TableUnreadable(
-                f"the agent {agent} writes this table to {old_root}, and this agent's --store is {self.root}: give all "
-                'agents the same --store (docs/operations/bucket.md, "A bucket or data folder was moved")'
+                f"the agent {agent} writes this table to {old_root}, and this agent's --store is {self.root}: start "
+                'all agents with the same --store (docs/operations/bucket.md, "A bucket or data folder was moved")'
             )
-        async with self._whole(before), self._kept_if_done(session) as store:
+        async with self._damage_as_unreadable(before), self._deleted_on_error(session) as store:
             table = await relocate(
                 before,
                 old_root,
@@ -234,57 +239,60 @@ class TableCommits:
             )
         outcome = await self.propose(CommitTable(topic_id=topic_id, object_session=session, table=table))
         if not isinstance(outcome, Done):
-            log.info("a table's move was refused", extra={"topic": topic.name, "outcome": str(outcome)})
+            log.info(
+                "the ledger rejected the move of a table to a new URL; it is tried again",
+                extra={"topic": topic.name, "outcome": str(outcome)},
+            )
             return False
         log.warning(
-            "the bucket or data folder was moved: a table names its files by the new URL now",
+            "the bucket or data folder was moved; a table's metadata now has the new URL",
             extra={"topic": topic.name, "before": old_root, "now": self.root, "objects": len(table.added) + 1},
         )
         return True
 
     async def columns(self, topic_id: TopicId) -> TypedColumns | None:
-        """The typed columns of the topic's table; None where there are none. As `prepare`."""
+        """The typed columns of the topic's table; None where there are none. Raises as `prepare` does."""
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None:
             return None
         before = self._before(topic)
-        async with self._whole(before):
+        async with self._damage_as_unreadable(before):
             return await typed_columns(before, store=self._store, cache=self._cache, run_in_thread=run_in_thread)
 
     async def _columns_with(self, topic_id: TopicId, keys: Sequence[str]) -> ColumnsChange | None:
-        """The table's typed columns after those of the files."""
+        """The table's typed columns, and those after the files are added."""
         before = after = await self.columns(topic_id)
         for key in keys:
             after = newest(after, await self._archive.typed_columns(key))
         return None if after is None else ColumnsChange(before=before, after=after)
 
     def is_complete(self, topic_id: TopicId) -> bool:
-        """Whether this agent has seen all files of the topic's log in its table."""
+        """Whether `complete` found all files of the topic's log in its table."""
         return topic_id in self._completed
 
     def _missing(self, topic_id: TopicId) -> list[str]:
-        """Keys of data files with rows that the topic's log has, and its table has not."""
+        """Keys of the data files with rows that are in the topic's log but not in its table."""
         state = self._metadata.state
         topic = state.topics.get(topic_id)
         if topic is None:
             return []
-        held = frozenset[ObjectId]() if topic.table is None else topic.table.objects
-        found = set(chain.from_iterable(partition.index.archived_objects() for partition in topic.partitions))
-        return [state.objects[ObjectId(object_id)].key for object_id in sorted(found - held)]
+        table_ids = frozenset[ObjectId]() if topic.table is None else topic.table.objects
+        log_ids = set(chain.from_iterable(partition.index.archived_objects() for partition in topic.partitions))
+        return [state.objects[ObjectId(object_id)].key for object_id in sorted(log_ids - table_ids)]
 
     async def expire_snapshots(self, topic_id: TopicId, *, superseded_ms: int) -> Change | None:
-        """What has to be done to a topic's table lest it keep files that the log let go of; None if nothing has yet.
+        """The change that removes files from a topic's table which have left the log; None where there is none yet.
 
-        Snapshots that another one followed `superseded_ms` ago may expire for it: none while the clock is not believed,
-        for a snapshot that is gone does not come back. Raises `StoreError` as `prepare`.
+        Snapshots that were superseded more than `superseded_ms` ago expire for it. Raises `StoreError` as `prepare`.
         """
         state = self._metadata.state
         topic = state.topics.get(topic_id)
         now_ms = self._proposed_time()
+        # Without a trusted clock nothing expires: an expired snapshot cannot be restored (safety rule S2).
         if topic is None or topic.table is None or not topic.table.unneeded or now_ms is None:
             return None
         before = self._before(topic)
-        async with self._whole(before):
+        async with self._damage_as_unreadable(before):
             return await expire_snapshots(
                 before,
                 [state.objects[object_id].key for object_id in topic.table.unneeded],
@@ -296,9 +304,12 @@ class TableCommits:
             )
 
     @asynccontextmanager
-    async def _whole(self, before: TableBefore) -> AsyncIterator[None]:
-        """What a table lacks that moved on was deleted by the garbage collector; what one lacks that did not, by
-        others."""
+    async def _damage_as_unreadable(self, before: TableBefore) -> AsyncIterator[None]:
+        """Turn `ObjectMissing` into `TableUnreadable` where the table is still at the same version.
+
+        If the table has a newer version, the garbage collector deleted the object, and the caller plans again. If not,
+        something else deleted it, and the table is damaged.
+        """
         try:
             yield
         except ObjectMissing as error:
@@ -312,8 +323,9 @@ class TableCommits:
             raise TableUnreadable(f"{before.metadata_key} needs an object that is gone: {error}") from error
 
     def _now_ms(self, topic: TopicState) -> int:
-        """The time of a snapshot. Readers go by it, and what is too late stays with the table: so by a clock that is
-        not believed none is later than the ledger has told."""
+        """The timestamp of the next snapshot."""
+        # Time travel goes by it, and a future timestamp would stay in the history of the table. So without a trusted
+        # clock it is the state's time, which only checked clocks move (safety rule S2).
         now_ms = self._proposed_time()
         return max(self._metadata.state.time_ms, topic.created_ms) if now_ms is None else now_ms
 

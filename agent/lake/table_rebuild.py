@@ -1,9 +1,8 @@
-"""Begins a topic's table anew from the files of its log, where people ask for it: its metadata is damaged, say.
+"""Rebuilds a topic's table from the data files of its log, on request: when its metadata is damaged, for example.
 
-Rule: the entry is one that every table's commit is, so the ledger compares the pointer and what leaves, and refuses it
-where anybody else was faster. Files that the log needs stay as they are; what the table alone referred to, and its
-snapshots needed, is let go of with them, and deleted after the grace. Where one entry cannot name all of that, the same
-is done again: whoever is interrupted in between asks anew.
+Data files of the log stay as they are. Objects that only the old table and its snapshots referred to are released, and
+deleted after the grace. One entry can release `TABLE_RELEASED_PER_COMMIT_MAX` objects, so a large table needs several;
+after an interruption the operator starts the rebuild again.
 """
 
 import logging
@@ -30,16 +29,16 @@ _Described = tuple[DataFile, TypedColumns | None]
 
 
 class NothingToRebuild(Exception):
-    """The topic has no table yet, or is gone."""
+    """The topic has no table yet, or was deleted."""
 
 
 class FileLost(Exception):
-    """A data file of the log is gone or damaged, so a table with it cannot be made. The message says which."""
+    """A data file of the log is missing or damaged, so no table can contain it. The message names the file."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rebuilt:
-    """The result of a rebuild. `released`: how many objects of the table before went."""
+    """The result of a rebuild. `released`: the number of objects of the old table that were released."""
 
     topic: str
     files: int
@@ -67,54 +66,59 @@ class TableRebuild:
         self._lake = lake
 
     async def rebuild(self, topic_id: TopicId) -> Rebuilt:
-        """Begin the topic's table anew. Returns once it holds.
+        """Rebuild the topic's table; return once all entries are applied.
 
-        Raises `NothingToRebuild`, `FileLost`, `StoreError`, `LedgerError`, and `OutcomeUnknown`: it may hold.
+        Raises `NothingToRebuild`, `FileLost`, `StoreError`, `LedgerError`, and `OutcomeUnknown`: it may be applied.
         """
-        released_count, tries = 0, 0
+        released_count, failed_attempts = 0, 0
         described: dict[str, _Described] = {}
         while True:
             await self._metadata.barrier()
-            await self._describe(topic_id, described)  # before its turn, as it takes long
+            await self._describe(topic_id, described)  # before the turn: it reads a footer of each file
             async with self._lake.turn(topic_id):
                 name = await self._lake.name()
                 await self._describe(topic_id, described)
                 state = self._metadata.state
                 topic, table = state.topics[topic_id], _table_of(state, topic_id)
-                held = [described[key] for key in _live(state, table)]
+                files = [described[key] for key in _live(state, table)]
                 released = _released(state, table)
                 command = await self._lake.prepare_again(
                     topic_id,
-                    [file for file, _ in held],
-                    columns=reduce(newest, (columns for _, columns in held), None),
+                    [file for file, _ in files],
+                    columns=reduce(newest, (columns for _, columns in files), None),
                     released=released[:TABLE_RELEASED_PER_COMMIT_MAX],
                     session=name.session,
                 )
                 outcome = None
+                # The entry is an ordinary commit of a table. The ledger compares the old pointer and the released
+                # objects, and rejects it if another agent committed first (safety rule S6).
                 if command is not None:
                     entry = CommitTable(topic_id=topic_id, object_session=name.session, table=command)
                     outcome = await self._lake.propose(entry)
             if not isinstance(outcome, Done):
-                tries += 1
-                log.info("a table is begun anew later", extra={"topic": topic.name, "outcome": str(outcome)})
-                if tries == TABLE_REBUILD_TRIES_MAX:
-                    raise StoreUnavailable(f"others change the table of {topic.name} all the time: ask again")
+                failed_attempts += 1
+                log.info(
+                    "the ledger rejected the rebuild of a table; it is tried again",
+                    extra={"topic": topic.name, "outcome": str(outcome)},
+                )
+                if failed_attempts == TABLE_REBUILD_TRIES_MAX:
+                    raise StoreUnavailable(f"other commits change the table of {topic.name} all the time: try again")
                 continue
             released_count += min(len(released), TABLE_RELEASED_PER_COMMIT_MAX)
             if len(released) <= TABLE_RELEASED_PER_COMMIT_MAX:
                 break
         rebuilt = Rebuilt(
             topic=topic.name,
-            files=len(held),
-            records=sum(file.record_count for file, _ in held),
+            files=len(files),
+            records=sum(file.record_count for file, _ in files),
             version=_table_of(self._metadata.state, topic_id).version,
             released=released_count,
         )
-        log.warning("a table was begun anew from its files, as was asked for", extra=rebuilt.to_dict())
+        log.warning("rebuilt a table from its data files, on request", extra=rebuilt.to_dict())
         return rebuilt
 
     async def _describe(self, topic_id: TopicId, described: dict[str, _Described]) -> None:
-        """Have `described` hold every file that the table is to have."""
+        """Add the table's missing files to `described`."""
         state = self._metadata.state
         missing = [key for key in _live(state, _table_of(state, topic_id)) if key not in described]
         found = await gather_bounded([partial(self._described, topic_id, key) for key in missing])
@@ -127,29 +131,27 @@ class TableRebuild:
             await self._metadata.barrier()
             state = self._metadata.state
             if key not in _live(state, _table_of(state, topic_id)):
-                raise StoreUnavailable(f"{key} left the log meanwhile: ask again") from error
-            raise FileLost(f"the data file {key} of the log is gone or damaged: {error}") from error
+                raise StoreUnavailable(f"{key} left the log meanwhile: try again") from error
+            raise FileLost(f"the data file {key} of the log is missing or damaged: {error}") from error
 
 
 def _table_of(state: ClusterState, topic_id: TopicId) -> TableState:
     topic = state.topics.get(topic_id)
     if topic is None or topic.table is None:
-        raise NothingToRebuild("the topic is gone" if topic is None else f"{topic.name} has no table yet")
+        raise NothingToRebuild("the topic was deleted" if topic is None else f"{topic.name} has no table yet")
     return topic.table
 
 
 def _live(state: ClusterState, table: TableState) -> list[str]:
     """Keys of the table's data files that the log needs, the oldest first."""
     needed = (state.objects[object_id] for object_id in sorted(table.objects - table.unneeded))
-    return [found.key for found in needed if found.kind is ObjectKind.PARQUET]
+    return [stored.key for stored in needed if stored.kind is ObjectKind.PARQUET]
 
 
 def _released(state: ClusterState, table: TableState) -> tuple[str, ...]:
-    """Keys of all else that the table refers to, its metadata first, which every commit has to let go of.
-
-    Data files come last: those that are left where nobody goes on after the first entry leave the table by its upkeep.
-    """
-    stays = {table.metadata_key, *_live(state, table)}
-    held = [state.objects[object_id] for object_id in sorted(table.objects)]
-    held.sort(key=lambda each: each.kind is ObjectKind.PARQUET)
-    return (table.metadata_key, *(each.key for each in held if each.key not in stays))
+    """Keys of the objects that only the old table refers to, its metadata first: every commit has to release that."""
+    excluded = {table.metadata_key, *_live(state, table)}
+    stored = [state.objects[object_id] for object_id in sorted(table.objects)]
+    # Data files last: if the rebuild ends after its first entry, snapshot expiry removes them from the new table.
+    stored.sort(key=lambda each: each.kind is ObjectKind.PARQUET)
+    return (table.metadata_key, *(each.key for each in stored if each.key not in excluded))

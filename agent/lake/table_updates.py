@@ -1,8 +1,7 @@
-"""Makes true what people change of a topic's table through the catalog: properties, tags and branches.
+"""Commits the changes that clients make to a topic's table through the catalog: properties, tags and branches.
 
-Rule: an edit is made of the table as the ledger names it, by an entry of the kind that every commit of a table is. One
-that another agent was faster than is made again, of the newer table: its requirements are looked at anew each time.
-Its client waits for so long and no longer: what is not in the ledger's queue by then is never made.
+An edit is an ordinary commit to the table that the ledger names. If another commit comes first, the edit is applied to
+the newer table, and its requirements are checked again.
 """
 
 import logging
@@ -37,10 +36,11 @@ class TableUpdates:
         self._clock = clock
 
     async def make(self, topic_id: TopicId, edit: TableEdit) -> None:
-        """Have the topic's table be so. Returns once it holds.
+        """Apply an edit to the topic's table; return once it is committed.
 
-        Raises `RequirementFailed`, also where others committed to the table all the time; `EditInvalid`, `TopicGone`,
-        `StoreError`, also where it could not be begun in time; `LedgerError`, and `OutcomeUnknown`: it may hold.
+        Raises `RequirementFailed`, also after `TABLE_EDIT_TRIES_MAX` attempts; `EditInvalid`; `TopicGone`;
+        `StoreError`, also where no attempt was proposed in time; `LedgerError`; `OutcomeUnknown`: the edit may be
+        committed.
         """
         outcome: object = None
         for _ in range(TABLE_EDIT_TRIES_MAX):
@@ -51,10 +51,10 @@ class TableUpdates:
             if isinstance(outcome, Done):
                 log.info("a table was edited through the catalog", extra={"topic_id": topic_id.hex()})
                 return
-        raise RequirementFailed(f"others commit to the table all the time, the last time: {outcome}")
+        raise RequirementFailed(f"other commits change the table all the time: try again; the last one: {outcome}")
 
     async def _try(self, topic_id: TopicId, edit: TableEdit) -> object:
-        """The outcome: `Done`, or why it has to be made again."""
+        """One attempt. Returns `Done`, or the reason for another attempt."""
         is_queued = False
         try:
             async with self._clock.timeout(TABLE_EDIT_SECONDS_MAX), self._lake.turn(topic_id):
@@ -63,17 +63,17 @@ class TableUpdates:
                 if table is None:
                     return None
                 entry = CommitTable(topic_id=topic_id, object_session=name.session, table=table)
-                is_queued = True
+                is_queued = True  # from here on a time-out leaves the outcome unknown
                 outcome = await self._lake.propose(entry)
-        except ObjectMissing as error:  # the table moved on
+        except ObjectMissing as error:  # another commit replaced the table's metadata
             return error
         except TimeoutError as error:
             if is_queued:
-                raise OutcomeUnknown(f"the ledger did not tell within {TABLE_EDIT_SECONDS_MAX:.0f} s") from error
+                raise OutcomeUnknown(f"the ledger did not answer within {TABLE_EDIT_SECONDS_MAX:.0f} s") from error
             raise StoreUnavailable(
-                f"{TABLE_EDIT_SECONDS_MAX:.0f} s were not enough, as the store is slow or away, or the table is being "
-                "changed: nothing was done, try again"
+                f"the edit was not ready within {TABLE_EDIT_SECONDS_MAX:.0f} s: the store is slow or unavailable, or "
+                "another commit holds the table. Nothing was changed, try again"
             ) from error
         if isinstance(outcome, Refused) and outcome.error_code is ErrorCode.request_timed_out:
-            raise StoreUnavailable(f"nothing was done: {outcome.reason}")
+            raise StoreUnavailable(f"nothing was changed, try again: {outcome.reason}")
         return outcome

@@ -1,8 +1,7 @@
-"""Background work on one topic after the other, in which what fails for one topic leaves the others alone.
+"""Background work on one topic after the other: a topic that fails does not stop the others.
 
-Rule: a step of one topic may fail by damage, by a store that is away, or by a bug that one topic's data shows. It is
-logged once for each reason, counted, and tried again with growing pauses; the task goes on with the next topic. A
-ledger that contradicts itself ends the agent all the same. The only place where work on a topic catches everything.
+A step fails because of damage, an outage, or a bug that the data of one topic triggers. Each failure is counted, logged
+once for each reason, and tried again after a growing pause.
 """
 
 import logging
@@ -27,25 +26,26 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PASSING = (StoreUnavailable, LedgerUnavailable, OutcomeUnknown, TimeoutError)
-"""Errors that pass by themselves; `agent.runtime.outages` reports them for all tasks together."""
+"""Temporary errors. `agent.runtime.outages` reports them for all tasks together."""
 REMEDY_TABLE = 'docs/operations/damage.md, "A table\'s metadata is damaged"'
 REMEDY_DAMAGED = 'docs/operations/damage.md, "A damaged file"'
 REMEDY_MISSING = 'docs/operations/damage.md, "Objects are missing"'
-REMEDY_BUG = "this is a bug: keep the log, and report it"
+REMEDY_BUG = "this is a bug: save the log, and report it"
 
 
 @dataclass(slots=True)
 class _TopicBackoff:
-    """`seconds`: how long it is; `version`: of the topic's table when the step failed."""
+    """The pause of a topic whose step failed."""
 
     seconds: float
     until_s: float
     version: str
+    """The metadata key of the topic's table at the failure."""
     reason: str
 
 
 class TopicWork:
-    """One task's steps. `failing`: what does not happen while a topic's step fails, for the log."""
+    """The topics of one task. `failing`: the consequence of a failed step, for the log."""
 
     def __init__(self, task: str, *, failing: str, clock: Clock, metrics: Metrics) -> None:
         self._task = task
@@ -56,16 +56,18 @@ class TopicWork:
         self._pauses: dict[TopicId, _TopicBackoff] = {}
 
     def is_due(self, topic: TopicState) -> bool:
-        """Whether the topic's step is not paused. A table that changed since it failed may have been repaired."""
+        """Whether the topic may run: it is not paused, or its table changed since, perhaps by a repair."""
         pause = self._pauses.get(topic.topic_id)
         if pause is None:
             return True
         return pause.version != _version(topic) or self._clock.monotonic_s() >= pause.until_s
 
     async def run(self, topic: TopicState, step: Callable[[], Awaitable[T]]) -> T | None:
-        """The result of the step; None where it failed. Raises `LedgerCorrupt` alone, and cancellation."""
+        """Run the step; return its result, or None where it failed. Raises only `LedgerCorrupt` and cancellation."""
         try:
             result = await step()
+        # The only place where work on a topic catches every exception: a bug that the data of one topic triggers must
+        # not stop the others. A corrupt ledger still ends the agent (safety rule S3).
         except Exception as error:
             if _is_corrupt(error):
                 raise
@@ -82,11 +84,11 @@ class TopicWork:
             log.info("background work on a topic succeeds again", extra={"task": self._task, "topic": topic.name})
 
     def delay(self, topic: TopicState, reason: str) -> None:
-        """The step did nothing and is worth another try, though not at once: others were faster, say."""
+        """Pause a topic whose step did nothing and should run again later: another agent was faster, for example."""
         self._pause(topic, reason, TOPIC_PAUSE_OUTAGE_SECONDS_MAX)
 
     def forget_others(self, topics: Collection[TopicId]) -> None:
-        """Let go of all topics but these."""
+        """Forget all topics except these."""
         for topic_id in self._pauses.keys() - set(topics):
             del self._pauses[topic_id]
         self._paused.set(len(self._pauses))
@@ -140,7 +142,7 @@ def _kind(error: Exception) -> str:
 
 
 def remedy_of(error: Exception) -> str:
-    """The remedy for people."""
+    """The remedy, for log lines and error messages."""
     match error:
         case TableUnreadable():
             return REMEDY_TABLE

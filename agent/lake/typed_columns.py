@@ -1,8 +1,7 @@
-"""Which typed columns a file of the archive has: by the topic's config, the table as it is, and the schema registry.
+"""Chooses the typed columns of data files from the topic's config, the table's columns and the schema registry.
 
-Rule: the registry is read on the loop, as it is when the records' schema ids are known; schemas are made ready in a
-thread, and kept, for an id is one content for ever. A schema that cannot be used fails no pass: its records get an
-error.
+The registry is read on the event loop, once the schema ids of the records are known. A thread prepares the schemas.
+They are cached, because an id never changes its content. An unusable schema fails no pass: its records get an error.
 """
 
 from collections import OrderedDict
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SchemaSource:
-    """A schema with all that it refers to."""
+    """A schema with all schemas that it refers to."""
 
     schema_type: SchemaType
     text: str
@@ -44,11 +43,11 @@ class _SchemaSource:
 
 
 class SchemasDeleted(Exception):
-    """Records were written with schemas that were deleted for good since: their values cannot be decoded again."""
+    """The schemas of some records were permanently deleted, so their values cannot be decoded again."""
 
 
 class TypedColumnsOfTopics:
-    """Every archiver has one, and every file compactor."""
+    """The typed columns of all topics. The archiver, the file compactor and the rewrites have one each."""
 
     def __init__(self, *, metadata: ApplyLoop, lake: TableCommits) -> None:
         self._metadata = metadata
@@ -56,24 +55,26 @@ class TypedColumnsOfTopics:
         self._ready: OrderedDict[int, Ready] = OrderedDict()
 
     def of(self, topic_id: TopicId) -> ColumnsOf | None:
-        """Says the columns of the topic's next file; None where its records are not to be decoded."""
+        """A function that chooses the columns of the topic's next file; None where its config asks for none."""
         topic = self._metadata.state.topics.get(topic_id)
-        wanted = None if topic is None else topic.configs.get(TABLE_COLUMNS, TOPIC_CONFIGS[TABLE_COLUMNS].default)
-        if wanted is None or wanted == TOPIC_CONFIGS[TABLE_COLUMNS].default:
+        sides = None if topic is None else topic.configs.get(TABLE_COLUMNS, TOPIC_CONFIGS[TABLE_COLUMNS].default)
+        if sides is None or sides == TOPIC_CONFIGS[TABLE_COLUMNS].default:
             return None
-        return partial(self._columns, topic_id, wanted, is_new=True, leaves_out=_leaves_out(topic))
+        return partial(self._columns, topic_id, sides, is_new=True, leaves_out=_leaves_out(topic))
 
     async def of_merge(self, topic_id: TopicId) -> ColumnsOf | None:
-        """Says the columns of a file that older ones are merged into: all that the table has, and what is wanted now;
-        None where that is none. As `TableCommits.columns`; what it gives raises `SchemasDeleted`."""
-        wanted, _ = await self._of_table(topic_id)
+        """A function that chooses the columns of a compacted file: those of the table and of the config; None for none.
+
+        Raises as `TableCommits.columns`. The function raises `SchemasDeleted`.
+        """
+        sides, _ = await self._of_table(topic_id)
         leaves_out = _leaves_out(self._metadata.state.topics.get(topic_id))
-        return None if wanted is None else partial(self._columns, topic_id, wanted, is_new=False, leaves_out=leaves_out)
+        return None if sides is None else partial(self._columns, topic_id, sides, is_new=False, leaves_out=leaves_out)
 
     async def plan(self, topic_id: TopicId) -> "ColumnsPlan | None":
-        """The same for files that a Spark job makes: with all that it has to know. Raises as `of_merge`."""
-        wanted, before = await self._of_table(topic_id)
-        if wanted is None:
+        """Everything that a Spark job needs to choose the columns of its files; None for none. Raises as `of_merge`."""
+        sides, before = await self._of_table(topic_id)
+        if sides is None:
             return None
         await run_in_thread(_import)
         from iceberg_export.compaction.rewrites import ColumnsPlan
@@ -90,7 +91,7 @@ class TypedColumnsOfTopics:
         schemas |= await run_in_thread(_as_data, sources)
         return ColumnsPlan(
             before=None if before is None else encode(before),
-            sides=wanted,
+            sides=sides,
             leaves_out=_leaves_out(self._metadata.state.topics.get(topic_id)),
             schemas=schemas,
             with_indexes=tuple(sorted(_with_indexes(registry))),
@@ -98,14 +99,15 @@ class TypedColumnsOfTopics:
         )
 
     async def _of_table(self, topic_id: TopicId) -> "tuple[str | None, TypedColumns | None]":
-        """Of which sides a topic's table is to have columns, None for neither, and those that it has."""
+        """The sides (key, value, both; None for neither) with columns, and the table's present columns."""
         before = await self._lake.columns(topic_id)
         topic = self._metadata.state.topics.get(topic_id)
         if topic is None:
             return None, before
-        wanted = topic.configs.get(TABLE_COLUMNS, "raw")
-        has_key = wanted in ("key", "both") or (before is not None and bool(before.key))
-        has_value = wanted in ("value", "both") or (before is not None and bool(before.value))
+        config = topic.configs.get(TABLE_COLUMNS, "raw")
+        # A column is never removed from a table (ADR 15), so its sides stay even where the config has changed.
+        has_key = config in ("key", "both") or (before is not None and bool(before.key))
+        has_value = config in ("value", "both") or (before is not None and bool(before.value))
         if not has_key and not has_value:
             return None, before
         return "both" if has_key and has_value else "key" if has_key else "value", before
@@ -113,7 +115,7 @@ class TypedColumnsOfTopics:
     async def _columns(
         self,
         topic_id: TopicId,
-        wanted: str,
+        side_names: str,
         parts: "Callable[[], Iterable[BatchRows | RecordRows]]",
         *,
         is_new: bool,
@@ -124,27 +126,27 @@ class TypedColumnsOfTopics:
         from iceberg_export.typed.readers import readers
         from iceberg_export.typed.scan import Sides, writers_of
 
-        sides = Sides(wanted)
+        sides = Sides(side_names)
         before = await self._lake.columns(topic_id)
         registry = self._metadata.state.registry
         with_indexes = _with_indexes(registry)
         seen = await run_in_thread(lambda: writers_of(parts(), sides, with_indexes))
         schema_ids = {writer.schema_id for writer in seen.key | seen.value}
         if not is_new:
-            _check_kept(registry, schema_ids)
-        ready = await self._made_ready(schema_ids)
+            _check_present(registry, schema_ids)
+        ready = await self._prepared(schema_ids)
         reader_of = readers(ready)
         return await run_in_thread(
             lambda: plan_columns(before, seen, sides, reader_of, with_indexes, leaves_out=leaves_out)
         )
 
-    async def _made_ready(self, schema_ids: Iterable[int]) -> "Mapping[int, Ready]":
+    async def _prepared(self, schema_ids: Iterable[int]) -> "Mapping[int, Ready]":
         registry = self._metadata.state.registry
         found: dict[int, Ready] = {}
         sources: dict[int, _SchemaSource] = {}
         for schema_id in schema_ids:
             if schema_id not in registry.schemas:
-                found[schema_id] = "it is not registered"
+                found[schema_id] = "the schema is not registered"
             elif schema_id in self._ready:
                 found[schema_id] = self._ready[schema_id]
             else:
@@ -162,12 +164,12 @@ class TypedColumnsOfTopics:
 
 
 def _leaves_out(topic: TopicState | None) -> bool:
-    """Whether files of the topic do without the bytes of values that their columns give back."""
+    """Whether the topic's files omit raw values that their typed columns can reproduce."""
     return topic is not None and are_reproducible_values_omitted(topic.configs)
 
 
 def _import() -> None:
-    """Load what decoding needs, which takes seconds the first time: in a thread, before it is wanted."""
+    """Import the decoders. It takes seconds the first time, so a thread does it."""
     import iceberg_export.typed.file_columns
     import iceberg_export.typed.scan  # noqa: F401
 
@@ -178,11 +180,11 @@ def _with_indexes(registry: Registry) -> frozenset[int]:
     )
 
 
-def _check_kept(registry: Registry, schema_ids: Iterable[int]) -> None:
-    """Raises `SchemasDeleted`. An id that was never given has no values to lose."""
-    gone = sorted(each for each in schema_ids if each < registry.schema_id_next and each not in registry.schemas)
-    if gone:
-        raise SchemasDeleted(f"the schemas {gone[:10]} were deleted")
+def _check_present(registry: Registry, schema_ids: Iterable[int]) -> None:
+    """Raise `SchemasDeleted` where an id was deleted. Values with an id that was never assigned were never decoded."""
+    deleted_ids = sorted(each for each in schema_ids if each < registry.schema_id_next and each not in registry.schemas)
+    if deleted_ids:
+        raise SchemasDeleted(f"the schemas {deleted_ids[:10]} were deleted")
 
 
 def _source(registry: Registry, schema_id: int) -> _SchemaSource:
@@ -196,7 +198,7 @@ def _source(registry: Registry, schema_id: int) -> _SchemaSource:
 
 
 def _make_ready(sources: Mapping[int, _SchemaSource]) -> "dict[int, Ready]":
-    """CPU work for a thread: Protobuf is compiled."""
+    """Prepared schemas, or the reasons why they are unusable. CPU work for a thread: it compiles Protobuf."""
     from iceberg_export.typed.readers import make_ready
     from iceberg_export.typed.shapes import SchemaUnusable
 
@@ -206,13 +208,13 @@ def _make_ready(sources: Mapping[int, _SchemaSource]) -> "dict[int, Ready]":
             made[schema_id] = make_ready(_data(source))
         except (SchemaUnusable, InvalidSchema) as error:
             made[schema_id] = str(error)
-        except Exception as error:  # whatever its library raises: a schema must stop no pass
+        except Exception as error:  # a schema must not stop a pass, whatever its library raises
             made[schema_id] = f"{type(error).__name__}: {error}"
     return made
 
 
 def _as_data(sources: Mapping[int, _SchemaSource]) -> "dict[int, SchemaData | str]":
-    """CPU work for a thread. In the place of one that cannot be told, why."""
+    """Schemas as data, or the reasons why they are invalid. CPU work for a thread."""
     found: dict[int, SchemaData | str] = {}
     for schema_id, source in sources.items():
         try:
@@ -223,7 +225,7 @@ def _as_data(sources: Mapping[int, _SchemaSource]) -> "dict[int, SchemaData | st
 
 
 def _data(source: _SchemaSource) -> "SchemaData":
-    """With what is not told as text: Protobuf's descriptors. Raises `InvalidSchema`."""
+    """A schema as data: Protobuf as descriptors, the others as text. Raises `InvalidSchema`."""
     from iceberg_export.typed.schema_data import SchemaData
 
     references = tuple((each.name, each.text) for each in source.references)

@@ -1,7 +1,4 @@
-"""The background writers of an agent to the lake, over the parts that they share.
-
-Rule: wiring alone.
-"""
+"""Wires the background writers to the lake with the components that they share."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
@@ -28,7 +25,7 @@ from storage.object_store import ObjectStore
 
 
 class LakeRoles:
-    """Every agent has them. `proposed_time`: None while this machine's clock is not to be believed (safety rule S2)."""
+    """Every agent has them. `proposed_time` returns None while this machine's clock is not trusted (safety rule S2)."""
 
     def __init__(
         self,
@@ -87,7 +84,7 @@ class LakeRoles:
         self._table_copies = HadoopMetadata(store=store, metadata=metadata, writer=writer, clock=clock, metrics=metrics)
 
     def loops(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
-        """The background work of each, by its name."""
+        """The background loops by the names of their tasks."""
         return {
             "archiver": self.archiver.run,
             "file compactor": self._compactor.run,

@@ -1,6 +1,6 @@
-"""The catalog's configuration from an agent's settings: where the bucket is for engines, and who makes keys for them.
+"""The catalog's configuration from an agent's settings: engines' access to the bucket, and the credential vendor.
 
-Rule: nothing is asked here; what is wrong in the variables was found when the store was opened.
+Rule: no I/O here. Opening the store has already checked the AWS variables.
 Source: Iceberg's configuration ("Catalog properties"). Properties of the bucket: `agent.lake.file_io`.
 """
 
@@ -23,12 +23,12 @@ from storage.s3.settings import S3Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogParts:
-    """`root_uri` is where the bucket begins (`addresses.store_root`). What is in memory nobody else can read."""
+    """`root_uri` is the URI of the bucket's root (`addresses.store_root`). Engines cannot read a store in memory."""
 
     root_uri: str
     tokens: HttpTokens = field(default_factory=HttpTokens)
     file_io: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Properties by which engines open what lies below it; no secrets."""
+    """Properties with which engines open objects below it; no secrets."""
     credentials: CredentialVendor | None = None
 
 
@@ -52,15 +52,15 @@ def catalog_parts(settings: Settings, clock: Clock, environment: Mapping[str, st
 
 
 def _vendor(s3: S3Settings, access: CatalogAccess, clock: Clock, sts_endpoint: str | None) -> CredentialVendor | None:
-    """None where no keys are handed out: so it is said, or AWS's STS would want a role and none is named."""
-    is_asked = access.credentials is Credentials.STS or access.role_arn is not None or not s3.is_amazons
-    if access.credentials is Credentials.NONE or not is_asked:
+    """None where the catalog vends no credentials: by the option, or because AWS's STS needs a role and none is set."""
+    is_enabled = access.credentials is Credentials.STS or access.role_arn is not None or not s3.is_amazons
+    if access.credentials is Credentials.NONE or not is_enabled:
         return None
-    ask = partial(_ask, s3, access.role_arn, sts_endpoint or (None if s3.is_amazons else without_bucket(s3)))
-    return CredentialVendor(ask=ask, clock=clock, is_required=access.credentials is Credentials.STS)
+    assume = partial(_assume_role, s3, access.role_arn, sts_endpoint or (None if s3.is_amazons else without_bucket(s3)))
+    return CredentialVendor(ask=assume, clock=clock, is_required=access.credentials is Credentials.STS)
 
 
-def _ask(s3: S3Settings, role_arn: str | None, sts_endpoint: str | None, folder: str) -> SessionCredentials:
+def _assume_role(s3: S3Settings, role_arn: str | None, sts_endpoint: str | None, folder: str) -> SessionCredentials:
     return assume_role(
         s3, role_arn=role_arn, sts_endpoint=sts_endpoint, folder=folder, seconds=CATALOG_CREDENTIALS_SECONDS
     )

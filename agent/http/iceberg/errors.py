@@ -1,7 +1,7 @@
-"""Errors of the catalog, as Iceberg's clients read them.
+"""Errors of the catalog in the format of Iceberg's clients.
 
-Rule: everything below /iceberg that is not an answer is this envelope, but for OAuth's own path. The type names the
-exception of Iceberg's Java client that it becomes.
+Rule: every error below /iceberg has this envelope; only OAuth's path has its own. The type is the exception that
+Iceberg's Java client raises.
 Source: Iceberg's REST specification, `IcebergErrorResponse`.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from starlette.responses import JSONResponse, Response
 
 NO_STORE: Mapping[str, str] = {"Cache-Control": "no-store"}
-"""Answers change with every commit, and may hold keys."""
+"""Answers change with every commit, and may hold credentials."""
 
 
 class CatalogError(Exception):
-    """An answer with a status from 400 on."""
+    """An answer with a status of 400 or above."""
 
     def __init__(self, status: int, kind: str, message: str, headers: Mapping[str, str] = NO_STORE) -> None:
         super().__init__(message)

@@ -1,9 +1,9 @@
 """The Iceberg REST catalog on the HTTP port: every topic is a table in the namespace `lake`.
 
-Rule: it reads, and lets people set properties and name snapshots (`agent.lake.table_updates`). What else would change a
-table is refused with what to do instead (`agent.http.iceberg.unsupported`); who may ask is decided before anything else
-(`agent.config.http_auth`). The operations that are refused are told as supported in `config`: clients then show our
-refusal, and delete what they had written for it, instead of an error of their own.
+Rule: the catalog is read-only except for properties, branches and tags (`agent.lake.table_updates`). It rejects every
+other change and names the alternative (`agent.http.iceberg.unsupported`). Access control comes first
+(`agent.config.http_auth`). `config` lists the rejected operations as supported. Clients then show our error, and delete
+the files that they wrote for the commit, instead of raising an error of their own.
 
     GET    /iceberg/v1/config
     GET    /iceberg/v1/namespaces        GET HEAD /iceberg/v1/namespaces/lake
@@ -47,13 +47,13 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 NAMESPACE = LAKE_PREFIX.removesuffix("/")
 LEVELS = "\x1f"
-"""Between the levels of a namespace's name in a path."""
+"""Separates the levels of a namespace in a path."""
 NOTE = "penstock.credentials"
-"""Property that says why a table comes without keys."""
+"""The property with the reason why a table comes without credentials."""
 DELEGATION = "x-iceberg-access-delegation"
 PAGE_DIGITS = 9
 OAUTH_PATH = "/v1/oauth/tokens"
-NO_OAUTH = "no tokens are made here: give the client one of the agent's --http-token-file as the property token=..."
+NO_OAUTH = "the catalog issues no tokens: set the client's property token to one of the agent's --http-token-file"
 
 _PREFIX = "/v1/{prefix}"
 _TABLE = f"{_PREFIX}/namespaces/{{namespace}}/tables/{{table}}"
@@ -115,7 +115,7 @@ def build_catalog(agent: HttpAgent, parts: CatalogParts) -> Starlette:
 
 
 class Guard:
-    """Lets through who may ask; everybody else gets a refusal and nothing else."""
+    """Passes authorised requests on, and rejects all others."""
 
     def __init__(self, app: ASGIApp, tokens: HttpTokens) -> None:
         self._app = app
@@ -142,7 +142,7 @@ class _Catalog:
         self._tables = CatalogTables(agent=agent, root_uri=parts.root_uri)
 
     async def config(self, _: Request) -> Response:
-        """`warehouse` may be anything: there is one. A token is never exchanged for another."""
+        """`warehouse` is ignored: there is only one. Tokens are never exchanged."""
         endpoints = [*ENDPOINTS, *([CREDENTIALS_ENDPOINT] if self._parts.credentials else [])]
         overrides = {"token-refresh-enabled": "false", "token-exchange-enabled": "false"}
         return _json({"defaults": dict(self._parts.file_io), "overrides": overrides, "endpoints": endpoints})
@@ -156,9 +156,9 @@ class _Catalog:
         return _json({"namespaces": [] if parent else [[NAMESPACE]]})
 
     async def _creation_refused(self, request: Request) -> CatalogError:
-        wanted = (await _json_body(request)).get("namespace")
-        if wanted == [NAMESPACE]:
-            return CatalogError(409, "AlreadyExistsException", f"namespace {NAMESPACE} is there already")
+        levels = (await _json_body(request)).get("namespace")
+        if levels == [NAMESPACE]:
+            return CatalogError(409, "AlreadyExistsException", f"namespace {NAMESPACE} exists already")
         return forbidden(unsupported.CREATE_NAMESPACE)
 
     async def namespace(self, request: Request) -> Response:
@@ -179,7 +179,7 @@ class _Catalog:
             if not isinstance(name, str) or not name:
                 raise CatalogError(400, "BadRequestException", "the table to create has no name")
             if await self._tables.exists(name):
-                raise CatalogError(409, "AlreadyExistsException", f"table {NAMESPACE}.{name} is there already")
+                raise CatalogError(409, "AlreadyExistsException", f"table {NAMESPACE}.{name} exists already")
             raise forbidden(unsupported.CREATE_TABLE.format(name=name))
         names, next_token = _page(await self._tables.names(), request)
         rows = [{"namespace": [NAMESPACE], "name": name} for name in names]
@@ -200,7 +200,7 @@ class _Catalog:
                 return Response(status_code=204)
 
     async def _commit(self, name: str, body: bytes) -> Response:
-        """An edit of properties and names of snapshots; the answer is the table as it is then, as Iceberg's
+        """Commit a change of properties, branches or tags. The answer is the table after it: Iceberg's
         `CommitTableResponse`."""
         await self._check_exists(name)
         refusal = unsupported.commit_refusal(f"{NAMESPACE}.{name}", unsupported.read_updates(body))
@@ -214,7 +214,7 @@ class _Catalog:
         except RequirementFailed as error:
             raise CatalogError(409, "CommitFailedException", str(error)) from error
         except OutcomeUnknown as error:
-            message = f"the commit may have been made: {error}; load the table, and look"
+            message = f"the commit may have been made: {error}; load the table to check"
             raise CatalogError(500, "CommitStateUnknownException", message) from error
         except (NoSuchTopic, TopicGone):
             raise no_such_table(NAMESPACE, name) from None
@@ -222,21 +222,21 @@ class _Catalog:
         return _with_metadata(rest, table.metadata)
 
     async def _edited(self, name: str) -> LoadedTable:
-        """The table after an edit that holds. What fails now must not be told as an edit that was not made."""
+        """The table after a committed edit. Raises `OutcomeUnknown`: an error here must not look like a failed edit."""
         try:
             return await self._tables.load(name)
         except (StoreError, LedgerError) as error:
-            raise OutcomeUnknown(f"it was, and the table cannot be shown: {error}") from error
+            raise OutcomeUnknown(f"it was made, but the table cannot be read: {error}") from error
 
     async def _load(self, name: str, request: Request) -> Response:
-        wanted = request.query_params.get("snapshots", "all")
-        if wanted not in ("all", "refs"):
-            raise CatalogError(400, "BadRequestException", f"snapshots={wanted[:40]}: all and refs are known")
+        snapshots = request.query_params.get("snapshots", "all")
+        if snapshots not in ("all", "refs"):
+            raise CatalogError(400, "BadRequestException", f"snapshots={snapshots[:40]} is neither all nor refs")
         try:
             table = await self._tables.load(name)
         except NoSuchTopic:
             raise no_such_table(NAMESPACE, name) from None
-        metadata = table.metadata if wanted == "all" else with_named_snapshots(table.metadata)
+        metadata = table.metadata if snapshots == "all" else with_named_snapshots(table.metadata)
         config, storage = await self._access(table, name, request)
         rest = json.dumps({"metadata-location": table.metadata_uri, "config": config, "storage-credentials": storage})
         return _with_metadata(rest, metadata)
@@ -244,23 +244,23 @@ class _Catalog:
     async def _access(
         self, table: LoadedTable, name: str, request: Request
     ) -> tuple[dict[str, str], list[dict[str, object]]]:
-        """The access of engines to the table's files: properties, and keys by the files' beginning."""
+        """Engines' access to the table's files: properties, and credentials by key prefix."""
         config = dict(self._parts.file_io)
         vendor = self._parts.credentials
-        asked = [word.strip() for word in request.headers.get(DELEGATION, "").split(",") if word.strip()]
-        if vendor is None or (asked and "vended-credentials" not in asked):
+        delegations = [word.strip() for word in request.headers.get(DELEGATION, "").split(",") if word.strip()]
+        if vendor is None or (delegations and "vended-credentials" not in delegations):
             return config, []
         try:
             keys = await vendor.of_folder(table.folder)
         except StoreError as error:
             if vendor.is_required:
-                raise StoreUnavailable(f"there are no credentials for table {name}: {error}") from error
+                raise StoreUnavailable(f"the catalog got no credentials for table {name}: {error}") from error
             return {**config, NOTE: f"none, use your own: {error}"}, []
-        config |= {**_keys(keys), "client.refresh-credentials-endpoint": _credentials_path(name)}
+        config |= {**_credential_properties(keys), "client.refresh-credentials-endpoint": _credentials_path(name)}
         return config, [self._stored(table.folder, keys)]
 
     async def credentials(self, request: Request) -> Response:
-        """Of a table's files alone; engines ask before those that they have end."""
+        """Credentials for one table's files. Engines request new ones before the old ones expire."""
         name, vendor = _table_name(request), self._parts.credentials
         try:
             folder = await self._tables.folder(name)
@@ -271,10 +271,13 @@ class _Catalog:
         return _json({"storage-credentials": [self._stored(folder, await vendor.of_folder(folder))]})
 
     def _stored(self, folder: str, keys: SessionCredentials) -> dict[str, object]:
-        return {"prefix": f"{self._parts.root_uri}/{folder}", "config": {**self._parts.file_io, **_keys(keys)}}
+        return {
+            "prefix": f"{self._parts.root_uri}/{folder}",
+            "config": {**self._parts.file_io, **_credential_properties(keys)},
+        }
 
     async def metrics(self, request: Request) -> Response:
-        """A report of an engine's measurements; nothing of it is kept."""
+        """Accept an engine's report of measurements, and discard it."""
         await self._check_exists(_table_name(request))
         return Response(status_code=204)
 
@@ -286,7 +289,7 @@ class _Catalog:
 
     async def view(self, request: Request) -> Response:
         _check_namespace(request.path_params["namespace"])
-        raise CatalogError(404, "NoSuchViewException", "there are no views here")
+        raise CatalogError(404, "NoSuchViewException", "this catalog has no views")
 
     def refused_in_namespace(self, message: str) -> Handler:
         async def refuse(request: Request) -> Response:
@@ -305,7 +308,7 @@ def _page(names: list[str], request: Request) -> tuple[list[str], str | None]:
     token, size_text = request.query_params.get("pageToken"), request.query_params.get("pageSize", "")
     is_number = size_text.isascii() and size_text.isdigit() and len(size_text) <= PAGE_DIGITS
     if size_text and not (is_number and int(size_text) > 0):
-        raise CatalogError(400, "BadRequestException", f"pageSize={size_text[:40]} is no number from 1 on")
+        raise CatalogError(400, "BadRequestException", f"pageSize={size_text[:40]} is not a whole number from 1 on")
     if token is None or not size_text:
         return [name for name in names if name > (token or "")], None
     rest = [name for name in names if name > token]
@@ -314,7 +317,7 @@ def _page(names: list[str], request: Request) -> tuple[list[str], str | None]:
 
 
 def _check_media_type(request: Request) -> None:
-    """A page in somebody's browser cannot send this type to a port of the machine without asking first."""
+    """Rejects other types: a web page cannot send this one to another origin without a CORS preflight."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise CatalogError(415, "BadRequestException", "a commit is JSON: send Content-Type: application/json")
 
@@ -329,7 +332,8 @@ def _shown(namespace: str) -> str:
 
 
 def _table_name(request: Request) -> str:
-    """Below another namespace no table is there: of `lake.TOPIC.snapshots` clients ask so first, and then for TOPIC."""
+    """The table's name. Raises the 404 for another namespace: for `lake.TOPIC.snapshots` clients try the namespace
+    `lake.TOPIC` first, and then the table TOPIC."""
     namespace, name = request.path_params["namespace"], request.path_params["table"]
     assert isinstance(name, str)
     if namespace != NAMESPACE:
@@ -337,7 +341,7 @@ def _table_name(request: Request) -> str:
     return name
 
 
-def _keys(keys: SessionCredentials) -> dict[str, str]:
+def _credential_properties(keys: SessionCredentials) -> dict[str, str]:
     return {
         "s3.access-key-id": keys.access_key_id,
         "s3.secret-access-key": keys.secret_access_key,
@@ -347,7 +351,7 @@ def _keys(keys: SessionCredentials) -> dict[str, str]:
 
 
 def _credentials_path(name: str) -> str:
-    """Relative to the catalog's URI. A topic's name needs no quoting."""
+    """The path relative to the catalog's URI. A topic's name needs no quoting."""
     return f"v1/namespaces/{NAMESPACE}/tables/{name}/credentials"
 
 
@@ -359,7 +363,7 @@ async def _body(request: Request) -> bytes:
             raise CatalogError(
                 413,
                 "BadRequestException",
-                f"the body exceeds {CATALOG_BODY_BYTES_MAX} bytes, and tables are topics here",
+                f"the body exceeds {CATALOG_BODY_BYTES_MAX} bytes: send a smaller commit",
             )
     return body
 
@@ -376,7 +380,7 @@ def _json(value: Mapping[str, object]) -> Response:
 
 
 def _with_metadata(rest: str, metadata: bytes) -> Response:
-    """A JSON object with the metadata as it is in the bucket."""
+    """A JSON object that embeds the metadata exactly as it is in the bucket."""
     body = rest[:-1].encode() + b',"metadata":' + metadata + b"}"
     return Response(body, media_type="application/json", headers=dict(NO_STORE))
 
@@ -389,7 +393,7 @@ def _refused(message: str) -> Handler:
 
 
 async def _no_oauth(_: Request) -> Response:
-    """In OAuth's own form, as the specification has it here."""
+    """The 400 in OAuth's error format, which the specification requires on this path."""
     content = {"error": "unsupported_grant_type", "error_description": NO_OAUTH}
     return JSONResponse(content, status_code=400, headers=dict(NO_STORE))
 
@@ -402,7 +406,7 @@ def _on_catalog_error(_: Request, error: Exception) -> Response:
 def _on_http_exception(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     kind = "NotFoundException" if error.status_code == 404 else "UnsupportedOperationException"
-    hint = "the catalog's URI ends with /iceberg, so that clients ask for /iceberg/v1/config"
+    hint = "the catalog's URI ends with /iceberg, and clients request /iceberg/v1/config"
     message = f"{request.method} {request.url.path}: {error.detail}; {hint}"
     return error_response(CatalogError(error.status_code, kind, message))
 
@@ -412,5 +416,7 @@ def _on_unavailable(_: Request, error: Exception) -> Response:
 
 
 def _on_bug(request: Request, _: Exception) -> Response:
-    message = f"{request.method} {request.url.path} failed by a mistake in Penstock: see the agent's log"
+    message = (
+        f"{request.method} {request.url.path} failed because of a bug in Penstock: read the agent's log, and report it"
+    )
     return error_response(CatalogError(500, "InternalServerError", message))

@@ -1,7 +1,7 @@
 """A topic as the catalog shows it: the metadata of its table, as the ledger names it.
 
-Rule: a barrier comes before what is told of a table (safety rule S4), and before a topic is called unknown. Metadata
-that is missing was replaced and deleted meanwhile: look again behind a barrier, never answer an older table (S6).
+Rule: a barrier comes before every answer about a table, and before a topic is called unknown (safety rule S4). Missing
+metadata was replaced and deleted meanwhile: read again behind a barrier, and never answer an older table (S6).
 """
 
 from collections import OrderedDict
@@ -28,7 +28,7 @@ _RAW_LIST = JsonDecoder(list[msgspec.Raw])
 
 
 class NoSuchTopic(Exception):
-    """There was none of that name when the question was asked."""
+    """No topic of that name existed at the time of the request."""
 
 
 class _RefId(msgspec.Struct, rename="kebab"):
@@ -41,22 +41,22 @@ _REFS = JsonDecoder(dict[str, _RefId])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedTable:
-    """`metadata` is JSON. `metadata_uri` is None for a table without a commit: nothing is written for it yet."""
+    """`metadata` is JSON. `metadata_uri` is None for a table without a commit: the bucket holds nothing of it yet."""
 
     folder: str
-    """Where all of its files lie, as the beginning of their keys."""
+    """The key prefix of all its files."""
     metadata_uri: str | None
     metadata: bytes
 
 
 class CatalogTables:
-    """`load` gives a table, `names` all there are. What was read is kept in memory up to a bound."""
+    """The tables of the catalog, with a bounded cache of their metadata."""
 
     def __init__(self, *, agent: HttpAgent, root_uri: str) -> None:
         self._agent = agent
         self._root_uri = root_uri
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._kept_bytes = 0
+        self._cache: OrderedDict[str, bytes] = OrderedDict()
+        self._cache_bytes = 0
 
     async def names(self) -> list[str]:
         """All of them in order. Raises `LedgerError`."""
@@ -111,36 +111,36 @@ class CatalogTables:
         )
 
     async def _metadata(self, key: str) -> bytes:
-        kept = self._kept.get(key)
-        if kept is not None:
-            self._kept.move_to_end(key)
-            return kept
+        cached = self._cache.get(key)
+        if cached is not None:
+            self._cache.move_to_end(key)
+            return cached
         metadata = await self._agent.store.get(key)
         try:
-            decode_json_object(metadata)  # S20: all of it, for engines will
+            decode_json_object(metadata)  # S20: engines decode all of it
         except Undecodable as error:
-            raise ObjectDamaged(f"{key} holds no table's metadata: {error}; see penstock audit") from error
-        if key not in self._kept and len(metadata) <= CATALOG_METADATA_CACHED_BYTES_MAX:
-            self._kept[key] = metadata
-            self._kept_bytes += len(metadata)
-        while self._kept_bytes > CATALOG_METADATA_CACHED_BYTES_MAX or len(self._kept) > CATALOG_METADATA_CACHED_MAX:
-            _, gone = self._kept.popitem(last=False)
-            self._kept_bytes -= len(gone)
+            raise ObjectDamaged(f"{key} is not a table's metadata: {error}; run penstock audit") from error
+        if key not in self._cache and len(metadata) <= CATALOG_METADATA_CACHED_BYTES_MAX:
+            self._cache[key] = metadata
+            self._cache_bytes += len(metadata)
+        while self._cache_bytes > CATALOG_METADATA_CACHED_BYTES_MAX or len(self._cache) > CATALOG_METADATA_CACHED_MAX:
+            _, evicted = self._cache.popitem(last=False)
+            self._cache_bytes -= len(evicted)
         return metadata
 
 
 def with_named_snapshots(metadata: bytes) -> bytes:
-    """The same metadata with those snapshots alone that a branch or a tag names (`snapshots=refs`).
+    """The same metadata with only the snapshots that a branch or a tag names (`snapshots=refs`).
 
     Raises `ObjectDamaged`.
     """
     try:
         fields = _OBJECT.decode(metadata)
         refs = _REFS.decode(fields.get("refs", msgspec.Raw(b"{}")))
-        named = {ref.snapshot_id for ref in refs.values()}
+        named_ids = {ref.snapshot_id for ref in refs.values()}
         snapshots = _RAW_LIST.decode(fields.get("snapshots", msgspec.Raw(b"[]")))
-        kept = [one for one in snapshots if _REF.decode(one).snapshot_id in named]
+        named_snapshots = [one for one in snapshots if _REF.decode(one).snapshot_id in named_ids]
     except Undecodable as error:
-        raise ObjectDamaged(f"a table's metadata is damaged: {error}; see penstock audit") from error
-    fields["snapshots"] = msgspec.Raw(msgspec.json.encode(kept))
+        raise ObjectDamaged(f"a table's metadata is damaged: {error}; run penstock audit") from error
+    fields["snapshots"] = msgspec.Raw(msgspec.json.encode(named_snapshots))
     return msgspec.json.encode(fields)

@@ -1,9 +1,9 @@
-"""Updates that engines may not make to a topic's table, and what people do instead.
+"""Updates that engines may not make to a topic's table, each with its alternative.
 
-Rule: a table is a topic seen by engines: rows come in by Kafka alone, and files, snapshots and schema are Penstock's.
-People may set properties that none of those decide, and name snapshots (`iceberg_export.tables.edits`). So a refusal
-says which of Kafka's means does what was wanted. It is 403, which clients neither repeat nor take for an unknown
-outcome: they delete the files that they had written for the commit. Pure.
+Rule: a table is a topic's view for engines. Rows come from Kafka only, and Penstock owns files, snapshots and schema.
+Clients may set other properties, and create branches and tags (`iceberg_export.tables.edits`). An error names the Kafka
+operation that does the same. Its status is 403: clients neither retry it nor treat it as an unknown outcome, and delete
+the files that they wrote for the commit. Pure.
 Source: Iceberg's REST specification, `TableUpdate`; `ErrorHandlers` and `CleanableFailure` of its Java client.
 """
 
@@ -17,44 +17,42 @@ from protocol.decoding import JsonDecoder, Undecodable
 
 SHOWN_MAX, SHOWN_CHARS_MAX = 5, 60
 CREATE_TABLE = (
-    "a table is a topic: create topic {name} with Kafka's tools, or with penstock topics create {name}, and its table "
-    "is there"
+    "a table is a topic: create topic {name} with Kafka's tools, or with penstock topics create {name}, to get its "
+    "table"
 )
-DROP_TABLE = (
-    "a table is a topic: delete topic {name} with Kafka's tools or penstock topics delete, and its table goes with it"
-)
-RENAME_TABLE = "a table has its topic's name, and topics keep their names"
-REGISTER_TABLE = "tables are topics, so no table of others can be registered here: use a catalog of your own beside it"
+DROP_TABLE = "a table is a topic: delete topic {name} with Kafka's tools or penstock topics delete to delete its table"
+RENAME_TABLE = "a table has its topic's name, and topics cannot be renamed"
+REGISTER_TABLE = "this catalog holds only the tables of topics: register other tables in another catalog"
 CREATE_NAMESPACE = (
-    "there is one namespace, lake, and every topic is a table in it: use a catalog of your own for others"
+    "this catalog has one namespace, lake, and every topic is a table in it: create others in another catalog"
 )
-DROP_NAMESPACE = "namespace lake holds every topic's table and stays"
-ALTER_NAMESPACE = "namespace lake has no properties that can be set"
+DROP_NAMESPACE = "namespace lake holds every topic's table and cannot be dropped"
+ALTER_NAMESPACE = "the properties of namespace lake cannot be set"
 COMMIT_MANY = (
-    "tables are topics, each with a log of its own: for records produce to the topic instead, and commit properties "
-    "and names to one table at a time"
+    "tables are topics, each with its own log: to write records produce to the topic, and commit properties, branches "
+    "and tags to one table at a time"
 )
-CREATE_VIEW = "there are no views here: create it in a catalog of your own"
+CREATE_VIEW = "this catalog has no views: create the view in another catalog"
 
 _ROWS = (
     "rows come from the topic: produce to it with a Kafka client to add some, use DeleteRecords or the topic's "
-    "retention to delete some, and a tag or VERSION AS OF to go back; Penstock itself rewrites files"
+    "retention to delete some, and a tag or VERSION AS OF for time travel; Penstock rewrites files itself"
 )
-_SNAPSHOTS = "Penstock expires snapshots, and files that nothing needs, by itself"
+_SNAPSHOTS = "Penstock expires snapshots and deletes unreferenced files itself"
 _SCHEMA = (
-    "the columns are those of a Kafka record, and of registered schemas where the topic's penstock.table.columns asks "
-    "for them: set that, or parse values in a view or a table of your own"
+    "the columns are those of a Kafka record, and of registered schemas where the topic's penstock.table.columns "
+    "selects them: set that, or parse values in a view or another table"
 )
 _LAYOUT = "Penstock decides how a topic's files are laid out"
-_STATISTICS = "statistics are those that Penstock writes into manifests and files"
+_STATISTICS = "Penstock writes the statistics into manifests and files itself"
 _PROPERTY = (
-    "Penstock decides this property; comments, owners and names of your own can be set, and a topic's configs are "
-    "altered with penstock topics alter, or Kafka's tools"
+    "Penstock sets this property itself; set a comment, an owner or a property with another name instead, and alter a "
+    "topic's configs with penstock topics alter, or Kafka's tools"
 )
 RESERVED_PREFIXES = ("penstock.", "gc.", "write.", "commit.", "history.", "encryption.", "schema.name-mapping.")
 ACCESS_PREFIXES = ("s3.", "client.", "adls.", "gcs.", "hdfs.", "hf.", "rest.", "header.")
 ACCESS_PROPERTIES = frozenset({"io-impl", "py-io-impl", "warehouse", "uri", "token", "credential"})
-"""PyIceberg, and what reads by it, takes these of a table too: where the bucket is, which keys, and which code."""
+"""PyIceberg also reads these from a table: the bucket's address, credentials, and classes to import."""
 RESERVED_PROPERTIES = frozenset(
     {
         *PROPERTIES,
@@ -105,7 +103,7 @@ class Update(msgspec.Struct, rename="kebab"):
 
     @property
     def names(self) -> Iterable[str]:
-        """Of the properties that it sets or removes."""
+        """The names of the properties that it sets or removes."""
         return (*self.updates, *self.removals)
 
 
@@ -121,11 +119,11 @@ def read_updates(body: bytes) -> Sequence[Update]:
     try:
         return _decoder.decode(body).updates
     except Undecodable as error:
-        raise CatalogError(400, "BadRequestException", f"this is no commit of a table: {error}") from error
+        raise CatalogError(400, "BadRequestException", f"the body is not a commit of a table: {error}") from error
 
 
 def commit_refusal(table: str, updates: Sequence[Update]) -> CatalogError | None:
-    """Why these updates are not made to a table, what changes its rows first, then the others; None where they are."""
+    """The error for updates that are not allowed, with those of rows first; None where all are allowed."""
     reasons: dict[str, list[str]] = {}
     for update in updates:
         reason, what = _reason(update)
@@ -133,29 +131,29 @@ def commit_refusal(table: str, updates: Sequence[Update]) -> CatalogError | None
             reasons.setdefault(reason, []).append(what)
     if updates and not reasons:
         return None
-    order = sorted(reasons, key=lambda reason: reason != _ROWS)
-    reason_text = "; ".join(f"{', '.join(dict.fromkeys(reasons[reason]))}: {reason}" for reason in order)
-    message = f"table {table} is a topic, and is not changed by such commits: {reason_text or 'produce to the topic'}"
+    ordered = sorted(reasons, key=lambda reason: reason != _ROWS)
+    reason_text = "; ".join(f"{', '.join(dict.fromkeys(reasons[reason]))}: {reason}" for reason in ordered)
+    message = f"table {table} is a topic, which such commits cannot change: {reason_text or 'produce to the topic'}"
     return CatalogError(403, "ForbiddenException", message)
 
 
 def forbidden(message: str) -> CatalogError:
-    """An operation that there is, and that nobody may do."""
+    """The 403 of an operation that the catalog knows and never allows."""
     return CatalogError(403, "ForbiddenException", message)
 
 
 def _reason(update: Update) -> tuple[str, str]:
-    """Why not, nothing where it may be, and what it is that may not be."""
+    """The reason against an update, empty where it is allowed, and its name for the message."""
     if update.action in _REFS:
         return (_ROWS if update.ref_name == MAIN else ""), update.action
     if update.action in _OF_PROPERTIES:
         reserved = [name for name in update.names if is_reserved(name)]
         shown = ", ".join(name[:SHOWN_CHARS_MAX] for name in reserved[:SHOWN_MAX])
         return (_PROPERTY if reserved else ""), f"{update.action} {shown}"
-    return _OF_ACTION.get(update.action, "Penstock does not know this update"), update.action
+    return _OF_ACTION.get(update.action, "Penstock does not support this update"), update.action
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a property of that name is Penstock's to set."""
+    """Whether only Penstock may set a property of that name."""
     is_named = name in RESERVED_PROPERTIES or name in ACCESS_PROPERTIES
     return is_named or name.startswith((*RESERVED_PREFIXES, *ACCESS_PREFIXES))

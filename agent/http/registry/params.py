@@ -1,6 +1,6 @@
 """Parameters of requests to the schema registry: bodies, names and numbers in paths, and flags.
 
-Rule: what cannot be understood, and what would be left out, is refused with a code of the API and a sentence.
+Rule: a parameter that cannot be read, or that would be ignored, is rejected with a code of the API and a message.
 Source: Confluent Schema Registry API 8.
 """
 
@@ -26,15 +26,15 @@ INVALID_VERSION, INVALID_COMPATIBILITY, INVALID_MODE, INVALID_SUBJECT = 42202, 4
 DEFAULT_CONTEXT = ":.:"
 NUMBER_DIGITS = 10
 NUMBER_END = 1 << 31
-NOT_KEPT = ("metadata", "ruleSet", "rulesetToMerge", "schemaTagsToAdd", "schemaTagsToRemove")
-"""Fields of a schema in other registries that are not kept here."""
+UNSUPPORTED_FIELDS = ("metadata", "ruleSet", "rulesetToMerge", "schemaTagsToAdd", "schemaTagsToRemove")
+"""Fields of a schema in Confluent's registry that this one cannot store."""
 CONFIG_KNOWN = frozenset({"compatibility", "compatibilityLevel"})
 
 Body = Mapping[str, object]
 
 
 async def read_body(request: Request) -> Body:
-    """The JSON object that came. A page in somebody's browser cannot send these types without asking first."""
+    """The JSON object of the body. A web page cannot send these types to another origin without a CORS preflight."""
     content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if content_type not in CONTENT_TYPES:
         raise RegistryFailure(UNSUPPORTED_TYPE, "Send Content-Type: application/vnd.schemaregistry.v1+json")
@@ -50,14 +50,16 @@ async def read_body(request: Request) -> Body:
 
 
 def read_subject(name: str) -> str:
-    """A subject's name as it is kept. Of contexts there is one, which may be named."""
+    """A subject's name as it is stored: without the default context, the only one."""
     subject = name.removeprefix(DEFAULT_CONTEXT)
     if subject.startswith(":."):
-        raise RegistryFailure(INVALID_SUBJECT, f"Subject '{name}' is in a context: there is only the default one.")
-    if not 0 < len(subject) <= SUBJECT_CHARS_MAX or any(ord(letter) < 0x20 for letter in subject):
-        message = f"it has 1 to {SUBJECT_CHARS_MAX} characters, none of which controls anything"
         raise RegistryFailure(
-            INVALID_SUBJECT, f"The specified subject '{subject[:SUBJECT_CHARS_MAX]}' is no name: {message}."
+            INVALID_SUBJECT, f"Subject '{name}' is in a context, and only the default context exists."
+        )
+    if not 0 < len(subject) <= SUBJECT_CHARS_MAX or any(ord(letter) < 0x20 for letter in subject):
+        message = f"a name has 1 to {SUBJECT_CHARS_MAX} characters and no control characters"
+        raise RegistryFailure(
+            INVALID_SUBJECT, f"The specified subject '{subject[:SUBJECT_CHARS_MAX]}' is not a name: {message}."
         )
     return subject
 
@@ -91,10 +93,10 @@ def _number(text: str) -> int | None:
 
 
 def flag(request: Request, name: str) -> bool:
-    """Clients write True as well as true."""
+    """A flag of the query. Clients send True as well as true."""
     text = request.query_params.get(name, "false").lower()
     if text not in ("true", "false", ""):
-        raise RegistryFailure(BAD_REQUEST, f"{name} is true or false.")
+        raise RegistryFailure(BAD_REQUEST, f"{name} must be true or false.")
     return text == "true"
 
 
@@ -110,15 +112,15 @@ def _signed(request: Request, name: str, default: int) -> int:
         return default
     number = -1 if text == "-1" else _number(text)
     if number is None:
-        raise RegistryFailure(BAD_REQUEST, f"{name} is a whole number from -1 on.")
+        raise RegistryFailure(BAD_REQUEST, f"{name} must be a whole number from -1 on.")
     return number
 
 
 def schema_request(body: Body, *, is_normalized: bool) -> SchemaRequest:
     """The schema that a body holds."""
-    for name in NOT_KEPT:
+    for name in UNSUPPORTED_FIELDS:
         if body.get(name):
-            raise RegistryFailure(INVALID_SCHEMA, f"{name} cannot be kept with a schema here: leave it out.")
+            raise RegistryFailure(INVALID_SCHEMA, f"{name} cannot be stored with a schema here: omit it.")
     text = body.get("schema")
     if not isinstance(text, str):
         raise RegistryFailure(INVALID_SCHEMA, "Empty schema" if text is None else "The schema is not a string.")
@@ -129,31 +131,33 @@ def schema_request(body: Body, *, is_normalized: bool) -> SchemaRequest:
         text.encode()
         references = _references(body.get("references"))
     except UnicodeEncodeError as error:
-        raise RegistryFailure(INVALID_SCHEMA, "It has half of a surrogate pair, which is no character.") from error
+        raise RegistryFailure(
+            INVALID_SCHEMA, "The schema holds half of a surrogate pair, which is not a character."
+        ) from error
     return SchemaRequest(
         schema_type=SchemaType[str(schema_type)],
         text=text,
         references=references,
         is_normalized=is_normalized,
-        schema_id=_wanted(body, "id"),
-        version=_wanted(body, "version"),
+        schema_id=_chosen_number(body, "id"),
+        version=_chosen_number(body, "version"),
     )
 
 
-def _wanted(body: Body, name: str) -> int | None:
-    """A number that is to be the schema's; none, 0 and -1 say that it may be any."""
+def _chosen_number(body: Body, name: str) -> int | None:
+    """The number that the client chose for the schema; None for no choice, which 0 and -1 also mean."""
     number = body.get(name)
     if number is None or number in (0, -1):
         return None
     if not isinstance(number, int) or isinstance(number, bool) or not 0 < number < NUMBER_END:
-        raise RegistryFailure(INVALID_VERSION, f"{name} is a number from 1 to 2^31-1.")
+        raise RegistryFailure(INVALID_VERSION, f"{name} must be a number from 1 to 2^31-1.")
     return number
 
 
 def _references(value: object) -> tuple[SchemaReference, ...]:
     rows = [] if value is None else value
     if not isinstance(rows, list):
-        raise RegistryFailure(INVALID_SCHEMA, "references is a list.")
+        raise RegistryFailure(INVALID_SCHEMA, "references must be a list.")
     return tuple(map(_reference, rows))
 
 
@@ -166,14 +170,14 @@ def _reference(row: object) -> SchemaReference:
             subject.encode()
             if version == LATEST or 0 < version < NUMBER_END:
                 return SchemaReference(name=name, subject=read_subject(subject), version=version)
-    raise RegistryFailure(INVALID_SCHEMA, "A reference has a name, a subject and a version.")
+    raise RegistryFailure(INVALID_SCHEMA, "A reference must have a name, a subject and a version.")
 
 
 def compatibility_of(body: Body) -> Compatibility:
     """The level that a body sets."""
     others = [name for name, value in body.items() if name not in CONFIG_KNOWN and value not in (None, False, "")]
     if others:
-        raise RegistryFailure(INVALID_COMPATIBILITY, f"{others[0]} cannot be set here: leave it out.")
+        raise RegistryFailure(INVALID_COMPATIBILITY, f"{others[0]} cannot be set here: omit it.")
     level = body.get("compatibility") or body.get("compatibilityLevel")
     if not isinstance(level, str) or level.upper() not in Compatibility.__members__:
         names = ", ".join(name.lower() for name in Compatibility.__members__)

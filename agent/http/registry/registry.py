@@ -1,8 +1,8 @@
-"""The schema registry: what is asked of it is answered from the state, and what is to be changed is judged and written.
+"""The schema registry: answers reads from the state, and checks and proposes changes.
 
-Rule: an answer that could be out of date is given behind a barrier (safety rule S4); a schema that is known by its id
-is what it is for ever. A new one is compared, in a thread, with the versions that the state had at one moment; the
-entry names that moment, and where it is refused because something came before, the schema is judged again.
+Rule: an answer that could be out of date waits for a barrier (safety rule S4). A schema id never changes its content,
+so a known id needs none. A new schema is compared, in a thread, with the versions of one moment. The entry names that
+moment; when a concurrent change rejects it, the schema is compared again.
 Source: Confluent Schema Registry API 8.
 """
 
@@ -36,11 +36,11 @@ from protocol.limits import REGISTRY_TRIES_MAX, SCHEMA_BYTES_MAX
 NOT_FOUND, SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 404, 40401, 40402, 40403
 INCOMPATIBLE, INVALID_SCHEMA, TOO_LARGE, TIMED_OUT = 409, 42201, 42209, 50002
 LATEST = -1
-"""Of versions: the newest."""
+"""The version number that stands for the newest version."""
 
 
 class RegistryFailure(Exception):
-    """An answer that is an error, with one of the API's codes: its first three digits are those of HTTP."""
+    """An error of the API. The first three digits of `code` are the HTTP status."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -49,7 +49,7 @@ class RegistryFailure(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRequest:
-    """A schema as it is asked about or to be registered."""
+    """A schema to look up or to register."""
 
     schema_type: SchemaType
     text: str
@@ -75,7 +75,7 @@ class Registered:
 
 
 def guid_of(content: SchemaContent) -> str:
-    """An id that the same content has in every registry of this program."""
+    """The GUID of a content: the same in every Penstock cluster."""
     return str(UUID(bytes=content.digest))
 
 
@@ -86,11 +86,11 @@ class SchemaRegistry:
 
     @property
     def registry(self) -> Registry:
-        """The registry as far as this agent has applied the ledger: read it again after every wait."""
+        """The registry as far as this agent has applied the ledger: read it again after every await."""
         return self._agent.state.registry
 
     async def caught_up(self) -> Registry:
-        """The registry with everything that was there when this was called."""
+        """The registry with everything that was committed before this call."""
         await self._agent.barrier()
         return self.registry
 
@@ -101,9 +101,9 @@ class SchemaRegistry:
             raise RegistryFailure(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
         return found
 
-    async def formatted(self, content: SchemaContent, wanted: str) -> str:
-        """The text of a registered schema in a form of this name; "" for the one in which it was registered."""
-        return (await self._parse(content)).formatted(wanted) if wanted else content.text
+    async def formatted(self, content: SchemaContent, text_format: str) -> str:
+        """The text of a registered schema in the given format; "" is the format of registration."""
+        return (await self._parse(content)).formatted(text_format) if text_format else content.text
 
     def version(self, subject: str, version: int, *, with_deleted: bool) -> Registered:
         """A version of a subject, or the `LATEST`."""
@@ -116,15 +116,15 @@ class SchemaRegistry:
         return registered(registry, subject, version)
 
     def versions(self, subject: str, *, with_deleted: bool) -> list[int]:
-        """Versions of a subject that has any, in their order."""
-        held = self.registry.subjects.get(subject)
-        versions = [] if held is None else list(held.versions) if with_deleted else held.live()
+        """The versions of a subject, ascending. Raises `RegistryFailure` where it has none."""
+        state = self.registry.subjects.get(subject)
+        versions = [] if state is None else list(state.versions) if with_deleted else state.live()
         if not versions:
             raise RegistryFailure(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
         return versions
 
     async def look_up(self, subject: str, request: SchemaRequest, *, with_deleted: bool) -> Registered:
-        """Which version of the subject says the same."""
+        """The version of the subject with the same schema."""
         await self._agent.barrier()
         self.versions(subject, with_deleted=with_deleted)
         content, parsed = await self._read(request)
@@ -134,34 +134,37 @@ class SchemaRegistry:
         return found
 
     async def faults(self, subject: str, request: SchemaRequest, version: int | None) -> list[str]:
-        """Why the schema would not go with the subject's versions that count, or with that one, if it is there."""
+        """The incompatibilities with `version`, or without one with all versions that the compatibility level names."""
         await self._agent.barrier()
         _, parsed = await self._read(request)
         compatibility = self.registry.compatibility(subject)
-        live = _held(self.registry, subject, with_deleted=False)
+        live = _versions_of(self.registry, subject, with_deleted=False)
         if version is None:
             return await self._faults(parsed, versions_that_count(compatibility, live), compatibility)
-        wanted = live[-1:] if version == LATEST else [each for each in live if each.version == version]
-        if version != LATEST and not wanted:
+        versions = live[-1:] if version == LATEST else [each for each in live if each.version == version]
+        if version != LATEST and not versions:
             raise RegistryFailure(VERSION_NOT_FOUND, f"Version {version} not found.")
-        return await self._faults(parsed, wanted, compatibility)
+        return await self._faults(parsed, versions, compatibility)
 
     async def register(self, subject: str, request: SchemaRequest) -> Registered:
-        """The version of the subject that this schema is, made now if need be."""
+        """The version of the subject with this schema, registered now where there is none."""
         await self._agent.barrier()
         for _ in range(REGISTRY_TRIES_MAX):
             found = await self._try_to_register(subject, request)
             if found is not None:
                 return found
-        raise RegistryFailure(TIMED_OUT, f"Subject '{subject}' is changed by others all the time: try again later.")
+        raise RegistryFailure(
+            TIMED_OUT, f"Subject '{subject}' is changed by other clients all the time: try again later."
+        )
 
     async def propose(self, command: RegistryCommand) -> Outcome:
-        """Have a command carried out; what refuses it becomes the answer."""
+        """Propose a command. A rejection is raised as `RegistryFailure`."""
         try:
             outcome = await self._agent.propose(command)
         except TimeoutError as error:
             raise RegistryFailure(
-                TIMED_OUT, "The ledger did not answer in time: whether it was done is unknown."
+                TIMED_OUT,
+                "The ledger did not answer in time: the change may still be made. Read it back, and try again.",
             ) from error
         if isinstance(outcome, Refused):
             raise RegistryFailure(TIMED_OUT, outcome.reason)
@@ -170,11 +173,11 @@ class SchemaRegistry:
         return outcome
 
     async def _try_to_register(self, subject: str, request: SchemaRequest) -> Registered | None:
-        """None where the subject was changed meanwhile."""
+        """The registered version; None where the subject was changed meanwhile."""
         content, parsed = await self._read(request)
         registry = self.registry
         checked_at, compatibility = registry.changed_at(subject), registry.compatibility(subject)
-        live = _held(registry, subject, with_deleted=False)
+        live = _versions_of(registry, subject, with_deleted=False)
         if request.schema_id is None and request.version is None:
             found = await self._same(subject, content, parsed, with_deleted=False)
             if found is not None:
@@ -213,7 +216,7 @@ class SchemaRegistry:
             )
 
     async def _read(self, request: SchemaRequest) -> tuple[SchemaContent, Parsed]:
-        """The schema as it is registered. A reference to the latest version is one to the version that this is now."""
+        """The content to register. A reference to the latest version becomes one to its current number."""
         if not request.text.strip():
             raise RegistryFailure(INVALID_SCHEMA, "Empty schema")
         if len(request.text.encode()) > SCHEMA_BYTES_MAX:
@@ -225,8 +228,8 @@ class SchemaRegistry:
         return replace(given, text=text), parsed
 
     def _resolved(self, reference: SchemaReference) -> SchemaReference:
-        held = self.registry.subjects.get(reference.subject)
-        live = [] if held is None else held.live()
+        state = self.registry.subjects.get(reference.subject)
+        live = [] if state is None else state.live()
         return replace(reference, version=live[-1]) if reference.version == LATEST and live else reference
 
     async def _parse(self, content: SchemaContent) -> Parsed:
@@ -242,14 +245,14 @@ class SchemaRegistry:
     async def _same(
         self, subject: str, content: SchemaContent, parsed: Parsed, *, with_deleted: bool
     ) -> Registered | None:
-        """The newest version with this content; else, the newest that says the same in another text."""
+        """The newest version with this content, or else with an equal schema in another text."""
         registry = self.registry
         found = registry.find(subject, content, with_deleted=with_deleted)
         if found is not None:
             return registered(registry, subject, found[1])
         if content.schema_type is not SchemaType.PROTOBUF:
             return None
-        for version in reversed(_held(registry, subject, with_deleted=with_deleted)):
+        for version in reversed(_versions_of(registry, subject, with_deleted=with_deleted)):
             other = version.content
             if other.schema_type is content.schema_type and other.references == content.references:
                 try:
@@ -260,7 +263,7 @@ class SchemaRegistry:
         return None
 
     async def _faults(self, new: Parsed, versions: Sequence[Registered], compatibility: Compatibility) -> list[str]:
-        """One version after the other, so that the loop goes on between them, the newest first."""
+        """The incompatibilities with the newest version that has any. The event loop runs between two versions."""
         for each in reversed(versions):
             try:
                 earlier = await self._parsed.parse(self.registry, each.content)
@@ -273,7 +276,7 @@ class SchemaRegistry:
 
 
 def registered(registry: Registry, subject: str, version: int) -> Registered:
-    """A version that is there."""
+    """An existing version."""
     state = registry.subjects[subject].versions[version]
     return Registered(
         subject=subject,
@@ -284,8 +287,8 @@ def registered(registry: Registry, subject: str, version: int) -> Registered:
     )
 
 
-def _held(registry: Registry, subject: str, *, with_deleted: bool) -> list[Registered]:
-    """The subject's versions as they are now, in their order; none of one that is not there."""
-    held = registry.subjects.get(subject)
-    versions = [] if held is None else list(held.versions) if with_deleted else held.live()
+def _versions_of(registry: Registry, subject: str, *, with_deleted: bool) -> list[Registered]:
+    """The subject's current versions, ascending; empty for an unknown subject."""
+    state = registry.subjects.get(subject)
+    versions = [] if state is None else list(state.versions) if with_deleted else state.live()
     return [registered(registry, subject, version) for version in versions]

@@ -1,7 +1,7 @@
-"""The schema registry over HTTP, as clients of Confluent's know it. Part of `agent.http.api`.
+"""The routes of the schema registry, compatible with Confluent's REST API. `agent.http.api` mounts them.
 
-Rule: names in paths may hold any character, escaped, so paths are taken apart before they are unescaped. Every error is
-JSON with a code of the API. `HttpTokens` are asked before anything is read.
+Rule: names in paths may hold any escaped character, so paths are split before they are unescaped. Every error is JSON
+with a code of the API. `HttpTokens` checks a request before anything of it is read.
 Source: Confluent Schema Registry API 8. Differences: docs/compatibility.md.
 
     GET    /schemas  /schemas/types  /schemas/ids/ID[/schema|/subjects|/versions]  /schemas/guids/GUID
@@ -65,12 +65,12 @@ VERSIONS = ("subjects", SUBJECT, "versions")
 COMPATIBILITY = ("compatibility", *VERSIONS)
 
 Handler = Callable[[Any, Request, Sequence[str]], Awaitable[object]]
-"""A method of `_RegistryApi`, with itself."""
+"""An unbound method of `_RegistryApi`."""
 Rows = Mapping[str, object]
 
 
 def registry_mount(agent: RegistryAgent, tokens: HttpTokens) -> Mount:
-    """The registry under its prefix, for the application of the HTTP port; `tokens` say who may ask."""
+    """The registry under its prefix, for the application of the HTTP port; `tokens` is its access control."""
     api = _RegistryApi(SchemaRegistry(agent), tokens)
 
     async def app(scope: object, receive: object, send: object) -> None:
@@ -104,9 +104,11 @@ class _RegistryApi:
         except RegistryFailure as failure:
             return failed(failure.code, str(failure))
         except OutcomeUnknown:
-            return failed(TIMED_OUT, "The ledger did not tell whether it was done: look, and try again.")
+            return failed(
+                TIMED_OUT, "The outcome is unknown: the change may still be made. Read it back, and try again."
+            )
         except LedgerError as error:
-            return failed(TIMED_OUT, f"The ledger is away, try again: {error}")
+            return failed(TIMED_OUT, f"The ledger does not answer, try again: {error}")
         if isinstance(answer, Response):
             return answer
         return Response(_json(answer), media_type=MEDIA_TYPE)
@@ -117,12 +119,12 @@ class _RegistryApi:
         parts = [unquote(part) for part in path.removeprefix(PREFIX).split("/") if part]
         for pattern, methods in self.ROUTES.items():
             if len(pattern) == len(parts) and all(
-                wanted.startswith("{") or wanted == part for wanted, part in zip(pattern, parts, strict=True)
+                segment.startswith("{") or segment == part for segment, part in zip(pattern, parts, strict=True)
             ):
                 handler = methods.get(request.method)
                 if handler is None:
                     raise RegistryFailure(NOT_ALLOWED, f"HTTP 405 Method Not Allowed: {request.method} {path}")
-                return handler, [part for wanted, part in zip(pattern, parts, strict=True) if wanted.startswith("{")]
+                return handler, [part for segment, part in zip(pattern, parts, strict=True) if segment.startswith("{")]
         raise RegistryFailure(NOT_FOUND, f"HTTP 404 Not Found: {path}")
 
     async def _root(self, request: Request, names: Sequence[str]) -> object:
@@ -139,8 +141,8 @@ class _RegistryApi:
         with_deleted, is_latest = flag(request, "deleted"), flag(request, "latestOnly")
         found: list[object] = []
         for subject in sorted(name for name in registry.subjects if name.startswith(prefix)):
-            held = registry.subjects[subject]
-            versions = list(held.versions) if with_deleted else held.live()
+            state = registry.subjects[subject]
+            versions = list(state.versions) if with_deleted else state.live()
             found += [(subject, version) for version in (versions[-1:] if is_latest else versions)]
         rows = [registered(registry, *each) for each in page(request, found) if isinstance(each, tuple)]
         return [_version_row(row, row.content.text) for row in rows]
@@ -175,9 +177,9 @@ class _RegistryApi:
         registry = await self._registry.caught_up()
         if schema_id not in registry.schemas:
             raise RegistryFailure(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
-        wanted = request.query_params.get("subject")
+        filtered = request.query_params.get("subject")
         users = registry.users_of(schema_id, with_deleted=flag(request, "deleted"))
-        return [(subject, version) for subject, version in users if not wanted or subject == read_subject(wanted)]
+        return [(subject, version) for subject, version in users if not filtered or subject == read_subject(filtered)]
 
     async def _subjects_by_id(self, request: Request, names: Sequence[str]) -> object:
         users = await self._users(request, names[0])
@@ -193,9 +195,9 @@ class _RegistryApi:
         with_deleted, only_deleted = flag(request, "deleted"), flag(request, "deletedOnly")
         found = [
             subject
-            for subject, held in sorted(registry.subjects.items())
+            for subject, state in sorted(registry.subjects.items())
             if subject.startswith(prefix)
-            if (not held.live() if only_deleted else with_deleted or held.live())
+            if (not state.live() if only_deleted else with_deleted or state.live())
         ]
         return page(request, list(found))
 
@@ -234,14 +236,14 @@ class _RegistryApi:
 
     async def _register(self, request: Request, names: Sequence[str]) -> object:
         subject = read_subject(names[0])
-        wanted = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
-        row = await self._registry.register(subject, wanted)
+        given = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
+        row = await self._registry.register(subject, given)
         return {"id": row.schema_id, "version": row.version, "guid": row.guid}
 
     async def _look_up(self, request: Request, names: Sequence[str]) -> object:
         subject = read_subject(names[0])
-        wanted = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
-        row = await self._registry.look_up(subject, wanted, with_deleted=flag(request, "deleted"))
+        given = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
+        row = await self._registry.look_up(subject, given, with_deleted=flag(request, "deleted"))
         text = await self._registry.formatted(row.content, request.query_params.get("format", ""))
         return _version_row(row, text)
 
@@ -259,8 +261,8 @@ class _RegistryApi:
     async def _compare(self, request: Request, names: Sequence[str]) -> object:
         subject = read_subject(names[0])
         version = read_version(names[1]) if len(names) > 1 else None
-        wanted = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
-        faults = await self._registry.faults(subject, wanted, version)
+        given = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
+        faults = await self._registry.faults(subject, given, version)
         answer: dict[str, object] = {"is_compatible": not faults}
         if flag(request, "verbose"):
             answer["messages"] = faults
@@ -338,7 +340,7 @@ def _every_or(names: Sequence[str]) -> str:
 
 
 def _content_row(content: SchemaContent, text: str) -> dict[str, object]:
-    """The type is left out where it is Avro, as it was before there were others."""
+    """The row of a schema. Confluent's registry omits the type of Avro, its first format, and so does this."""
     row: dict[str, object] = {"schema": text}
     if content.schema_type is not SchemaType.AVRO:
         row["schemaType"] = content.schema_type.name
@@ -365,7 +367,7 @@ def _json(value: object) -> bytes:
 
 
 def failed(code: int, message: str) -> Response:
-    """An error in the API's form; of a code above 1000 the first three digits are the status."""
+    """An error in the API's format. The first three digits of a code above 1000 are the status."""
     status = code if code < 1000 else code // 100
     body = _json({"error_code": code, "message": message.encode(errors="replace").decode()})
     return Response(body, status_code=status, media_type=MEDIA_TYPE)

@@ -103,10 +103,10 @@ def test_a_catalog_in_postgresql_follows_over_its_own_death(
         for end in range(60, 110, 10):
             produce(broker, end - 10, end)
             archive_by_http(broker, TABLE[-1])
-        broker.process.wait_until(lambda: "does not follow" in broker.process.stderr, "the failure", seconds_max=30)
+        broker.process.wait_until(lambda: "is not updated" in broker.process.stderr, "the failure", seconds_max=30)
         postgres.start()
         wait_for(broker, catalog, [b"v%d" % number for number in range(100)])
-        assert "follows again" in broker.process.stderr
+        assert "is updated again" in broker.process.stderr
         assert "not-asked-for" not in broker.process.stderr
 
         admin.delete_topics([TABLE[-1]])[TABLE[-1]].result(SECONDS_MAX)

@@ -168,7 +168,7 @@ def assert_named_and_described(topic: LakeTopic, catalog: RestCatalog) -> None:
 
 def assert_strangers_are_told(topic: LakeTopic) -> None:
     if topic.broker.data.joinpath("store").exists():
-        with pytest.raises(OAuthError, match="no tokens are made here"):
+        with pytest.raises(OAuthError, match="the catalog issues no tokens"):
             RestCatalog("penstock", uri=topic.catalog, credential="a:b")
         return
     for properties in ({}, {"token": "wrong"}):

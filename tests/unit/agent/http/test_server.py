@@ -355,7 +355,7 @@ async def test_a_client_of_the_catalog_at_another_path_is_told_the_right_one(cli
     status, body = await client.get(path)
     error = json.loads(body)["error"]
     assert (status, error["code"], error["type"]) == (404, 404, "NotFoundException")
-    assert error["message"].endswith("give the client the URI http://HOST:PORT/iceberg")
+    assert error["message"].endswith("configure the client with the URI http://HOST:PORT/iceberg")
 
 
 @pytest.mark.parametrize("path", ["/subjects", "/subjects/a/versions", "/registry/schemas/ids/1", "/config", "/mode/a"])
@@ -363,7 +363,7 @@ async def test_a_client_of_the_registry_at_another_path_is_told_the_right_one(cl
     status, body = await client.get(path)
     error = json.loads(body)
     assert (status, error["error_code"]) == (404, 404)
-    assert error["message"].endswith("give the client the URL http://HOST:PORT/schema-registry")
+    assert error["message"].endswith("configure the client with the URL http://HOST:PORT/schema-registry")
 
 
 async def test_archive_answers_with_the_passes(agent: SmallAgent, client: Client) -> None:

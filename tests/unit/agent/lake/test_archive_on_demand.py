@@ -40,6 +40,6 @@ async def test_the_answer_says_why_and_what_to_do(error: StoreError, status: int
 async def test_where_nobody_waits_the_log_says_it(caplog: pytest.LogCaptureFixture) -> None:
     answer = await archive(ObjectDamaged(REASON), is_awaited=False)
     assert answer.status == 202
-    [told] = [record for record in caplog.records if "topics were not archived" in record.getMessage()]
+    [told] = [record for record in caplog.records if "its topics are not archived" in record.getMessage()]
     assert "A damaged file" in told.getMessage()
     assert (told.__dict__["topics"], told.__dict__["reason"]) == ("orders", REASON)

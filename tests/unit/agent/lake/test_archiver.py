@@ -111,7 +111,7 @@ async def test_an_object_that_is_gone_in_each_pass_is_reported_and_not_searched_
     async with running_parts() as parts:
         await parts.writer.propose(create())
         await produce(parts, store, 0)
-        with pytest.raises(ObjectMissing, match=r"t cannot be archived, tried 10 times: intake/.* does not exist"):
+        with pytest.raises(ObjectMissing, match=r"not archived after 10 failed attempts: intake/.* does not exist"):
             await archiver(parts, store).archive_topic(TOPIC)
         retried = parts.metrics.archive_passes.labels("retried")
         assert retried._value.get() == ARCHIVE_PASS_ATTEMPTS_MAX
@@ -131,7 +131,9 @@ async def test_a_table_that_moved_on_before_each_pass_misses_no_object(monkeypat
             raise next(failures)
 
         monkeypatch.setattr(archiving._lake, "check", moved_on)
-        with pytest.raises(StoreUnavailable, match=r"t cannot be archived, tried 10 times: it has other files") as told:
+        with pytest.raises(
+            StoreUnavailable, match=r"not archived after 10 failed attempts: it has other files"
+        ) as told:
             await archiving.archive_topic(TOPIC)
         assert type(told.value) is PassFailed
         assert next(failures, None) is None

@@ -150,10 +150,10 @@ async def test_what_was_merged_goes_once_no_snapshot_that_stays_needs_it() -> No
         merged = await file_compactor(parts, store, lake).compact(TOPIC)
         assert merged is not None
         keeping = expire_snapshots(parts, lake)
-        await keeping.keep(TOPIC)
+        await keeping.update_table(TOPIC)
         assert len(files_of_log(parts)) == FILES + 1, "readers of older snapshots still find their files"
         parts.clock.seconds += 2 * GRACE_MS / 1000
-        await keeping.keep(TOPIC)
+        await keeping.update_table(TOPIC)
         assert files_of_log(parts) == [merged.file.key]
         assert check(parts.metadata.state) == []
 
@@ -167,7 +167,7 @@ async def test_records_that_were_deleted_are_left_out() -> None:
         assert merged.file.bounds is not None
         assert merged.file.bounds.offset_min == 3, "a file goes as a whole, and its first one went"
         assert [record.offset for record in await served(parts, store)] == list(range(3, 3 * FILES + 3))
-        await expire_snapshots(parts, lake).keep(TOPIC)
+        await expire_snapshots(parts, lake).update_table(TOPIC)
         assert sum(live.file.record_count for live in await live_files(parts, store)) == 3 * FILES
 
 
@@ -281,38 +281,38 @@ async def test_a_damaged_file_that_was_put_back_is_merged_after_a_pause_without_
 async def test_a_file_that_stays_damaged_is_tried_again_with_growing_pauses() -> None:
     clock = ManualClock()
     damaged = DamagedInputs[str](clock=clock)
-    damaged.found(TOPIC, ["a", "b"])
-    assert (damaged.left_out, damaged.end_pauses()) == ({"a", "b"}, set())
+    damaged.exclude(TOPIC, ["a", "b"])
+    assert (damaged.excluded, damaged.end_pauses()) == ({"a", "b"}, set())
     pauses = list[float]()
     for _ in range(7):
         began_s = clock.seconds
         while not damaged.end_pauses():
             clock.seconds += 60
-        assert damaged.left_out == set()
+        assert damaged.excluded == set()
         assert damaged.end_pauses() == set(), "said once"
         pauses.append(clock.seconds - began_s)
-        damaged.found(TOPIC, ["a"])
+        damaged.exclude(TOPIC, ["a"])
     assert pauses[:3] == [COMPACTION_DAMAGED_SECONDS_FIRST * factor for factor in (1, 2, 4)]
     assert pauses[-2:] == [COMPACTION_DAMAGED_SECONDS_MAX] * 2
     damaged.forget_others(["b"])
-    assert damaged.left_out == set()
+    assert damaged.excluded == set()
 
 
 async def test_inputs_that_are_tried_on_demand_keep_their_pause() -> None:
     clock = ManualClock()
     damaged = DamagedInputs[str](clock=clock)
-    damaged.found(TOPIC, ["a"])
+    damaged.exclude(TOPIC, ["a"])
     for _ in range(5):
         clock.seconds += 10
         damaged.end_pauses_of(TOPIC)
-        assert damaged.left_out == set()
-        damaged.found(TOPIC, ["a"])
-        assert damaged.left_out == {"a"}
+        assert damaged.excluded == set()
+        damaged.exclude(TOPIC, ["a"])
+        assert damaged.excluded == {"a"}
     clock.seconds += COMPACTION_DAMAGED_SECONDS_FIRST - 51
     assert damaged.end_pauses() == set(), "not sooner either"
     clock.seconds += 1
     assert damaged.end_pauses() == {TOPIC}
-    damaged.found(TOPIC, ["a"])
+    damaged.exclude(TOPIC, ["a"])
     clock.seconds += 2 * COMPACTION_DAMAGED_SECONDS_FIRST - 1
     assert damaged.end_pauses() == set(), "a pause that had run out is doubled"
     clock.seconds += 1
@@ -364,4 +364,4 @@ async def test_a_file_that_the_state_let_go_of_is_not_left_out() -> None:
         compacting = file_compactor(parts, store, lake)
         with pytest.raises(ObjectMissing):
             await compacting.compact(TOPIC)
-        assert compacting._damaged.left_out == set()
+        assert compacting._damaged.excluded == set()

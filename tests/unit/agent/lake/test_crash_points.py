@@ -125,7 +125,7 @@ async def work(parts: Parts, store: MemoryStore) -> None:
     await file_compactor(parts, store, lake).compact(TOPIC)
     await copies(parts, store).copy(TOPIC)
     parts.clock.seconds += 2 * GRACE_MS / 1000
-    await expire_snapshots(parts, lake).keep(TOPIC)
+    await expire_snapshots(parts, lake).update_table(TOPIC)
     await copies(parts, store).copy(TOPIC)
     parts.clock.seconds += 2 * GRACE_MS / 1000
     assert await parts.maintenance_leader.claim()
@@ -184,7 +184,7 @@ async def check_what_is_left(store: MemoryStore, core: MemoryLedgerCore, when: s
         cleaning = garbage_collector(parts, store)  # one for all: after a step of the time it waits (S21)
         for _ in range(3):
             parts.clock.seconds += 2 * DAY_MS / 1000
-            await expire_snapshots(parts, lake).keep(TOPIC)
+            await expire_snapshots(parts, lake).update_table(TOPIC)
             await copies(parts, store).copy(TOPIC)
             await cleaning.clean()
         state = parts.metadata.state

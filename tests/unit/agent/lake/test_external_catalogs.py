@@ -49,16 +49,16 @@ async def test_an_entry_follows_each_commit(place: Place) -> None:
     async with running_parts() as parts:
         await parts.writer.propose(create())
         sync = place.sync(parts)
-        await sync.look()
+        await sync.sync()
         assert place.entry() is None  # there is no metadata yet
         for _ in range(3):
             location = await place.commit(parts)
-            await sync.look()
+            await sync.sync()
             assert place.entry() == location
         assert figure(parts, "updates_total") == 3
         assert (figure(parts, "lag_seconds"), figure(parts, "commit_lag")) == (0, 0)
         asked = len(place.trouble.asked)
-        await sync.look()
+        await sync.sync()
         assert len(place.trouble.asked) == asked
 
 
@@ -70,11 +70,11 @@ async def test_topics_follow_whose_whole_names_match(place: Place) -> None:
         location = await place.commit(parts)
         await place.commit(parts, name="t2", topic_id=OTHER)
         sync = place.sync(parts)
-        await sync.look()
+        await sync.sync()
         assert (place.entry(), place.entry("t2")) == (location, None)
         assert sync.view()["commit_lag"] == 0
         await parts.writer.propose(DeleteTopic(topic_id=OTHER))
-        await sync.look()
+        await sync.sync()
         assert place.entry() == location
 
 
@@ -83,7 +83,7 @@ async def test_it_says_how_far_it_is_and_what_failed_last(place: Place) -> None:
         await parts.writer.propose(create())
         await place.commit(parts)
         sync = place.sync(parts)
-        await sync.look()
+        await sync.sync()
         assert sync.view() == {
             "catalog": "others",
             "type": "sql",
@@ -97,7 +97,7 @@ async def test_it_says_how_far_it_is_and_what_failed_last(place: Place) -> None:
         }
         place.trouble.is_away = True
         await place.commit(parts)
-        await sync.look()
+        await sync.sync()
         await later(parts, 5)
         view = sync.view()
         assert (view["commit_lag"], view["lag_s"], view["last_error_s_ago"]) == (1, 5.0, 5.0)
@@ -110,10 +110,10 @@ async def test_where_the_catalog_compares_a_commit_costs_one_call(tmp_path: Path
         await parts.writer.propose(create())
         await place.commit(parts)
         sync = place.sync(parts)
-        await sync.look()
+        await sync.sync()
         place.trouble.asked.clear()
         await place.commit(parts)
-        await sync.look()
+        await sync.sync()
         assert place.trouble.asked == ["move"]
     place.close()
 
@@ -123,19 +123,19 @@ async def test_after_an_answer_was_lost_it_looks_and_sees(place: Place, lost: st
     async with running_parts() as parts:
         await parts.writer.propose(create())
         sync = place.sync(parts)
-        await sync.look()
+        await sync.sync()
         if lost == "move":
             await place.commit(parts)
-            await sync.look()
+            await sync.sync()
         place.trouble.loses = {lost}
         sync._sweep_s = None
         location = await place.commit(parts)
-        await sync.look()
+        await sync.sync()
         assert not place.trouble.loses
         changes = place.trouble.asked.count("create"), place.trouble.asked.count("move")
         for _ in range(3):
             await later(parts, 2)
-            await sync.look()
+            await sync.sync()
         assert place.entry() == location
         assert figure(parts, "lag_seconds") == 0
         if lost in {"create", "move"}:
@@ -152,19 +152,19 @@ async def test_a_catalog_that_was_away_goes_straight_to_the_newest_tables(
             await parts.writer.propose(create(name, topic_id=topic_id))
             await place.commit(parts, name=name, topic_id=topic_id)
         sync = place.sync(parts)
-        await sync.look()
+        await sync.sync()
         place.trouble.is_away = True
         place.trouble.asked.clear()
         for second in range(0, 3_600, 5):
             if second % 600 == 0:
                 for name, topic_id in topics.items():
                     await place.commit(parts, name=name, topic_id=topic_id)
-            await sync.look()
+            await sync.sync()
             await later(parts, 5)
         assert figure(parts, "lag_seconds") > 3_500
         assert figure(parts, "commit_lag") >= 5
         assert len(place.trouble.asked) < 100  # it is asked once a minute
-        told = [record.message for record in caplog.records if "does not follow" in record.message]
+        told = [record.message for record in caplog.records if "is not updated" in record.message]
         assert 50 < len(told) <= 62
         place.trouble.is_away = False
         place.trouble.asked.clear()
@@ -174,7 +174,7 @@ async def test_a_catalog_that_was_away_goes_straight_to_the_newest_tables(
             if str(path.relative_to(place.bucket)) not in current:
                 path.unlink()
         await later(parts, EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX)
-        await sync.look()
+        await sync.sync()
         for name, topic_id in topics.items():
             table = parts.metadata.state.topics[topic_id].table
             assert table is not None
@@ -202,7 +202,7 @@ async def test_an_entry_of_somebody_else_is_never_touched(
         sync = place.sync(parts)
         newest = await place.commit(parts)
         for _ in range(5):
-            await sync.look()
+            await sync.sync()
             await later(parts, EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX)
         assert place.entry() == location
         assert not {"create", "move", "drop"} & set(place.trouble.asked)
@@ -213,7 +213,7 @@ async def test_an_entry_of_somebody_else_is_never_touched(
         assert figure(parts, "lag_seconds") > 0
         place.reader.drop_table(("lake", "t"))
         await later(parts, EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX)
-        await sync.look()
+        await sync.sync()
         assert place.entry() == newest
         assert figure(parts, "conflicts") == 0
 
@@ -223,9 +223,9 @@ async def test_the_entry_of_a_deleted_topic_goes_and_its_files_stay(place: Place
         await parts.writer.propose(create())
         sync = place.sync(parts)
         await place.commit(parts)
-        await sync.look()
+        await sync.sync()
         await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
-        await sync.look()
+        await sync.sync()
         assert place.entry() is None
         assert len(list(place.bucket.rglob("*.metadata.json"))) == 1
 
@@ -234,11 +234,11 @@ async def test_who_starts_anew_finds_entries_of_topics_that_were_deleted_meanwhi
     async with running_parts() as parts:
         await parts.writer.propose(create())
         await place.commit(parts)
-        await place.sync(parts).look()
+        await place.sync(parts).sync()
         theirs = place.write_metadata("elsewhere/u/metadata/00001-5f8a.metadata.json", name="u")
         place.reader.register_table(("lake", "u"), theirs)
         await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
-        await place.sync(parts).look()
+        await place.sync(parts).sync()
         assert place.entry() is None
         assert place.entry("u") == theirs
 
@@ -248,20 +248,20 @@ async def test_a_broken_table_of_others_keeps_no_entry_of_a_deleted_topic(place:
         await parts.writer.propose(create())
         sync = place.sync(parts)
         await place.commit(parts)
-        await sync.look()
+        await sync.sync()
         theirs = place.write_metadata("elsewhere/a/metadata/00001-5f8a.metadata.json", name="a")
         place.reader.register_table(("lake", "a"), theirs)
         place.trouble.refuses = {"a"}
         await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         await parts.writer.propose(create("b", topic_id=OTHER))
         location = await place.commit(parts, name="b", topic_id=OTHER)
-        await sync.look()
+        await sync.sync()
         assert place.entry() is None
         assert place.entry("a") == theirs
         assert place.entry("b") == location
         place.trouble.asked.clear()
         location = await place.commit(parts, name="b", topic_id=OTHER)
-        await sync.look()
+        await sync.sync()
         assert place.entry("b") == location
         assert "names" not in place.trouble.asked
 
@@ -271,15 +271,15 @@ async def test_a_topic_that_was_created_anew_gets_the_entry_of_its_name(place: P
         await parts.writer.propose(create())
         sync = place.sync(parts)
         await place.commit(parts)
-        await sync.look()
+        await sync.sync()
         await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         await parts.writer.propose(create(topic_id=OTHER))
         location = await place.commit(parts, topic_id=OTHER)
-        await sync.look()
+        await sync.sync()
         assert place.entry() == location
         assert place.reader.load_table(("lake", "t")).metadata.table_uuid.bytes == OTHER
         await later(parts, EXTERNAL_CATALOG_RECHECK_INTERVAL_S)
-        await sync.look()
+        await sync.sync()
         assert place.entry() == location
 
 
@@ -288,10 +288,10 @@ async def test_a_topic_that_was_created_anew_without_a_commit_has_no_entry(place
         await parts.writer.propose(create())
         sync = place.sync(parts)
         await place.commit(parts)
-        await sync.look()
+        await sync.sync()
         await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
         await parts.writer.propose(create(topic_id=OTHER))
-        await sync.look()
+        await sync.sync()
         assert place.entry() is None
 
 
@@ -301,7 +301,7 @@ async def test_who_was_overtaken_moves_nothing_back(tmp_path: Path) -> None:
         await parts.writer.propose(create())
         sync = place.sync(parts)
         first = await place.commit(parts)
-        await sync.look()
+        await sync.sync()
         await place.commit(parts)
         newer = place.write_metadata(metadata_key(9))
 
@@ -309,7 +309,7 @@ async def test_who_was_overtaken_moves_nothing_back(tmp_path: Path) -> None:
             assert place.troubles[0].entries.move("t", first, newer)
 
         place.trouble.before_move = overtake
-        await sync.look()
+        await sync.sync()
         assert place.entry() == newer
         assert figure(parts, "updates_total") == 1
         assert figure(parts, "commit_lag") == 1
@@ -329,7 +329,7 @@ async def test_who_lags_behind_the_ledger_moves_nothing_back(place: Place, monke
                 assert await place.commit(parts) == newer
 
         monkeypatch.setattr(parts.metadata, "barrier", catch_up)
-        await place.sync(parts).look()
+        await place.sync(parts).sync()
         assert place.entry() == newer
         assert place.trouble.asked == ["find", "names"]
 
@@ -339,12 +339,12 @@ async def test_what_others_did_to_an_entry_is_put_right_at_the_next_look(place: 
         await parts.writer.propose(create())
         sync = place.sync(parts)
         location = await place.commit(parts)
-        await sync.look()
+        await sync.sync()
         place.reader.drop_table(("lake", "t"))
-        await sync.look()
+        await sync.sync()
         assert place.entry() is None
         await later(parts, EXTERNAL_CATALOG_RECHECK_INTERVAL_S)
-        await sync.look()
+        await sync.sync()
         assert place.entry() == location
 
 
@@ -352,18 +352,18 @@ async def test_tables_that_a_catalog_does_not_take_hold_up_no_other(place: Place
     bad = {f"a{number}": TopicId(bytes([number]) * 16) for number in range(1, 6)}
     async with running_parts() as parts:
         sync = place.sync(parts)
-        await sync.look()
+        await sync.sync()
         place.trouble.refuses = set(bad)
         for name, topic_id in {**bad, "t": TOPIC}.items():
             await parts.writer.propose(create(name, topic_id=topic_id))
             await place.commit(parts, name=name, topic_id=topic_id)
         for _ in range(4):
-            await sync.look()
+            await sync.sync()
             await later(parts, 1)
         assert place.entry() is not None
         await later(parts, 100)
         location = await place.commit(parts)
-        await sync.look()
+        await sync.sync()
         assert place.entry() == location
 
 
@@ -372,7 +372,7 @@ async def test_an_agent_whose_session_is_not_confirmed_changes_nothing(place: Pl
         await parts.writer.propose(create())
         await place.commit(parts)
         parts.clock.seconds += 3_600
-        await place.sync(parts).look()
+        await place.sync(parts).sync()
         assert not {"create", "move", "drop"} & set(place.trouble.asked)
 
 
@@ -388,7 +388,7 @@ async def test_the_topics_owner_alone_follows(tmp_path: Path) -> None:
         owner = owner_of(TOPIC, one.metadata.state.sessions)
         for parts in sorted((one, other), key=lambda each: each.writer.session == owner):
             assert place.reader.namespace_exists("lake") is (parts.writer.session == owner)
-            await place.sync(parts).look()
+            await place.sync(parts).sync()
             assert place.entry() == (location if parts.writer.session == owner else None)
             assert figure(parts, "commit_lag") == 0
     place.close()
@@ -404,13 +404,13 @@ async def test_who_becomes_the_owner_goes_on(tmp_path: Path) -> None:
         first, second = sorted((one, other), key=lambda each: each.writer.session != owner)
         syncs = [place.sync(first), place.sync(second)]
         for sync in syncs:
-            await sync.look()
+            await sync.sync()
         await first.writer.start_drain()
         location = await place.commit(first)
         await second.metadata.barrier()
-        await syncs[0].look()
+        await syncs[0].sync()
         assert place.entry() != location
-        await syncs[1].look()
+        await syncs[1].sync()
         assert place.entry() == location
     place.close()
 
@@ -432,9 +432,9 @@ async def test_a_call_that_does_not_return_is_given_up(tmp_path: Path, caplog: p
     async with running_parts() as parts:
         parts.clock = Hasty()
         sync = place.sync(parts, never)
-        await sync.look()
+        await sync.sync()
         assert figure(parts, "errors_total") == 1
-        (told,) = [record for record in caplog.records if "does not follow" in record.message]
+        (told,) = [record for record in caplog.records if "is not updated" in record.message]
         assert "no answer within 60 s" in str(told.__dict__["reason"])
         is_over.set()
     place.close()

@@ -224,4 +224,4 @@ async def test_the_topics_owner_copies_and_nobody_else_does() -> None:
         for parts in sorted((one, other), key=lambda each: each.writer.session == owner):
             copies = copies_of(parts, store)
             topic = parts.metadata.state.topics[TOPIC]
-            assert copies._is_wanted(topic) is (parts.writer.session == owner)
+            assert copies._needs_copy(topic) is (parts.writer.session == owner)

@@ -96,7 +96,7 @@ async def test_a_moved_folder_has_tables_again_by_itself_and_old_and_new_rows(tm
     place.core.expire(ended)
     place.move(tmp_path / "after")
     async with place.agent() as (parts, store, lake):
-        await keeping(parts, lake).keep(TOPIC)
+        await keeping(parts, lake).update_table(TOPIC)
         moved = await metadata_of(parts, store)
         assert moved.location == before.location.replace("/before/", "/after/")
         assert moved.properties == before.properties
@@ -127,7 +127,7 @@ async def test_two_agents_with_different_urls_of_one_bucket_do_not_move_its_tabl
         await other.metadata.barrier()
         elsewhere = lake_of(other, store, "s3://elsewhere")
         with pytest.raises(TableUnreadable, match=r"the agent a writes this table to file://.* give all agents"):
-            await keeping(other, elsewhere).keep(TOPIC)
+            await keeping(other, elsewhere).update_table(TOPIC)
         await place.archive(parts, store, lake, 1)
         assert (await metadata_of(parts, store)).location.startswith(place.root)
 
@@ -139,7 +139,7 @@ async def test_a_table_that_is_here_is_looked_at_once(tmp_path: Path) -> None:
         await place.archive(parts, store, lake, 1)
         version = parts.metadata.state.topics[TOPIC].table
         fresh = lake_of(parts, store, place.root)
-        await keeping(parts, fresh).keep(TOPIC)
+        await keeping(parts, fresh).update_table(TOPIC)
         assert parts.metadata.state.topics[TOPIC].table == version
 
 
@@ -152,7 +152,7 @@ async def test_many_snapshots_move_by_one_entry(tmp_path: Path) -> None:
     place.core.expire(ended)
     place.move(tmp_path / "after")
     async with place.agent() as (parts, store, lake):
-        await keeping(parts, lake).keep(TOPIC)
+        await keeping(parts, lake).update_table(TOPIC)
         moved = await metadata_of(parts, store)
         assert len(moved.snapshots) == 25
         reader = TableReader(root=place.root, store=store, cache=TableCache(), run_in_thread=run_here)
@@ -172,7 +172,7 @@ async def test_a_copy_of_a_bucket_under_another_prefix_names_its_own_objects(tmp
         await copy.put(meta.key, [await bucket.get(meta.key)])
     async with running_parts(MemoryLedger(place.core), start("a"), store=copy) as parts:
         lake = lake_of(parts, copy, "s3://other/prefix")
-        await keeping(parts, lake).keep(TOPIC)
+        await keeping(parts, lake).update_table(TOPIC)
         await place.archive(parts, copy, lake, 1)
         reader = TableReader(root="s3://other/prefix", store=copy, cache=TableCache(), run_in_thread=run_here)
         live = await reader.live_files(await metadata_of(parts, copy))

@@ -127,9 +127,9 @@ def with_chunks(command: ReplaceChunks, change: Callable[[ArchivedChunk], Archiv
 
 
 FORGERIES: list[tuple[str, Forge]] = [
-    ("no file of topic", lambda command: structs.replace(command, topic_id=TopicId(bytes(16)))),
+    ("the file is not of topic", lambda command: structs.replace(command, topic_id=TopicId(bytes(16)))),
     (
-        "no file of topic",
+        "the file is not of topic",
         lambda command: structs.replace(
             command,
             table=TableCommit(
@@ -137,24 +137,30 @@ FORGERIES: list[tuple[str, Forge]] = [
             ),
         ),
     ),
-    ("another agent's", lambda command: structs.replace(command, object_session=SessionId(command.object_session + 1))),
     (
-        "no name that this agent has given",
+        "of another agent",
+        lambda command: structs.replace(command, object_session=SessionId(command.object_session + 1)),
+    ),
+    (
+        "not a key of this agent's plans",
         lambda command: structs.replace(command, object_key="lake/other/data/1.parquet"),
     ),
-    ("not what was said", lambda command: structs.replace(command, object_key=command.object_key[:-9] + "9.parquet")),
+    (
+        "not as the job reported it",
+        lambda command: structs.replace(command, object_key=command.object_key[:-9] + "9.parquet"),
+    ),
     ("rows and", lambda command: structs.replace(command, object_bytes=command.object_bytes + 1)),
     (
-        "rows there by now",
+        "the replaced chunks have",
         lambda c: with_chunks(c, lambda chunk: structs.replace(chunk, row_count=chunk.row_count - 1)),
     ),
     (
-        "not what was said",
+        "not as the job reported it",
         lambda c: with_chunks(c, lambda chunk: structs.replace(chunk, row_first=chunk.row_first + 1)),
     ),
-    ("not what was said", lambda c: with_chunks(c, lambda chunk: structs.replace(chunk, row_group=7))),
+    ("not as the job reported it", lambda c: with_chunks(c, lambda chunk: structs.replace(chunk, row_group=7))),
     (
-        "moved on",
+        "changed meanwhile",
         lambda c: with_chunks(c, lambda chunk: structs.replace(chunk, offset_end=Offset(chunk.offset_end + 1))),
     ),
 ]
@@ -181,7 +187,7 @@ async def test_a_file_that_lacks_a_record_is_refused() -> None:
         rewritten = await written(task, store)
         fewer = replace(task.merge, chunks=task.merge.chunks[:-1])
         await merge(fewer, store=store, session=task.session, number=task.number, run_in_thread=run_in_thread)
-        with pytest.raises(NoRewrite, match=r"is not what was said of it|rows and"):
+        with pytest.raises(NoRewrite, match=r"is not as the job reported it|rows and"):
             await made.commit(topic_of(parts), rewritten)
         assert len(await live_files(parts, store)) == FILES
 

@@ -125,18 +125,18 @@ async def test_files_leave_the_table_when_their_records_have_left_the_log() -> N
             await produce(parts, store, number)
             await archiver(parts, store, lake).archive_topic(TOPIC)
         keeping = expire_snapshots(parts, lake)
-        assert await keeping.keep(TOPIC) == 0
+        assert await keeping.update_table(TOPIC) == 0
         await drop_everything(parts)
         assert keeping._is_due(TOPIC)
         assert len(files_of_log(parts)) == 2
-        assert await keeping.keep(TOPIC) == 2
+        assert await keeping.update_table(TOPIC) == 2
         assert await live_files(parts, store) == []
-        assert await keeping.keep(TOPIC) == 0
+        assert await keeping.update_table(TOPIC) == 0
         assert not keeping._is_due(TOPIC)
         assert len(files_of_log(parts)) == 2  # snapshots of before the drop hold them
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert keeping._is_due(TOPIC)
-        assert await keeping.keep(TOPIC) == 0
+        assert await keeping.update_table(TOPIC) == 0
         assert files_of_log(parts) == []
         assert not keeping._is_due(TOPIC)
         assert check(parts.metadata.state) == []
@@ -153,9 +153,9 @@ async def test_s2_no_snapshot_expires_and_none_is_made_later_by_a_clock_that_is_
         parts.is_clock_checked = False
         parts.clock.seconds += 366 * 86_400
         await drop_everything(parts)
-        assert await keeping.keep(TOPIC) == 0
+        assert await keeping.update_table(TOPIC) == 0
         parts.clock.seconds += GRACE_MS / 1000 + 1
-        assert await keeping.keep(TOPIC) == 0
+        assert await keeping.update_table(TOPIC) == 0
         await produce(parts, store, 1)
         await archiver(parts, store, lake).archive_topic(TOPIC)
         assert len(files_of_log(parts)) == 2
@@ -210,8 +210,8 @@ async def test_upkeep_of_a_topic_that_is_deleted_meanwhile_does_nothing() -> Non
         lake = lake_of(parts, store)
         lake._number_next = 1_000
         keeping = expire_snapshots(parts, lake)
-        assert await keeping.keep(TOPIC) == 0
-        assert await keeping.keep(TOPIC) == 0
+        assert await keeping.update_table(TOPIC) == 0
+        assert await keeping.update_table(TOPIC) == 0
         assert not parts.metadata.state.objects
 
 

@@ -131,7 +131,7 @@ async def test_a_table_whose_log_has_no_file_left_is_empty() -> None:
         assert (rebuilt.files, rebuilt.records) == (0, 0)
         assert (await metadata(parts, store)).snapshots == ()
         assert needed(parts) == {metadata_key(parts)}
-        assert await expire_snapshots(parts, lake).keep(TOPIC) == 0
+        assert await expire_snapshots(parts, lake).update_table(TOPIC) == 0
         await small_files(parts, store, lake, count=1, first=3)
         assert len(await live_files(parts, store)) == 1
 
@@ -163,7 +163,7 @@ async def test_where_nobody_goes_on_after_the_first_entry_upkeep_lets_go_of_the_
         assert len(needed(parts)) == before - metadata_count + len(("metadata", "list", "manifest"))
         keeping = expire_snapshots(parts, lake)
         await parts.clock.sleep(3_600)
-        await keeping.keep(TOPIC)
+        await keeping.update_table(TOPIC)
         assert needed(parts) == {
             *files_of_log(parts),
             *(key for key in needed(parts) if "/metadata/" in key),
@@ -213,7 +213,7 @@ async def test_a_commit_of_another_agent_in_between_is_not_lost(times: int) -> N
         assert isinstance(lake, Interfering)
         lake.between, lake.times = commit, times
         if times == TABLE_REBUILD_TRIES_MAX:
-            with pytest.raises(StoreUnavailable, match="ask again"):
+            with pytest.raises(StoreUnavailable, match="try again"):
                 await rebuild.rebuild(TOPIC)
         else:
             assert (await rebuild.rebuild(TOPIC)).files == 4
@@ -226,10 +226,10 @@ async def test_a_file_of_the_log_that_is_gone_or_damaged_changes_nothing() -> No
     async with archived(store) as (parts, _, rebuild):
         pointer, (first, *_) = metadata_key(parts), files_of_log(parts)
         await store.put(first, (b"junk" * 20,))
-        with pytest.raises(FileLost, match=f"{first} of the log is gone or damaged: .*Parquet"):
+        with pytest.raises(FileLost, match=f"{first} of the log is missing or damaged: .*Parquet"):
             await rebuild.rebuild(TOPIC)
         await store.delete([first])
-        with pytest.raises(FileLost, match=f"{first} of the log is gone or damaged: .*does not exist"):
+        with pytest.raises(FileLost, match=f"{first} of the log is missing or damaged: .*does not exist"):
             await rebuild.rebuild(TOPIC)
         assert metadata_key(parts) == pointer
 

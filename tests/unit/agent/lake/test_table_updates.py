@@ -82,13 +82,13 @@ async def test_a_tag_keeps_what_the_log_let_go_of_until_it_goes() -> None:
         await drop_everything(parts)
         keeping = expire_snapshots(parts, lake)
         await parts.clock.sleep(3_600)
-        assert await keeping.keep(TOPIC) == 1
+        assert await keeping.update_table(TOPIC) == 1
         await parts.clock.sleep(3_600)
-        assert await keeping.keep(TOPIC) == 0
+        assert await keeping.update_table(TOPIC) == 0
         assert kept in needed(parts)
         await editing.make(TOPIC, TableEdit(updates=(RemoveSnapshotRef(ref_name="audit"),)))
         assert kept in needed(parts)
-        assert await keeping.keep(TOPIC) == 0
+        assert await keeping.update_table(TOPIC) == 0
         assert kept not in needed(parts)
         assert check(parts.metadata.state) == []
 
@@ -164,7 +164,7 @@ async def test_what_waits_too_long_for_its_turn_is_never_made() -> None:
         lake = lake_of(parts, store)
         editing = TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=Hasty())
         async with lake.turn(TOPIC):
-            with pytest.raises(StoreUnavailable, match="nothing was done, try again"):
+            with pytest.raises(StoreUnavailable, match="Nothing was changed, try again"):
                 await editing.make(TOPIC, setting({"comment": "c"}))
         await parts.metadata.barrier()
         assert parts.metadata.state.topics[TOPIC].table is None

@@ -255,7 +255,7 @@ async def test_an_edit_that_holds_is_not_told_as_none_where_the_table_cannot_be_
     await agent.store.delete([KEY])
     status, kind, message = error_of(await client("POST", TABLE, SETTING))
     assert (status, kind) == (500, "CommitStateUnknownException")
-    assert "load the table, and look" in message
+    assert "load the table to check" in message
     assert len(agent.table_edits.made) == 1
 
 
@@ -270,23 +270,23 @@ async def test_an_edit_that_is_none_is_a_bad_request(agent: SmallAgent, client: 
     ("method", "path", "body", "words"),
     [
         ("POST", "/namespaces", {"namespace": ["mine"]}, "every topic is a table in it"),
-        ("DELETE", "/namespaces/lake", None, "stays"),
-        ("POST", "/namespaces/lake/properties", {"updates": {}}, "no properties that can be set"),
+        ("DELETE", "/namespaces/lake", None, "cannot be dropped"),
+        ("POST", "/namespaces/lake/properties", {"updates": {}}, "properties of namespace lake cannot be set"),
         ("POST", "/namespaces/lake/tables", {"name": "new"}, "create topic new with Kafka's tools"),
-        ("POST", "/namespaces/lake/register", {"name": "new"}, "no table of others can be registered"),
+        ("POST", "/namespaces/lake/register", {"name": "new"}, "holds only the tables of topics"),
         ("DELETE", "/namespaces/lake/tables/orders", None, "delete topic orders with Kafka's tools"),
         ("DELETE", "/namespaces/lake/tables/orders?purgeRequested=true", None, "delete topic orders"),
-        ("POST", "/tables/rename", {"source": {}}, "topics keep their names"),
+        ("POST", "/tables/rename", {"source": {}}, "topics cannot be renamed"),
         (
             "POST",
             "/namespaces/lake/tables/orders",
             {"updates": [{"action": "add-snapshot"}]},
             "rows come from the topic",
         ),
-        ("POST", "/transactions/commit", {"table-changes": []}, "produce to the topic instead"),
-        ("POST", "/namespaces/lake/views", {"name": "v"}, "no views here"),
-        ("POST", "/namespaces/lake/register-view", {"name": "v"}, "no views here"),
-        ("POST", "/views/rename", {"source": {}}, "no views here"),
+        ("POST", "/transactions/commit", {"table-changes": []}, "to write records produce to the topic"),
+        ("POST", "/namespaces/lake/views", {"name": "v"}, "this catalog has no views"),
+        ("POST", "/namespaces/lake/register-view", {"name": "v"}, "this catalog has no views"),
+        ("POST", "/views/rename", {"source": {}}, "this catalog has no views"),
     ],
 )
 async def test_what_would_change_a_table_says_what_to_do_instead(
@@ -405,7 +405,7 @@ class TestKeys:
     async def test_that_are_required_are_an_error_where_there_are_none(self, agent: SmallAgent) -> None:
         client = catalog(agent, vendor=CredentialVendor(ask=refuse_keys, clock=ManualClock(), is_required=True))
         status, _, message = error_of(await client("GET", TABLE))
-        assert (status, message) == (503, "there are no credentials for table orders: STS says no; try again")
+        assert (status, message) == (503, "the catalog got no credentials for table orders: STS says no; try again")
 
     async def test_that_nobody_is_to_make_are_none(self, client: AsgiClient) -> None:
         assert (await client("GET", f"{TABLE}/credentials")).json() == {"storage-credentials": []}

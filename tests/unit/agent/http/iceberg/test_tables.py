@@ -115,7 +115,7 @@ async def test_metadata_that_stays_away_is_an_error(agent: TableAgent, tables: C
 async def test_what_is_no_metadata_is_not_told(agent: TableAgent, tables: CatalogTables, damaged: bytes) -> None:
     await agent.store.put(FIRST, [damaged])
     agent.point(FIRST)
-    with pytest.raises(ObjectDamaged, match=r"first\.metadata\.json holds no table's metadata"):
+    with pytest.raises(ObjectDamaged, match=r"first\.metadata\.json is not a table's metadata"):
         await tables.load("orders")
 
 

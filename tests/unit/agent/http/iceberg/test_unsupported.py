@@ -30,14 +30,14 @@ def told(*updates: dict[str, object]) -> str:
         ({"action": "set-location", "location": "s3://x"}, "stay in its folder"),
         ({"action": "upgrade-format-version", "format-version": 3}, "the format's version"),
         ({"action": "assign-uuid", "uuid": "x"}, "its topic's id"),
-        ({"action": "set-properties", "updates": {"a": "b", "gc.enabled": "true"}}, "gc.enabled: Penstock decides"),
+        ({"action": "set-properties", "updates": {"a": "b", "gc.enabled": "true"}}, "gc.enabled: Penstock sets this"),
         ({"action": "set-properties", "updates": {"write.wap.enabled": "true"}}, "penstock topics alter"),
-        ({"action": "set-properties", "updates": {"format-version": "3"}}, "format-version: Penstock decides"),
-        ({"action": "remove-properties", "removals": ["penstock.topic"]}, "penstock.topic: Penstock decides"),
-        ({"action": "set-properties", "updates": {"py-io-impl": "m.C"}}, "py-io-impl: Penstock decides"),
-        ({"action": "set-properties", "updates": {"s3.endpoint": "http://x"}}, "s3.endpoint: Penstock decides"),
-        ({"action": "set-statistics"}, "statistics are those that Penstock writes"),
-        ({"action": "of-the-future"}, "does not know this update"),
+        ({"action": "set-properties", "updates": {"format-version": "3"}}, "format-version: Penstock sets this"),
+        ({"action": "remove-properties", "removals": ["penstock.topic"]}, "penstock.topic: Penstock sets this"),
+        ({"action": "set-properties", "updates": {"py-io-impl": "m.C"}}, "py-io-impl: Penstock sets this"),
+        ({"action": "set-properties", "updates": {"s3.endpoint": "http://x"}}, "s3.endpoint: Penstock sets this"),
+        ({"action": "set-statistics"}, "Penstock writes the statistics"),
+        ({"action": "of-the-future"}, "does not support this update"),
     ],
 )
 def test_each_update_is_answered_with_what_to_do(update: dict[str, object], words: str) -> None:
@@ -55,7 +55,7 @@ def test_what_changes_rows_is_told_first_and_nothing_twice() -> None:
         {"action": "set-snapshot-ref", "ref-name": "main"},
     )
     assert message.startswith(
-        "table lake.t is a topic, and is not changed by such commits: add-snapshot, set-snapshot-ref: "
+        "table lake.t is a topic, which such commits cannot change: add-snapshot, set-snapshot-ref: "
     )
     assert message.index("set-snapshot-ref: ") < message.index("add-schema: ")
     assert "set-properties" not in message, "it alone would be done"
@@ -83,6 +83,6 @@ def test_properties_of_peoples_own_and_names_of_snapshots_are_not_refused(update
     "body", [b"", b"{}", b"[]", b'{"updates": 3}', b'{"updates": [{}]}', b"\xff", b'{"\xff": 1}', b'{"a":' * 9_000]
 )
 def test_what_is_no_commit_is_a_bad_request(body: bytes) -> None:
-    with pytest.raises(CatalogError, match="this is no commit of a table") as caught:
+    with pytest.raises(CatalogError, match="the body is not a commit of a table") as caught:
         read_updates(body)
     assert caught.value.status == 400

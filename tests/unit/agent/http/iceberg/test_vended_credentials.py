@@ -83,12 +83,12 @@ async def test_a_failure_is_told_to_all_and_asked_about_again_after_a_minute(
                 await vendor.key(folder)
     assert vendor.sts.asked == ["a"]
     assert [record.message for record in caplog.records] == [
-        "the catalog can hand out no credentials: engines need their own, or see --catalog-vended-credentials"
+        "the catalog cannot vend credentials: give engines their own, or see --catalog-vended-credentials"
     ]
     vendor.sts.is_failing, vendor.clock.seconds = False, 60.0
     with caplog.at_level(logging.INFO):
         assert await vendor.key("b") == "b1"
-    assert caplog.records[-1].message == "the catalog hands out credentials again"
+    assert caplog.records[-1].message == "the catalog vends credentials again"
 
 
 async def test_while_there_are_no_new_keys_the_old_ones_serve_until_shortly_before_their_end() -> None:
