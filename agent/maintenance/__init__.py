@@ -1,5 +1,5 @@
 """Periodic work of the maintenance leader: snapshots, garbage collection, expiry, retention, digests.
 
-The leader is elected through the ledger (`leader`). Each job proposes ledger entries, or deletes objects that no
-entry names any more (safety rule S6).
+The leader is elected through the ledger (`leader`). Each job proposes ledger entries, or deletes objects that the state
+no longer refers to (safety rule S6).
 """

@@ -1,12 +1,10 @@
-"""Compares what the running agents computed: one whose state differs from most others' stops serving (safety rule S3).
+"""Compares the state digests of all agents: an agent whose digest differs from the majority exits (safety rule S3).
 
-An entry asks, every agent freezes its state behind that very append (`Follower.frozen`), computes the digest in a
-thread, says it by another entry, and judges itself by what all said (`coordinator.apply.digest_comparison`, which tells
-why so). A snapshot is such a state too: the maintenance leader publishes none that was not compared first, so what one
-agent alone computed never takes the place of the entries. Without a snapshot that is due, it asks every few minutes
-while entries come.
+1. An agent proposes `CompareDigest`. Every agent freezes its state behind that append (`Follower.frozen`).
+2. Each agent computes the digest in a thread and proposes it as `ReportDigest`.
+3. Each agent compares its own digest with the reported ones (`coordinator.apply.digest_comparison`, with the reasons).
 
-Rule: an agent that differs ends with an error, drains nothing and writes nothing more of what it computed.
+The maintenance leader compares before every snapshot, and every few minutes while entries come.
 """
 
 import asyncio
@@ -35,13 +33,13 @@ from protocol.types import Position
 
 log = logging.getLogger(__name__)
 
-_SAID = b""
+_REPORTED = b""
 REMEDY = "docs/operations/troubleshooting.md, 'An agent stopped because its state differs'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Own:
-    """The digest that this agent computed."""
+class _OwnDigest:
+    """The digest that this agent computed, and the position of its comparison."""
 
     position: Position
     digest: bytes
@@ -64,21 +62,21 @@ class CorruptionCheck:
         self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._metrics = metrics
-        self._looking = asyncio.Lock()
-        self._own: _Own | None = None
-        self._is_settled = False
+        self._checking = asyncio.Lock()
+        self._own: _OwnDigest | None = None
+        self._is_judged = False
         self._waiting_count = 0
-        self._kept: FrozenState | None = None
-        """The state that `_own` is about, while somebody waits to publish it."""
+        self._frozen: FrozenState | None = None
+        """The state of `_own`, while a caller of `agreed` waits for it."""
         self._entries_compared = metadata.entries_applied_count
         self._compared_s = clock.monotonic_s()
-        self._company_s = -math.inf
-        """When this agent saw others last."""
+        self._others_seen_s = -math.inf
+        """The monotonic time at which this agent last saw the session of another agent."""
 
     async def run(self) -> None:
-        """Say what this agent computed whenever it is asked, for ever; raise `LedgerCorrupt` where it differs."""
+        """Answer comparisons, and begin due ones, indefinitely. Raises `LedgerCorrupt` where this agent differs."""
         while True:
-            await self.look()
+            await self.check()
             if self._is_due:
                 await self.agreed()
             await self._clock.sleep(DIGEST_LOOK_INTERVAL_S)
@@ -93,16 +91,15 @@ class CorruptionCheck:
         )
 
     async def agreed(self) -> FrozenState | None:
-        """The state at a position from now on, as all agents computed it, or None where they do not agree.
+        """The state at a position from now on, as all agents computed it; None where they do not agree in time.
 
-        An agent that says nothing for `DIGEST_WAIT_SECONDS_MAX`, although its session lives, does not hold it up: then
-        it is enough that most said the same (`coordinator.apply.digest_comparison.may_be_published`). An agent that is
-        alone asks nobody; not at once where it was not: others that are cut off for a moment would have spoken against
-        it. Raises as `look` does, and `OutcomeUnknown`.
+        Raises as `check` does, and `OutcomeUnknown`.
         """
         if self._is_alone():
-            is_left = self._clock.monotonic_s() - self._company_s < DIGEST_ALONE_SECONDS_MIN
-            return None if is_left else await self._metadata.freeze()
+            # Agents that were cut off a moment ago might differ from this one: wait until they are back, or until it is
+            # clear that they are gone (safety rule S3).
+            is_newly_alone = self._clock.monotonic_s() - self._others_seen_s < DIGEST_ALONE_SECONDS_MIN
+            return None if is_newly_alone else await self._metadata.freeze()
         self._waiting_count += 1
         try:
             shape = snapshot_shape(self._metadata.state.rules_version)
@@ -112,27 +109,29 @@ class CorruptionCheck:
         finally:
             self._waiting_count -= 1
             if not self._waiting_count:
-                self._kept = None
-            # Its own entries are no reason to compare again.
+                self._frozen = None
+            # The entries of the comparison itself are no reason for another one.
             self._entries_compared = self._metadata.entries_applied_count
             self._compared_s = self._clock.monotonic_s()
 
     async def _wait(self) -> FrozenState | None:
-        """Until the comparison is settled; one that took its place meanwhile is as good."""
+        """Wait until a comparison has a verdict: this one, or a newer one that replaced it, which is as good."""
         deadline_s = self._clock.monotonic_s() + DIGEST_WAIT_SECONDS_MAX
         while True:
-            await self.look()
+            await self.check()
             is_late = self._clock.monotonic_s() >= deadline_s
-            found = self._found()
-            if found is not None and self._kept is not None:
-                comparison, own = found
+            current = self._current()
+            if current is not None and self._frozen is not None:
+                comparison, own = current
                 match judge(comparison, own):
                     case DigestVerdict.AGREED | DigestVerdict.OTHERS_DIFFER:
-                        return self._kept
+                        return self._frozen
                     case DigestVerdict.OPEN if not is_late:
                         pass
+                    # A live agent that reports nothing must not stop snapshots, or the ledger fills up (safety rule
+                    # S10). Then equal digests of a majority are enough.
                     case DigestVerdict.OPEN | DigestVerdict.INCOMPLETE:
-                        return self._kept if self._is_enough(comparison, own) else None
+                        return self._frozen if self._is_enough(comparison, own) else None
                     case _:
                         return None
             elif is_late:
@@ -142,47 +141,47 @@ class CorruptionCheck:
     def _is_enough(self, comparison: DigestComparison, own: bytes) -> bool:
         is_enough = may_be_published(comparison, own)
         log.warning(
-            "not every agent said what it computed",
+            "some agents did not report their state digests in time: read their logs",
             extra={
                 "position": comparison.position,
-                "agents": [self._name(session) for session, said in comparison.digests.items() if said is None],
+                "agents": [self._name(session) for session, digest in comparison.digests.items() if digest is None],
                 "is_snapshot_taken": is_enough,
             },
         )
         return is_enough
 
-    async def look(self) -> None:
-        """Say what was asked for since the last look, and judge. Raises `LedgerCorrupt` where this agent differs.
-
-        An agent that was not there yet when the others were asked says nothing, and what they said is no verdict on it.
-        """
-        async with self._looking:
+    async def check(self) -> None:
+        """Report the digest of the newest comparison, and judge it. Raises `LedgerCorrupt` where this agent differs."""
+        async with self._checking:
             self._is_alone()
             taken = await self._metadata.take_frozen()
+            # An agent whose session began after the comparison takes no part in it: the digests of the others say
+            # nothing about the state that it has loaded.
             if taken is None or self._writer.session not in taken[0].digests:
                 return
             comparison, frozen = taken
-            # A version of this program with other fields in its snapshots gives the same state another digest.
+            # Another version of this program may have other fields in its snapshots: the same state has another digest.
             if frozen is not None and comparison.shape == snapshot_shape(frozen.frozen.rules_version):
                 digest = await run_in_thread(frozen.frozen.digest)
-                self._own, self._is_settled = _Own(position=comparison.position, digest=digest), False
-                self._kept = frozen if self._waiting_count else None
-            if comparison.digests.get(self._writer.session, _SAID) is None:
+                self._own, self._is_judged = _OwnDigest(position=comparison.position, digest=digest), False
+                self._frozen = frozen if self._waiting_count else None
+            if comparison.digests.get(self._writer.session, _REPORTED) is None:
                 own = self._own
-                said = own.digest if own is not None and own.position == comparison.position else None
-                await self._writer.propose(ReportDigest(position=comparison.position, digest=said))
-            found = self._found()
-            if found is not None and not self._is_settled:
-                self._judge(*found)
+                reported = own.digest if own is not None and own.position == comparison.position else None
+                # None: this agent cannot take part, so the others do not wait for it.
+                await self._writer.propose(ReportDigest(position=comparison.position, digest=reported))
+            current = self._current()
+            if current is not None and not self._is_judged:
+                self._judge(*current)
 
     def _is_alone(self) -> bool:
         is_alone = len(self._metadata.state.sessions) <= 1
         if not is_alone:
-            self._company_s = self._clock.monotonic_s()
+            self._others_seen_s = self._clock.monotonic_s()
         return is_alone
 
-    def _found(self) -> tuple[DigestComparison, bytes] | None:
-        """The newest comparison and what this agent computed for it, where it was asked and did."""
+    def _current(self) -> tuple[DigestComparison, bytes] | None:
+        """The newest comparison and this agent's digest for it; None where this agent takes no part or has none yet."""
         comparison, own = self._metadata.state.comparison, self._own
         if comparison is None or own is None or own.position != comparison.position:
             return None
@@ -194,7 +193,7 @@ class CorruptionCheck:
         verdict = judge(comparison, own)
         if verdict is DigestVerdict.OPEN:
             return
-        self._is_settled = True
+        self._is_judged = True
         self._metrics.corruption_checks.labels(verdict.value.replace(" ", "_")).inc()
         if verdict in (DigestVerdict.AGREED, DigestVerdict.INCOMPLETE):
             return
@@ -202,28 +201,30 @@ class CorruptionCheck:
         match verdict:
             case DigestVerdict.OTHERS_DIFFER:
                 log.error(
-                    f"another agent computed another state than most, and stops (safety rule S3): report it; {REMEDY}",
+                    "the state digest of another agent differs from the majority; that agent exits (safety rule S3): "
+                    f"report it; {REMEDY}",
                     extra={"position": comparison.position, "computed": digests, "most": own.hex()},
                 )
+            # The error ends the agent without draining: nothing of its wrong state may reach the ledger or the bucket.
             case DigestVerdict.DIVERGED:
                 raise LedgerCorrupt(
-                    f"this agent computed another state than most: at position {comparison.position} its digest is "
-                    f"{own.hex()}, all: {digests} (safety rule S3). It does not serve on; what it computed was in its "
-                    "memory alone and is thrown away. Start it again: it loads the last snapshot that was agreed upon. "
+                    f"the state digest of this agent differs from the majority: at position {comparison.position} it "
+                    f"is {own.hex()}, all: {digests} (safety rule S3). The agent exits; its state was only in memory. "
+                    "Start it again: it loads the last snapshot that the agents agreed on, and the entries after it. "
                     f"Then report it: {REMEDY}"
                 )
             case _:
                 raise LedgerCorrupt(
-                    f"agents computed different states, and none is that of most: at position {comparison.position} "
-                    f"this agent's digest is {own.hex()}, all: {digests} (safety rule S3). Nobody knows who is right, "
-                    "so none of them serves on. Start them again: they load the last snapshot and compute again what "
-                    f"came after it. Then report it: {REMEDY}"
+                    f"the agents' state digests differ, and none has a majority: at position {comparison.position} "
+                    f"this agent's digest is {own.hex()}, all: {digests} (safety rule S3). No agent can know which is "
+                    "right, so all of them exit. Start them again: they load the last snapshot and the entries after "
+                    f"it. Then report it: {REMEDY}"
                 )
 
     def _digests_text(self, comparison: DigestComparison) -> str:
         return ", ".join(
-            f"{self._name(session)} {'nothing yet' if said is None else said.hex()}"
-            for session, said in sorted(comparison.digests.items())
+            f"{self._name(session)} {'nothing yet' if digest is None else digest.hex()}"
+            for session, digest in sorted(comparison.digests.items())
         )
 
     def _name(self, session_id: int) -> str:

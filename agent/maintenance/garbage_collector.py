@@ -1,16 +1,7 @@
-"""Deletes what nobody refers to any more (safety rule S6): released objects after a grace, and what dead sessions left.
+"""Deletes unreferenced objects: released objects after a grace, and the leftovers of ended sessions (safety rule S6).
 
-Rule: what may be deleted is decided by `storage.gc_plan` from the state alone; here it is carried out, and the state is
-told what is gone. Time is the state's: while garbage waits, this loop keeps the state's time moving. An agent that may
-have lost its session deletes nothing: the ledger may be another one by now, in which its garbage is in use (S9). So it
-may be where the bucket was recovered under another ledger's name: the bucket is asked whose it is before each step.
-
-While no clock is believed, sessions end at the ledger's last time, long before they did. So after a step of that time
-leftovers of sessions stay for another grace, by the monotonic clock (safety rule S21); what was released has a time of
-its own (`coordinator.apply.objects`).
-
-An object that the store does not delete holds up no other one: it goes to the end (`agent.bucket.failed_deletions`). It
-stays in the state until it is gone, and so does the session that wrote it.
+`storage.gc_plan` decides from the state alone; this module lists, deletes, and proposes `ForgetObjects` and
+`ForgetSessions` afterwards. All times are the state's (safety rule S2).
 """
 
 import logging
@@ -44,13 +35,13 @@ PREFIXES = (INTAKE_PREFIX, LAKE_PREFIX)
 
 
 class NotMaintenanceLeader(Exception):
-    """The role is another agent's, or the ledger has not confirmed the session for a lease's time, or the bucket does
-    not say whose it is.
+    """This agent must not delete: it is not the maintenance leader, its session is not confirmed, or the bucket does
+    not name this cluster.
     """
 
 
 class GarbageCollector:
-    """Every agent has one; the maintenance leader's works."""
+    """Every agent has one; only the maintenance leader's works."""
 
     def __init__(
         self,
@@ -75,9 +66,9 @@ class GarbageCollector:
         self._metrics = metrics
         self._grace_ms = grace_ms
         self._time_ms, self._time_seen_s = metadata.state.time_ms, clock.monotonic_s()
-        """The state's time, and when it was looked at."""
+        """The state's time, and the monotonic time at which it was read."""
         self._stepped_s = float("-inf")
-        """When that time was last seen to have taken a step."""
+        """The monotonic time of the last step of the state's time."""
         self._sessions_listed: set[SessionId] = set()
         self._strangers = Strangers()
         self._failed = FailedDeletions(monotonic_s=clock.monotonic_s)
@@ -85,40 +76,45 @@ class GarbageCollector:
 
     @property
     def failed_deletions(self) -> Mapping[str, str]:
-        """Why the store did not delete what is garbage, by key, as far as this agent tried."""
+        """The reasons why the store did not delete garbage, by key, for the keys that this agent tried."""
         return self._failed.reasons
 
     async def run(self) -> None:
-        """Clean again and again, for ever."""
+        """Collect garbage, indefinitely."""
         while True:
             self._watch_time()
             if self._maintenance_leader.is_leader:
                 try:
-                    await self.clean()
-                except NotMaintenanceLeader as stopped:
-                    log.info("stopped cleaning", extra={"reason": str(stopped)})
+                    await self.collect()
+                except NotMaintenanceLeader as error:
+                    log.info("garbage collection stopped on this agent", extra={"reason": str(error)})
             else:
-                self._failed.forget(self._failed.reasons)
+                self._failed.forget(self._failed.reasons)  # the new leader meets the undeletable objects itself
             await self._clock.sleep(min(GC_CHECK_INTERVAL_S, max(self._grace_ms / 1000, 1.0)))
 
-    async def clean(self) -> int:
-        """Delete everything that may go now, and return how many objects that were.
+    async def collect(self) -> int:
+        """Delete all garbage that may be deleted now. Returns the number of deleted objects.
 
-        Raises `NotMaintenanceLeader` as soon as it is not this agent's work any more.
+        Raises `NotMaintenanceLeader` as soon as this agent may not delete any more.
         """
         state = self._metadata.state
+        # Graces are measured by the state's time, which only entries move (safety rule S2). So while garbage waits, an
+        # entry moves it on a quiet cluster too.
         if state.released or state.sessions_ended:
             await self._writer.propose(ReportTime())
         count = await self._delete_released()
         self._watch_time()
+        # Without a trusted clock sessions end at the ledger's last time, long before they really ended. When the time
+        # steps forward, their grace would be over at once: it starts again by the monotonic clock (safety rule S21).
+        # Released objects need no such pause, for apply gives them a release time (`coordinator.apply.objects`).
         if self._clock.monotonic_s() - self._stepped_s < self._grace_ms / 1000:
             return count
-        # One time for all of it: a step while the bucket is listed would end the grace of what ended before it.
+        # One time for the whole listing: a step in the middle would end the grace of sessions that ended before it.
         time_ms = self._time_ms
         return count + await self._retry_leftovers(time_ms) + await self._delete_leftovers(time_ms)
 
     def _watch_time(self) -> None:
-        """Note a step of the state's time: more than this machine saw pass, or passed while none of it ran."""
+        """Note a step of the state's time: it moved `CLOCK_STEP_MS_MAX` further than the monotonic clock (S21)."""
         time_ms, now_s = self._metadata.state.time_ms, self._clock.monotonic_s()
         unseen_ms = time_ms - self._time_ms - (now_s - self._time_seen_s) * 1000
         if self._time_ms != NO_TIME and unseen_ms > CLOCK_STEP_MS_MAX:
@@ -140,28 +136,35 @@ class GarbageCollector:
             )
             if plan.deletable:
                 deleted = await self._delete(plan.deletable)
-                if not deleted:  # perhaps everything is refused: the next step waits for the next time
+                if not deleted:  # perhaps the store rejects every deletion: the next collection tries again
                     return count
+                # After the deletion: a crash in between deletes again, which is no error. The other order would leave
+                # objects that the state does not know.
                 await self._writer.propose(ForgetObjects(object_keys=tuple(deleted)))
                 count += len(deleted)
+            # An object may be deleted only once the newest snapshot knows its release: a recovery begins with that
+            # snapshot, and would miss the object (safety rule S9). So garbage asks for a snapshot if one is too old.
             elif not plan.is_snapshot_wanted or not await self._snapshots.cover(interval_s=self._snapshot_interval_s):
                 return count
 
     async def _retry_leftovers(self, time_ms: Milliseconds) -> int:
-        """Try again what could not be deleted of ended sessions; released objects come by their own plan."""
-        due = [key for key in self._failed.retriable if key not in self._metadata.state.released]
-        keys = due[:GC_DELETIONS_PER_STEP_MAX]
+        """Delete the leftovers again that the store did not delete. Released objects have their own plan."""
+        due_keys = [key for key in self._failed.retriable if key not in self._metadata.state.released]
+        keys = due_keys[:GC_DELETIONS_PER_STEP_MAX]
         if not keys:
             return 0
         await self._metadata.barrier()
         verdict = self._judge(keys, time_ms)
-        self._failed.forget(set(keys) - set(verdict.deletable))  # another agent, or a recovery, has settled these
+        # The others are no garbage any more: another agent deleted them, or a recovery refers to them.
+        self._failed.forget(set(keys) - set(verdict.deletable))
         return len(await self._delete(verdict.deletable)) if verdict.deletable else 0
 
     async def _delete_leftovers(self, time_ms: Milliseconds) -> int:
-        """List the bucket for what ended sessions left behind, each session twice."""
+        """List the bucket for the leftovers of ended sessions, twice for each session."""
         state = self._metadata.state
         self._sessions_listed.intersection_update(state.sessions_ended)
+        # Twice, because a put that timed out may land after the first listing: a grace after the session's end, and
+        # again a day later (`storage.gc_plan.plan_sessions`).
         plan = plan_sessions(
             state.sessions_ended,
             time_ms=time_ms,
@@ -169,15 +172,16 @@ class GarbageCollector:
             already_listed=self._sessions_listed,
             kept=self._failed.sessions,
         )
+        # While the store rejects very many deletions, a listing would only find more of them (`GC_FAILED_KEYS_MAX`).
         if self._failed.is_full or (not plan.first and not plan.last):
             return 0
-        await self._metadata.barrier()
+        await self._metadata.barrier()  # so that the state is no older than the listing
         count = strange_count = 0
         strange_first: ObjectMeta | None = None
         is_complete = True
         for prefix in PREFIXES:
             async for page in _pages(self._store.list(prefix)):
-                # A name is enough: what cannot be looked at is garbage, or is not, as if it could.
+                # The key alone decides whether an object is garbage, also for objects that cannot be read (S20).
                 by_key = {meta.key: meta for meta in page if not meta.hides_others}
                 verdict = self._judge(list(by_key), time_ms)
                 deletable = [key for key in verdict.deletable if key not in self._failed]
@@ -190,12 +194,12 @@ class GarbageCollector:
                 is_complete &= len(by_key) == len(page)
         self._strangers.report(strange_count, strange_first)
         self._sessions_listed.update(plan.first)
-        # What is left of a session that is forgotten would stay indefinitely. So all wait while a folder cannot be
-        # listed: something of any of them may lie there. Links to folders hold nothing of them: no put made one.
-        kept = self._failed.sessions
-        gone = tuple(session for session in plan.last if session not in kept and is_complete)
-        if gone:
-            await self._writer.propose(ForgetSessions(sessions=gone))
+        # The leftovers of a forgotten session would stay indefinitely. So no session is forgotten while a folder cannot
+        # be listed (safety rule S20), or while the store does not delete its objects.
+        undeletable = self._failed.sessions
+        cleaned = tuple(session for session in plan.last if session not in undeletable and is_complete)
+        if cleaned:
+            await self._writer.propose(ForgetSessions(sessions=cleaned))
         return count
 
     @property
@@ -203,7 +207,7 @@ class GarbageCollector:
         return max(SNAPSHOT_FOR_GARBAGE_INTERVAL_S_MIN, self._grace_ms / 1000 / SNAPSHOTS_PER_GRACE)
 
     def _judge(self, keys: Sequence[str], time_ms: Milliseconds) -> ListedVerdict:
-        """By the state of now, which is no older than the listing's, and by a time of before."""
+        """The verdict by the current state, which is no older than the listing, and an earlier time."""
         state = self._metadata.state
         return judge_listed(
             keys,
@@ -218,15 +222,14 @@ class GarbageCollector:
         )
 
     async def _delete(self, keys: Sequence[str]) -> Sequence[str]:
-        """Delete what can be deleted, and return it.
-
-        The last moment to find that a recovery may have begun, of this ledger, which waits until no session lives, or
-        onto another one (safety rule S9).
-        """
+        """Delete objects. Returns the keys that the store deleted. Raises `NotMaintenanceLeader`."""
+        # The last check before each step (safety rule S9). A recovery may have given the bucket to another ledger, in
+        # which these objects are in use.
         if not await self._is_bucket_ours():
-            raise NotMaintenanceLeader("the bucket does not say whose it is")
+            raise NotMaintenanceLeader("the bucket does not name this cluster")
         if not self._maintenance_leader.is_leader:
             raise NotMaintenanceLeader("this agent is not the maintenance leader")
+        # A recovery of this ledger waits until no session lives, so a confirmed session means that none has begun.
         if not self._writer.is_confirmed:
             raise NotMaintenanceLeader("the ledger has not confirmed this agent's session for a lease's time")
         reasons: Mapping[str, StoreError] = {}
@@ -238,12 +241,12 @@ class GarbageCollector:
         deleted = [key for key in keys if key not in reasons]
         if deleted:
             self._metrics.gc_deleted_objects.inc(len(deleted))
-            log.info("deleted objects that nobody refers to", extra={"count": len(deleted), "first": deleted[0]})
+            log.info("deleted unreferenced objects", extra={"count": len(deleted), "first": deleted[0]})
         return deleted
 
 
 async def _pages(listing: AsyncIterator[ObjectMeta]) -> AsyncIterator[list[ObjectMeta]]:
-    """A listing, some at a time: a bucket holds more than fits into memory."""
+    """A listing in pages: a whole bucket's does not fit into memory."""
     page: list[ObjectMeta] = []
     async for meta in listing:
         page.append(meta)

@@ -1,12 +1,12 @@
-"""Elects the one agent that does what would be wasted if all did it: snapshots, deletions, expiry, retention.
+"""Elects the maintenance leader: the agent that makes snapshots, collects garbage, and proposes expiry and retention.
 
-Rule: the role is a claim in the ledger with an epoch (`coordinator.apply.maintenance_leader`); the state says which
-session has it, so no agent asks the ledger. It spares work, it is no lock: an agent that lost the role, or was cut off
-and does not know it yet, may go on for a while and does no harm, because
+The role is a claim in the ledger with an epoch (`coordinator.apply.maintenance_leader`). The state names its holder, so no
+agent has to ask the ledger. The role only avoids duplicate work; it is not a lock. An agent that lost it without
+noticing does no harm, because
 - a snapshot's pointer moves by compare-and-set, and the ledger is trimmed only as far as the pointer covers;
-- what an older state calls garbage is garbage for ever: a released object is never referred to again, and an ended
-  session commits nothing (safety rules S1, S6); to delete, or to forget, twice is no error;
-- entries that expire something are judged again where they are applied, by their cutoff and the state's time (S2).
+- garbage of an older state stays garbage: no entry refers to a released object again, and an ended session commits
+  nothing (safety rules S1, S6); a second deletion is no error;
+- apply checks entries that expire something again, by their cutoff and the state's time (safety rule S2).
 """
 
 import logging
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class MaintenanceLeader:
-    """Every agent has one; `is_leader` on one of them, or on none for a moment."""
+    """Every agent has one. At most one agent at a time holds the role in the state."""
 
     def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock, ids: Ids) -> None:
         self._metadata = metadata
@@ -33,36 +33,37 @@ class MaintenanceLeader:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this agent is the maintenance leader, as far as it has applied the ledger."""
+        """Whether this agent holds the role, as far as it has applied the ledger, and does not drain."""
         state = self._metadata.state
         return state.maintenance_leader == self._writer.session and not state.sessions[self._writer.session].is_draining
 
     @property
     def epoch(self) -> int:
-        """Another one with every holder."""
+        """The epoch of the role: it grows with every claim."""
         return self._metadata.state.maintenance_leader_epoch
 
     async def run(self) -> None:
-        """Claim the role whenever nobody has it, for ever."""
+        """Claim the role whenever it is vacant, indefinitely."""
         while True:
-            if self._is_wanted:
-                # Not all at once: whoever is first is seen by the others before their turn comes.
+            if self._is_vacant:
+                # Jitter: the other agents see the first claim before they make their own.
                 await self._clock.sleep(self._ids.jitter() * MAINTENANCE_CLAIM_JITTER_S)
                 await self.claim()
             await self._clock.sleep(MAINTENANCE_CLAIM_CHECK_INTERVAL_S)
 
     async def claim(self) -> bool:
-        """Ask for the role if nobody has it; returns whether this agent got it."""
-        if not self._is_wanted:
+        """Claim the role if it is vacant. Returns whether this agent got it."""
+        if not self._is_vacant:
             return False
         epoch = self.epoch + 1
-        is_given = isinstance(await self._writer.propose(ClaimMaintenanceLeader(epoch=epoch)), Done)
-        if is_given:
+        is_granted = isinstance(await self._writer.propose(ClaimMaintenanceLeader(epoch=epoch)), Done)
+        if is_granted:
             log.info("this agent is now the maintenance leader", extra={"epoch": epoch})
-        return is_given
+        return is_granted
 
     @property
-    def _is_wanted(self) -> bool:
+    def _is_vacant(self) -> bool:
+        """Whether no live agent has the role, and this one may take it: a draining agent would give it up at once."""
         state = self._metadata.state
-        mine = state.sessions.get(self._writer.session)
-        return mine is not None and not mine.is_draining and needs_maintenance_leader(state)
+        session = state.sessions.get(self._writer.session)
+        return session is not None and not session.is_draining and needs_maintenance_leader(state)

@@ -1,8 +1,7 @@
-"""Has the state of idle producers forgotten, which would grow for ever otherwise.
+"""Expires the state of idle producers, which would grow without limit otherwise.
 
-Rule: the cutoff comes from a checked clock; without one nothing expires (safety rule S2). Nothing is written to the
-ledger while there is nobody to expire. Time and interval: producer.id.expiration.ms and, as Kafka has it by default,
-producer.id.expiration.check.interval.ms (org.apache.kafka.coordinator.transaction.TransactionLogConfig).
+Expiration and interval: producer.id.expiration.ms and Kafka's default of producer.id.expiration.check.interval.ms
+(org.apache.kafka.coordinator.transaction.TransactionLogConfig).
 """
 
 import logging
@@ -22,7 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class ProducerExpiry:
-    """Every agent has one; the maintenance leader's works."""
+    """Every agent has one; only the maintenance leader's works."""
 
     def __init__(
         self,
@@ -42,30 +41,30 @@ class ProducerExpiry:
         self._expiration_ms = expiration_ms
 
     async def run(self) -> None:
-        """Expire again and again, for ever."""
+        """Expire idle producers at the interval, indefinitely."""
         while True:
             await self._clock.sleep(PRODUCER_EXPIRY_CHECK_INTERVAL_S)
             if self._maintenance_leader.is_leader:
                 await self.expire()
 
     async def expire(self) -> bool:
-        """Propose to forget who has been idle for too long; returns whether there was anybody."""
+        """Propose to expire idle producers. Returns whether there were any."""
         now_ms = self._proposed_time()
-        if now_ms is None:
+        if now_ms is None:  # no checked clock: nothing expires (safety rule S2)
             return False
         cutoff_ms = Milliseconds(now_ms - self._expiration_ms())
-        if not has_idle_producers(self._metadata.state, cutoff_ms):
+        if not has_idle_producers(self._metadata.state, cutoff_ms):  # no entry for nothing
             return False
         await self._writer.propose(ExpireProducers(cutoff_ms=cutoff_ms))
-        log.info("had producers forgotten that were idle for too long", extra={"idle_since_before_ms": cutoff_ms})
+        log.info("expired the state of idle producers", extra={"idle_since_before_ms": cutoff_ms})
         return True
 
 
 def has_idle_producers(state: ClusterState, cutoff_ms: Milliseconds) -> bool:
-    """Whether any partition remembers a producer that was last active before `cutoff_ms`."""
-    return any(_has_idle(held, cutoff_ms) for topic in state.topics.values() for held in topic.partitions)
+    """Whether any partition has the state of a producer that was last active before `cutoff_ms`."""
+    return any(_has_idle(partition, cutoff_ms) for topic in state.topics.values() for partition in topic.partitions)
 
 
 def _has_idle(partition: PartitionState, cutoff_ms: Milliseconds) -> bool:
-    """The rule of the entry: a producer with an open transaction stays."""
+    """Whether apply would expire a producer of the partition: one with an open transaction stays."""
     return any_idle(partition.producers, cutoff_ms, partition.open_producers())

@@ -1,9 +1,7 @@
-"""Tells the bucket how far the ledger has come, so that a ledger that was restored from a backup is noticed (S9).
+"""Records the ledger's progress in the bucket, to detect a ledger that was restored from a backup (safety rule S9).
 
-Rule: a mark says no more than what this agent has applied, so a ledger that ends below it is not the one that the
-bucket belongs to (`agent.bucket.cluster_identity.check_reached`). The maintenance leader writes it while the ledger
-moves; the one before goes once the next is there. An agent that ends because its ledger is not the one that it was
-leaves a mark too: whoever starts later has not seen what it saw.
+A mark names a position that an agent has applied. A ledger that ends below it is not the ledger of the bucket
+(`agent.bucket.cluster_identity.check_reached`).
 """
 
 import contextlib
@@ -26,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class ProgressMarks:
-    """Every agent has one; the maintenance leader's works."""
+    """Every agent has one; only the maintenance leader's works."""
 
     def __init__(
         self, *, store: ObjectStore, metadata: ApplyLoop, maintenance_leader: MaintenanceLeader, clock: Clock
@@ -40,39 +38,44 @@ class ProgressMarks:
         self._strangers = Strangers()
 
     async def run(self) -> None:
-        """Write a mark whenever the ledger has moved, for ever."""
+        """Write a mark whenever the ledger has moved, indefinitely."""
         while True:
             await self._clock.sleep(REACHED_MARK_INTERVAL_S)
             if self._maintenance_leader.is_leader:
                 await self.mark()
 
     async def mark(self) -> None:
-        """Write a mark of the present, unless it is there, and drop the older ones."""
+        """Write a mark of the current position, unless it exists, and delete the older marks."""
         state = self._metadata.state
         position, older = state.position, self._position
         if position == older:
             return
         key = reached_key(position)
-        await _put(self._store, state)
+        await _put(self._store, state)  # before the deletion, so that there is always a mark
         if self._epoch == self._maintenance_leader.epoch:
             await self._drop([reached_key(older)])
-        else:  # those of another agent, or of an earlier life; one that cannot be looked at is deleted by its name
-            found = [meta async for meta in self._store.list(REACHED_PREFIX)]
-            self._strangers.report_those_of(found)
-            await self._drop([old.key for old in found if position_of_key(old.key) is not None and old.key < key])
+        else:
+            # The first mark as leader: older marks are of another agent, or of an earlier process. A mark that cannot
+            # be read is deleted by its name (safety rule S20).
+            listed = [meta async for meta in self._store.list(REACHED_PREFIX)]
+            self._strangers.report_those_of(listed)
+            await self._drop([old.key for old in listed if position_of_key(old.key) is not None and old.key < key])
             self._epoch = self._maintenance_leader.epoch
         self._position = position
 
     async def _drop(self, keys: Sequence[str]) -> None:
-        """One that cannot be deleted does no harm: a mark is a lower bound. The next leader finds it again."""
+        """Delete marks. One that stays does no harm, since a mark is a lower bound; the next leader tries again."""
         try:
             await self._store.delete(keys)
         except ObjectsNotDeleted as error:
-            log.error(f"older marks of the ledger could not be deleted ({UNDELETABLE})", extra={"reason": str(error)})
+            log.error(f"the store did not delete older progress marks ({UNDELETABLE})", extra={"reason": str(error)})
 
 
 async def leave_mark(store: ObjectStore, state: ClusterState, clock: Clock) -> None:
-    """Tell the bucket how far an agent has come whose ledger contradicts itself. A store that is away is left alone."""
+    """Write the mark of an agent that exits because its ledger is not the same as before. Ignores store errors.
+
+    Agents that start later have not seen the entries that it saw, and find the contradiction by its mark.
+    """
     with contextlib.suppress(StoreError, TimeoutError):
         async with clock.timeout(STOP_SECONDS_MAX):
             await _put(store, state)

@@ -1,11 +1,8 @@
-"""Has records dropped that are older or more than their topics keep.
+"""Applies retention: deletes records beyond their topics' retention.ms and retention.bytes.
 
-Rule: the maintenance leader alone proposes it, with a time from a checked clock; without one nothing is dropped (safety
-rule S2). What goes is worked out where the entry is applied; nothing is written while nothing is due. An entry is
-small, and the next one is written when it was applied: applying one holds up every agent
-(`agent.ledger.entry_batches`). Interval and defaults: log.retention.check.interval.ms, log.retention.* and
-log.cleanup.policy, as they hold on this agent. Source: org.apache.kafka.storage.internals.log.LogManager.cleanupLogs
-(Kafka 4.3).
+The maintenance leader proposes `ApplyRetention` for the partitions with something to delete; apply decides again what
+goes. Interval and defaults: log.retention.check.interval.ms, log.retention.* and log.cleanup.policy of this agent.
+Source: org.apache.kafka.storage.internals.log.LogManager.cleanupLogs (Kafka 4.3).
 """
 
 import logging
@@ -32,7 +29,7 @@ PartitionId = tuple[TopicId, int]
 
 
 class Retention:
-    """Every agent has one; the maintenance leader's works."""
+    """Every agent has one; only the maintenance leader's works."""
 
     def __init__(
         self,
@@ -53,34 +50,37 @@ class Retention:
         self._interval_s = int(broker_value(broker_configs, "log.retention.check.interval.ms")) / 1000
 
     async def run(self) -> None:
-        """Look again and again, for ever."""
+        """Apply retention at the interval, indefinitely."""
         while True:
             await self._clock.sleep(self._interval_s)
             if self._maintenance_leader.is_leader:
                 await self.retain()
 
     async def retain(self) -> int:
-        """Propose to drop what is due; returns in how many partitions something was."""
+        """Propose to delete expired records. Returns the number of partitions with any."""
         now_ms = self._proposed_time()
-        if now_ms is None:
+        if now_ms is None:  # no checked clock: nothing is deleted (safety rule S2)
             return 0
-        due = await self._due(self._proposal(now_ms, ()))
-        for batch in batches((partition, chunks) for partition, count in due for chunks in split(count)):
+        due_partitions = await self._due_partitions(self._proposal(now_ms, ()))
+        for batch in batches((partition, chunks) for partition, count in due_partitions for chunks in split(count)):
+            # The next entry waits until this one is applied: applying it delays every agent.
             outcome = await self._writer.propose(self._proposal(now_ms, batch))
             if isinstance(outcome, Refused):
-                log.warning("records that are due stay until the next time", extra={"reason": outcome.reason})
-        if due:
+                log.warning(
+                    "expired records were not deleted; the next check tries again", extra={"reason": outcome.reason}
+                )
+        if due_partitions:
             state = self._metadata.state
-            topics = {state.topics[topic_id].name for (topic_id, _), _ in due if topic_id in state.topics}
+            topics = {state.topics[topic_id].name for (topic_id, _), _ in due_partitions if topic_id in state.topics}
             names = ", ".join(sorted(topics)[:RETENTION_TOPICS_LISTED_MAX])
             log.info(
-                "dropped records that were too old or too many",
-                extra={"partitions": len(due), "topics_count": len(topics), "topics": names},
+                "deleted records by retention",
+                extra={"partitions": len(due_partitions), "topics_count": len(topics), "topics": names},
             )
-        return len(due)
+        return len(due_partitions)
 
     def _proposal(self, now_ms: Milliseconds, partitions: Sequence[PartitionId]) -> ApplyRetention:
-        """With the defaults of this agent, for topics that do not say themselves."""
+        """The entry for some partitions. It carries this agent's defaults for topics without overrides."""
         ranges = list(_ranges(partitions))
         return ApplyRetention(
             now_ms=now_ms,
@@ -92,20 +92,20 @@ class Retention:
             chunks_max=DROPPED_CHUNKS_PER_ENTRY_MAX,
         )
 
-    async def _due(self, proposed: ApplyRetention) -> list[tuple[PartitionId, int]]:
-        """The partitions of which something has to go, with the number of chunks."""
+    async def _due_partitions(self, proposed: ApplyRetention) -> list[tuple[PartitionId, int]]:
+        """The partitions with expired chunks, and the number of these chunks."""
         turns = CooperativeYield(self._clock)
-        due: list[tuple[PartitionId, int]] = []
+        due_partitions: list[tuple[PartitionId, int]] = []
         for topic in list(self._metadata.state.topics.values()):
             for index, chunk_count in enumerate(due_chunks(self._metadata.state, topic, proposed)):
                 if chunk_count is not None:
-                    due.append(((topic.topic_id, index), chunk_count))
+                    due_partitions.append(((topic.topic_id, index), chunk_count))
                 await turns.step()
-        return due
+        return due_partitions
 
 
 def _ranges(partitions: Sequence[PartitionId]) -> Iterator[tuple[TopicId, int, int]]:
-    """Neighbours of one topic together, as the first of them and the end."""
+    """Ranges of neighbouring partitions of one topic: the topic, the first partition, and the end."""
     first = 0
     for end in range(1, len(partitions) + 1):
         topic_id, index = partitions[end - 1]

@@ -1,8 +1,4 @@
-"""Puts newer rules of apply in force once every live agent knows them (safety rule S3).
-
-Rule: this proposes, apply decides: an agent that has just started with older rules refuses the entry for all. One
-agent proposes, by rendezvous; nothing breaks if two do.
-"""
+"""Upgrades the version of apply's rules once every live agent knows the newer one (safety rule S3)."""
 
 import logging
 
@@ -27,20 +23,23 @@ class RulesVersionUpgrade:
         self._clock = clock
 
     async def run(self) -> None:
-        """Look now and then, for ever."""
+        """Upgrade the rules whenever possible, indefinitely."""
         while True:
-            await self.look()
+            await self.upgrade()
             await self._clock.sleep(RULES_CHECK_INTERVAL_S)
 
-    async def look(self) -> bool:
-        """Whether newer rules came into force by this agent's proposal."""
+    async def upgrade(self) -> bool:
+        """Propose newer rules if all live agents know them. Returns whether this agent's proposal was applied."""
         state = self._metadata.state
-        known = min((session.rules_version for session in state.sessions.values()), default=0)
-        if known <= state.rules_version or owner_of(KEY, state.sessions) != self._writer.session:
+        common_version = min((session.rules_version for session in state.sessions.values()), default=0)
+        # One agent proposes, by rendezvous hashing; a second proposal would do no harm.
+        if common_version <= state.rules_version or owner_of(KEY, state.sessions) != self._writer.session:
             return False
-        outcome = await self._writer.propose(RaiseRules(rules_version=known))
+        # Apply decides again: an agent with older rules may have started since, and the entry is rejected then.
+        outcome = await self._writer.propose(RaiseRules(rules_version=common_version))
         if isinstance(outcome, Done):
             log.info(
-                "newer rules are in force: older versions of this program can no longer join", extra={"rules": known}
+                "upgraded the rules version: older versions of this program can no longer join",
+                extra={"rules": common_version},
             )
         return isinstance(outcome, Done)

@@ -1,12 +1,7 @@
-"""Ends the sessions of agents that are gone without ending them (safety rule S12).
+"""Ends the sessions of agents that died without ending them (safety rule S12).
 
-Rule: a session is ended only once the ledger says that its lease is gone: it never comes back then, so the entry is
-true whenever it is applied. Until then its broker is told to clients, and what it left behind may not be deleted (S6).
-
-The ledger tells whose lease has ended, and one agent of all, by rendezvous, acts at once; the others a little later,
-should that one be gone too. What nobody was told is found by asking, now and then, by the agent that is responsible:
-once for the names of all sessions, and then about each that seems to be gone. A session whose name another one holds
-is left to that: its first entry ends it.
+The ledger reports names whose lease has ended (`run_watch`). For names that the watch missed, `run` asks the ledger at
+an interval. Until a session ends, its agent stays in clients' metadata, and its leftovers must not be deleted (S6).
 """
 
 import asyncio
@@ -32,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class SessionReaper:
-    """Every agent has one. A second entry for the same session is refused and does no harm."""
+    """Every agent has one. Apply rejects a second `EndSession` for the same session."""
 
     def __init__(self, *, ledger: Ledger, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock) -> None:
         self._ledger = ledger
@@ -41,16 +36,17 @@ class SessionReaper:
         self._clock = clock
 
     async def run(self) -> None:
-        """End what is dead, at once and again and again, for ever: mostly what this agent is responsible for."""
+        """End dead sessions at the start and at an interval, indefinitely."""
         while True:
             await self.reap()
+            # Most checks are for this agent's own share of the names. A full check covers responsible agents that died.
             for _ in range(SESSION_CHECKS_PER_FULL_CHECK - 1):
                 await self._clock.sleep(SESSION_CHECK_INTERVAL_S)
                 await self.reap(is_own_share=True)
             await self._clock.sleep(SESSION_CHECK_INTERVAL_S)
 
     async def run_watch(self) -> None:
-        """End what the ledger says has ended, for ever."""
+        """End sessions as soon as the ledger reports that their leases ended, indefinitely."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 try:
@@ -65,20 +61,24 @@ class SessionReaper:
         try:
             await self.end(name)
         except (LedgerUnavailable, OutcomeUnknown) as error:
-            log.info("could not end a session, left for later", extra={"agent": name, "reason": str(error)})
+            log.info(
+                "could not end the session of another agent; the next check tries again",
+                extra={"agent": name, "reason": str(error)},
+            )
 
     async def end(self, name: str) -> list[SessionId]:
-        """End the sessions under a name whose lease is gone, and return them; at once where that is for this agent."""
+        """End the sessions of a name whose lease has ended, and return them. The responsible agent acts at once."""
         if self._is_responsible(name):
-            # What was appended under the lease is applied then, the session's beginning too.
+            # So that everything that was appended under the lease is applied, the start of the session too.
             await self._metadata.barrier()
         else:
-            await self._clock.sleep(SESSION_END_SECOND_TRY_S)
+            await self._clock.sleep(SESSION_END_SECOND_TRY_S)  # the responsible agent may be dead, too
         return await self._end_of({n: known for n, known in self._others().items() if known.name == name})
 
     async def reap(self, *, is_own_share: bool = False) -> list[SessionId]:
-        """End every session but this agent's own whose name is held no longer, and return them."""
-        # Before the ledger is asked: what is in the state by then had its name, what begins later may not be listed.
+        """End all sessions of other agents without a lease, and return them."""
+        # Read before the ledger is asked: these sessions had their leases by then. A later session may be missing from
+        # the answer although it lives.
         others = self._others()
         if is_own_share:
             others = {n: known for n, known in others.items() if self._is_responsible(known.name)}
@@ -92,7 +92,7 @@ class SessionReaper:
         return {session: known for session, known in sessions.items() if session != self._writer.session}
 
     def _is_responsible(self, name: str) -> bool:
-        """Whether this agent sees to the sessions of that name: one of those that have another does."""
+        """Whether this agent ends the sessions of that name; rendezvous hashing chooses among agents of other names."""
         sessions = self._metadata.state.sessions
         others = {session: known for session, known in sessions.items() if known.name != name}
         return owner_of(name.encode(), others) == self._writer.session
@@ -100,6 +100,8 @@ class SessionReaper:
     async def _end_of(self, sessions: dict[SessionId, SessionState]) -> list[SessionId]:
         ended: list[SessionId] = []
         for session, known in sessions.items():
+            # Only once the lease is gone for good: the session never comes back, so the entry is true whenever it is
+            # applied (safety rule S12). If another session has the name, its first entry ends this one.
             if not await self._ledger.is_session_ended(known.name, session):
                 continue
             if isinstance(await self._writer.propose(EndSession(session=session)), Done):
@@ -111,10 +113,10 @@ class SessionReaper:
 def _log_ended(session: SessionId, known: SessionState) -> None:
     extra = {"agent": known.name, "session": session}
     if known.is_draining:
-        log.info("ended the session of an agent that was stopped, and did not end it in time", extra=extra)
+        log.info("ended the session of an agent that stopped without ending it in time", extra=extra)
     else:
         log.warning(
-            "ended the session of an agent that is gone: it was killed, stood still, or lost the ledger; its clients "
-            "go to other agents; start it again, unless it was meant to go",
+            "ended the session of a dead agent: it was killed, hung, or lost the ledger; its clients move to other "
+            "agents; start it again, unless it was removed on purpose",
             extra=extra,
         )

@@ -1,14 +1,7 @@
-"""Writes the tail manifest, so that readers who have the bucket and no broker find what is not archived yet.
+"""Writes the tail manifest, in which readers without a broker find the records that are not archived yet.
 
-Rule: the maintenance leader writes it whenever what it says has changed, at most once in an interval, and less often
-where making it takes long; nothing is asked of the bucket while nothing changes. Topics are gone through some at a
-time, so that requests are served meanwhile (`iceberg_export.tail.planner` says what that means for positions). An agent
-that may have lost its session writes nothing (safety rule S9).
-
-The key is overwritten in place, so a put that lands late (of a maintenance leader before, or one that was repeated or
-given up) may put an older manifest in the place of a newer one. While something changes the next one repairs that;
-after the last change the bucket is looked at once more (`TAIL_CHECK_SECONDS`). Readers compare positions, and never go
-back. To lose the manifest loses nothing: the state has it all.
+The maintenance leader writes it whenever its content has changed, at most once in an interval. The state has all of its
+content, so a lost manifest loses nothing. Positions of topics: `iceberg_export.tail.planner`.
 """
 
 import logging
@@ -53,29 +46,31 @@ NO_DIGEST = b""
 
 @dataclass(slots=True, kw_only=True)
 class _WrittenManifest:
-    """The manifest that this agent wrote in one term as the maintenance leader."""
+    """The last manifest of this agent, in one epoch as the maintenance leader."""
 
     epoch: int
     digest: bytes = NO_DIGEST
-    """The digest of its content; none where no put has succeeded."""
+    """The digest of its content; `NO_DIGEST` where its put has not succeeded."""
     content: bytes = b""
     position: Position = NO_POSITION
-    """Up to which it is known to be true."""
+    """The newest position at which the state had this content."""
     put_s: float = 0.0
     is_checked: bool = False
 
 
-class _Work:
-    """Counts the processor's time that making a manifest takes: on a busy agent or machine it mostly waits, and readers
-    are not to be behind for that."""
+class _BuildTime:
+    """The CPU time that building a manifest takes.
+
+    CPU time, not elapsed time: on a busy agent a build mostly waits, and that must not make the next one later.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._turn_began_s = clock.thread_cpu_s()
         self.seconds = 0.0
 
-    async def others(self, rows: int) -> int:
-        """Let all others have their turn where this one has gone through enough `rows`; how far the next one is."""
+    async def yield_after(self, rows: int) -> int:
+        """Let other tasks run once `rows` is a full turn. Returns the rows of the turn that goes on."""
         if rows < ROWS_PER_TURN:
             return rows
         self.end_turn()
@@ -84,19 +79,19 @@ class _Work:
         return 0
 
     def end_turn(self) -> None:
-        """Count the CPU time of a turn that ends: the task waits until its next one."""
+        """Count the CPU time of a turn at its end; the task waits until its next one."""
         self.seconds += self._clock.thread_cpu_s() - self._turn_began_s
 
-    def done(self, do: Callable[[], T]) -> T:
-        """What it comes to, in whatever thread."""
+    def measured(self, function: Callable[[], T]) -> T:
+        """The result of `function`, whose CPU time counts. Call it in the thread that runs it."""
         self._turn_began_s = self._clock.thread_cpu_s()
-        done = do()
+        result = function()
         self.end_turn()
-        return done
+        return result
 
 
 class TailManifests:
-    """Every agent has one; the maintenance leader's works."""
+    """Every agent has one; only the maintenance leader's works."""
 
     def __init__(
         self,
@@ -110,7 +105,7 @@ class TailManifests:
         interval_ms: int,
         chunks_each_max: int = TAIL_CHUNKS_PER_PARTITION_MAX,
     ) -> None:
-        """`interval_ms`: 0 writes none. `chunks_each_max`: of one partition, at most."""
+        """`interval_ms`: 0 writes no manifests. `chunks_each_max`: the limit for one partition."""
         self._store = store
         self._metadata = metadata
         self._writer = writer
@@ -118,65 +113,71 @@ class TailManifests:
         self._clock = clock
         self._metrics = metrics
         self._interval_s = interval_ms / 1000
-        self._work = self._work_before = _Work(clock)
+        self._build_time = self._build_time_before = _BuildTime(clock)
         self._chunks_each_max = chunks_each_max
         self._topics = TailTopics()
         self._written: _WrittenManifest | None = None
-        self._true_s = 0.0
+        self._current_at_s = 0.0
+        """The monotonic time at which the written manifest was last known to match the state."""
         metrics.tail_manifest_age_seconds.set_function(self._age_s)
 
     async def run(self) -> None:
-        """Write whenever there is something new, for ever; return at once where none is wanted."""
+        """Write the manifest whenever it has changed, indefinitely; return at once if manifests are turned off."""
         while self._interval_s > 0:
             await self._clock.sleep(self.pause_s)
-            with suppress(StoreUnavailable, BucketNotOurs, TimeoutError):  # each is reported for all tasks at once
-                await self.look()
+            with suppress(StoreUnavailable, BucketNotOurs, TimeoutError):  # `agent.runtime.outages` reports them
+                await self.write_if_changed()
 
     async def leave(self) -> None:
-        """Before this agent's session ends: what was committed since the last look is told, too. Where it is the last
-        agent, nobody else would, and who reads the bucket then would miss it. An outage is nothing to wait for."""
+        """Write a last manifest before this agent's session ends.
+
+        If it is the last agent, readers of the bucket would otherwise miss the commits since the last write.
+        """
         if self._interval_s > 0:
-            with suppress(StoreError, TimeoutError):  # the session ends all the same
-                await self.look()
+            with suppress(StoreError, TimeoutError):  # an outage must not delay the end of the session
+                await self.write_if_changed()
 
     @property
     def pause_s(self) -> float:
-        """How long to wait before the next manifest is made. One that took long by itself, as the first does, holds up
-        nobody: it is made less often where two in a row did."""
-        work_s = min(self._work.seconds, self._work_before.seconds)
-        return max(self._interval_s, work_s / TAIL_BUSY_SHARE_MAX)
+        """The pause before the next manifest: it bounds the share of CPU time that building takes."""
+        # The shorter of the last two builds counts: one slow build, such as the first, does not delay the next one.
+        build_s = min(self._build_time.seconds, self._build_time_before.seconds)
+        return max(self._interval_s, build_s / TAIL_BUSY_SHARE_MAX)
 
-    async def look(self) -> bool:
-        """Write the manifest if what it says has changed, or if the bucket has another; returns whether it was written.
+    async def write_if_changed(self) -> bool:
+        """Write the manifest if its content has changed, or if the bucket has an older one. Returns whether it did.
 
-        Raises `StoreError` and `TimeoutError`: what became of the put is unknown, and the next look writes again.
+        Raises `StoreError` and `TimeoutError`: the outcome of the put is unknown, and the next call writes again.
         """
         if not self._maintenance_leader.is_leader:
             self._written, self._topics = None, TailTopics()
-            self._work = self._work_before = _Work(self._clock)
+            self._build_time = self._build_time_before = _BuildTime(self._clock)
             self._metrics.tail_manifest_truncated_partitions.set(0)
             return False
         if self._written is None or self._written.epoch != self._maintenance_leader.epoch:
-            self._written, self._true_s = (
+            self._written, self._current_at_s = (
                 _WrittenManifest(epoch=self._maintenance_leader.epoch),
                 self._clock.monotonic_s(),
             )
         written = self._written
+        # While the ledger does not move, the bucket gets no requests but one late check.
         if written.digest and self._metadata.state.position == written.position:
-            self._true_s = self._clock.monotonic_s()
+            self._current_at_s = self._clock.monotonic_s()
             return await self._check(written)
         began_s = self._clock.monotonic_s()
-        self._work_before, self._work = self._work, _Work(self._clock)
-        manifest = await self._build(self._work)
-        content, digest = await run_in_thread(self._work.done, lambda: encode_changed(manifest, written.digest))
+        self._build_time_before, self._build_time = self._build_time, _BuildTime(self._clock)
+        manifest = await self._build(self._build_time)
+        content, digest = await run_in_thread(
+            self._build_time.measured, lambda: encode_changed(manifest, written.digest)
+        )
         self._metrics.tail_manifest_build_duration_seconds.observe(self._clock.monotonic_s() - began_s)
         if content is not None and not await self._put(written, manifest, content, digest):
             return False
-        written.position, self._true_s = manifest.position, began_s
+        written.position, self._current_at_s = manifest.position, began_s
         return content is not None
 
-    async def _build(self, work: _Work) -> TailManifest:
-        """The manifest of now; every topic as of its turn."""
+    async def _build(self, build_time: _BuildTime) -> TailManifest:
+        """The manifest of the current state. Each topic is read in its turn, between requests of clients."""
         began = self._metadata.state
         position, written_ms = began.position, self._clock.now_ms()
         topic_ids = sorted(began.topics)
@@ -185,7 +186,7 @@ class TailManifests:
         for topic_id in topic_ids:
             counts = waiting_chunks(self._metadata.state, topic_id)
             waiting += counts
-            turn = await work.others(turn + 1 + len(counts))
+            turn = await build_time.yield_after(turn + 1 + len(counts))
         each_max = chunks_each(waiting, each_max=self._chunks_each_max)
         self._metrics.tail_manifest_truncated_partitions.set(sum(count > each_max for count in waiting))
         topics: list[TailTopic] = []
@@ -193,9 +194,9 @@ class TailManifests:
             topic = self._topics.topic(self._metadata.state, topic_id, each_max=each_max)
             if topic is not None:
                 topics.append(topic)
-                turn = await work.others(turn + 1 + len(topic.partitions))
+                turn = await build_time.yield_after(turn + 1 + len(topic.partitions))
         self._topics.forget_others(began.topics)
-        work.end_turn()
+        build_time.end_turn()
         return TailManifest(
             cluster_id=began.cluster_id,
             incarnation=began.incarnation,
@@ -205,7 +206,8 @@ class TailManifests:
         )
 
     async def _put(self, written: _WrittenManifest, manifest: TailManifest, content: bytes, digest: bytes) -> bool:
-        """Put it, unless that is not this agent's work any more."""
+        """Put a manifest. Returns False where this agent may not write."""
+        # An agent that may have lost its session could overwrite the manifest of a recovered ledger (safety rule S9).
         if not self._maintenance_leader.is_leader or not self._writer.is_confirmed:
             return False
         written.digest, written.is_checked, written.put_s = NO_DIGEST, False, self._clock.monotonic_s()
@@ -217,36 +219,42 @@ class TailManifests:
         return True
 
     async def _check(self, written: _WrittenManifest) -> bool:
-        """Some time after the last put, look once whether the bucket has what was put, and if not put it again."""
+        """Some time after the last put, read the manifest once, and write it again if an older one replaced it."""
+        # The key is overwritten in place, so a late put (of an earlier leader, or one that was retried or given up) may
+        # replace a newer manifest. The next change repairs that; after the last change this check does. Readers compare
+        # positions and never go back.
         if written.is_checked or self._clock.monotonic_s() - written.put_s < TAIL_CHECK_SECONDS:
             return False
         try:
-            found = await self._store.get(TAIL_KEY)
+            stored = await self._store.get(TAIL_KEY)
         except ObjectMissing:
-            found = b""
-        if found == written.content:
+            stored = b""
+        if stored == written.content:
             written.is_checked = True
             return False
         if not self._maintenance_leader.is_leader or not self._writer.is_confirmed:
             return False
-        mine = decode_manifest(written.content)
-        if _is_newer(found, mine):
-            # Of an agent that is the maintenance leader by now, or of a recovery: this one will hear of it.
+        own = decode_manifest(written.content)
+        if _is_newer(stored, own):
+            # A newer manifest is of the next leader, or of a recovery, of which this agent will learn.
             written.put_s = self._clock.monotonic_s()
             return False
-        log.info("the bucket had an older tail manifest: written again", extra={"position": mine.position})
+        log.info(
+            "wrote the tail manifest again: a late put had replaced it by an older one",
+            extra={"position": own.position},
+        )
         written.put_s = self._clock.monotonic_s()
         async with self._clock.timeout(TAIL_PUT_SECONDS_MAX):
             await self._store.put(TAIL_KEY, [written.content])
         return True
 
     def _age_s(self) -> float:
-        return self._clock.monotonic_s() - self._true_s if self._written is not None else 0.0
+        return self._clock.monotonic_s() - self._current_at_s if self._written is not None else 0.0
 
 
-def _is_newer(found: bytes, mine: TailManifest) -> bool:
+def _is_newer(content: bytes, own: TailManifest) -> bool:
     try:
-        other = decode_manifest(found)
+        other = decode_manifest(content)
     except TailUnreadable:
         return False
-    return other.cluster_id == mine.cluster_id and other.is_newer_than(mine)
+    return other.cluster_id == own.cluster_id and other.is_newer_than(own)

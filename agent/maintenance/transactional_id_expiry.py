@@ -1,9 +1,8 @@
-"""Has transactional ids forgotten that nobody used for long, which would grow for ever otherwise.
+"""Expires unused transactional ids, which would grow without limit otherwise.
 
-Rule: the cutoff comes from a checked clock; without one nothing expires (safety rule S2). An id whose transaction is
-open stays. Nothing is written to the ledger while none is due; which ones go is worked out where the entry is applied.
-Time and interval: transactional.id.expiration.ms and transaction.remove.expired.transaction.cleanup.interval.ms, as
-this agent was given them.
+The maintenance leader proposes a cutoff, and apply decides which ids expire. Ids with an open transaction stay.
+Expiration and interval: transactional.id.expiration.ms and
+transaction.remove.expired.transaction.cleanup.interval.ms of this agent.
 Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.removeExpiredTransactionalIds (Kafka 4.3).
 """
 
@@ -26,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 class TransactionalIdExpiry:
-    """Every agent has one; the maintenance leader's works."""
+    """Every agent has one; only the maintenance leader's works."""
 
     def __init__(
         self,
@@ -48,36 +47,38 @@ class TransactionalIdExpiry:
         self._interval_s = int(broker_value(broker_configs, name)) / 1000
 
     async def run(self) -> None:
-        """Expire again and again, for ever."""
+        """Expire transactional ids at the interval, indefinitely."""
         while True:
             await self._clock.sleep(self._interval_s)
             if self._maintenance_leader.is_leader:
                 await self.expire()
 
     async def expire(self) -> int:
-        """Propose to forget who was not heard of for too long; returns how many were due."""
+        """Propose to expire unused ids. Returns their number."""
         now_ms = self._proposed_time()
-        if now_ms is None:
+        if now_ms is None:  # no checked clock: nothing expires (safety rule S2)
             return 0
         cutoff_ms = Milliseconds(now_ms - self._expiration_ms)
         due_count, untimed_count = await self._count(cutoff_ms)
+        # One entry at least if there are ids without a time: it gives them its own, at which their expiration starts
+        # (S2).
         for _ in range(0, due_count or min(untimed_count, 1), TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX):
             command = ExpireTransactionalIds(cutoff_ms=cutoff_ms, ids_max=TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX)
             outcome = await self._writer.propose(command)
             if isinstance(outcome, Refused):
-                log.warning("transactional ids that are due stay until the next time: %s", outcome.reason)
+                log.warning("transactional ids were not expired; the next check tries again: %s", outcome.reason)
                 return 0
         if due_count:
-            log.info("forgot transactional ids that nobody used for long", extra={"transactional_ids": due_count})
+            log.info("expired unused transactional ids", extra={"transactional_ids": due_count})
         return due_count
 
     async def _count(self, cutoff_ms: Milliseconds) -> tuple[int, int]:
-        """How many ids are due, and how many were used while nobody told the time, who get the entry's (S2)."""
+        """The number of ids before the cutoff, and of ids that were last used while no clock was trusted."""
         turns = CooperativeYield(self._clock)
         due_count = untimed_count = 0
-        for held in tuple(self._metadata.state.transactional_ids.values()):
-            if not held.metadata.is_ongoing:
-                due_count += NO_TIME < held.updated_ms < cutoff_ms
-                untimed_count += held.updated_ms == NO_TIME
+        for entry in tuple(self._metadata.state.transactional_ids.values()):
+            if not entry.metadata.is_ongoing:
+                due_count += NO_TIME < entry.updated_ms < cutoff_ms
+                untimed_count += entry.updated_ms == NO_TIME
             await turns.step()
         return due_count, untimed_count

@@ -1,6 +1,6 @@
-"""Wires the background work that drops what has expired: records, offsets, producers, transactional ids, transactions.
+"""Wires the background work that expires records, offsets, producers, transactional ids and transactions.
 
-All of it but the time-outs of transactions goes by a checked clock (safety rules S2 and S21).
+All of it uses a checked clock (safety rules S2 and S21), except the time-outs of transactions.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from protocol.types import Milliseconds
 
 
 class ExpiryRoles:
-    """Every agent has them; the maintenance leader's work. `proposed_time`: None while the clock is not believed."""
+    """Every agent has them; only the maintenance leader's work. `proposed_time`: None without a trusted clock."""
 
     def __init__(
         self,

@@ -233,7 +233,7 @@ class World:
         await agent.reaper.reap()
         await agent.snapshots.take()
         await agent.parts.writer.propose(ReportTime())
-        await agent.garbage_collector.clean()
+        await agent.garbage_collector.collect()
 
     async def step(self) -> None:
         """Up to three agents do something at once."""

@@ -57,7 +57,7 @@ def one_diverges(stopped: list[str]) -> Iterator[None]:
     def ends(self: Life, task: "asyncio.Task[None]") -> None:
         error = None if self.is_dead or task.cancelled() else task.exception()
         told = str(error.exceptions) if isinstance(error, BaseExceptionGroup) else ""
-        if str(self) == WRONG and "this agent computed another state than most" in told:
+        if str(self) == WRONG and "the state digest of this agent differs from the majority" in told:
             stopped.append(told)
             self._agent.ended(self)
             self._agent.start()

@@ -51,13 +51,13 @@ def test_s3_an_agent_that_computes_another_state_stops_alone_and_nothing_acknowl
         assert wrong.process.wait_ended(seconds_max=SECONDS_MAX) == 1
         load.wait_acknowledged(100)
     told = wrong.process.stderr.splitlines()[-1]
-    assert "this agent computed another state than most: at position" in told
+    assert "the state digest of this agent differs from the majority: at position" in told
     assert "Start it again" in told
     assert "docs/operations/troubleshooting.md" in told
     for agent in sound:
         assert agent.process.is_running
         assert comparisons(agent, "others_differ") == 1
-        assert "another agent computed another state than most" in agent.process.stderr
+        assert "the state digest of another agent differs from the majority" in agent.process.stderr
     again = cluster.start("c", options=OPTIONS)
     for agent in (*sound, again):
         found = consume_all(agent.bootstrap, "load", PARTITIONS)

@@ -50,13 +50,13 @@ def s3_newer_rules_do_not_wait_for_older_agents() -> Iterator[None]:
         state.rules_version = max(state.rules_version, command.rules_version)
         return Done()
 
-    async def look(self: RulesVersionUpgrade) -> bool:
+    async def upgrade(self: RulesVersionUpgrade) -> bool:
         known = max(session.rules_version for session in self._metadata.state.sessions.values())
         if known > self._metadata.state.rules_version:
             await self._writer.propose(RaiseRules(rules_version=known))
         return False
 
-    with patched(apply_module, "raise_rules", raise_rules), patched(RulesVersionUpgrade, "look", look):
+    with patched(apply_module, "raise_rules", raise_rules), patched(RulesVersionUpgrade, "upgrade", upgrade):
         yield
 
 

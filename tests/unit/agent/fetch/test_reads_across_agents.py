@@ -144,7 +144,7 @@ async def archive_and_clean(paths: DataPaths, *, is_deleted: bool = True) -> Non
     if is_deleted:
         await paths.parts.maintenance_leader.claim()
         paths.parts.clock.seconds += 2 * GRACE_MS / 1000
-        await garbage_collector_of(paths).clean()
+        await garbage_collector_of(paths).collect()
         assert [meta async for meta in paths.memory.list(INTAKE_PREFIX)] == []
 
 

@@ -129,7 +129,7 @@ async def work(parts: Parts, store: MemoryStore) -> None:
     await copies(parts, store).copy(TOPIC)
     parts.clock.seconds += 2 * GRACE_MS / 1000
     assert await parts.maintenance_leader.claim()
-    await garbage_collector(parts, store).clean()
+    await garbage_collector(parts, store).collect()
 
 
 async def lived(store: MemoryStore, core: MemoryLedgerCore, fate: Fate) -> None:
@@ -186,7 +186,7 @@ async def check_what_is_left(store: MemoryStore, core: MemoryLedgerCore, when: s
             parts.clock.seconds += 2 * DAY_MS / 1000
             await expire_snapshots(parts, lake).update_table(TOPIC)
             await copies(parts, store).copy(TOPIC)
-            await cleaning.clean()
+            await cleaning.collect()
         state = parts.metadata.state
         log_end = state.topics[TOPIC].partitions[0].log_end
         assert log_end in (3 * FILES - 3, 3 * FILES), when

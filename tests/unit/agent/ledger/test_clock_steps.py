@@ -67,7 +67,7 @@ class CheckedParts(Parts):
             if self.proposed_time() is None or self.clock.seconds % 600 == 0:
                 await self.check.check_or_report()
             await retention.retain()
-            await garbage_collector(self, self.store).clean()
+            await garbage_collector(self, self.store).collect()
 
     @property
     def log_start(self) -> int:

@@ -72,7 +72,7 @@ class ComparedAgent:
     async def look(self) -> None:
         await self.parts.metadata.barrier()
         await self.parts.metadata.freeze()  # what was asked for is frozen before
-        await self.checks.look()
+        await self.checks.check()
 
     def count(self, verdict: DigestVerdict) -> int:
         label = verdict.value.replace(" ", "_")
@@ -103,7 +103,7 @@ def answering(others: Sequence[ComparedAgent]) -> Callable[[], Awaitable[None]]:
         for row, other in enumerate(others):
             if row not in over:
                 try:
-                    await other.look()
+                    await other.check()
                 except LedgerCorrupt:
                     over.add(row)
 
@@ -126,8 +126,8 @@ async def test_s3_agents_that_agree_go_on_and_the_state_may_be_published() -> No
         assert frozen.position == one.comparison.position
         assert set(one.comparison.digests.values()) == {frozen.digest()}
         for agent in (one, two, three):
-            await agent.look()
-            await agent.look()
+            await agent.check()
+            await agent.check()
             assert agent.count(DigestVerdict.AGREED) == 1
 
 
@@ -136,12 +136,12 @@ async def test_s3_one_of_three_that_differs_stops_alone(caplog: pytest.LogCaptur
         three.diverge()
         one.clock.meanwhile = answering([two])
         asking = asyncio.create_task(one.checks.agreed())
-        with pytest.raises(LedgerCorrupt, match="computed another state than most") as stopped:
+        with pytest.raises(LedgerCorrupt, match="differs from the majority") as stopped:
             await three.checks.run()
         frozen = frozen_of(await asking)
         assert frozen is not None
         assert frozen.digest() == one.comparison.digests[two.parts.writer.session]
-        await two.look()
+        await two.check()
         assert (one.count(DigestVerdict.OTHERS_DIFFER), two.count(DigestVerdict.OTHERS_DIFFER)) == (1, 1)
         assert three.count(DigestVerdict.DIVERGED) == 1
     told = str(stopped.value)
@@ -155,7 +155,7 @@ async def test_s3_one_of_three_that_differs_stops_alone(caplog: pytest.LogCaptur
         "troubleshooting.md",
     ):
         assert part in told
-    assert [record.levelno for record in caplog.records if "another agent computed" in record.message] == [
+    assert [record.levelno for record in caplog.records if "of another agent differs" in record.message] == [
         logging.ERROR
     ] * 2
 
@@ -163,10 +163,10 @@ async def test_s3_one_of_three_that_differs_stops_alone(caplog: pytest.LogCaptur
 async def test_s3_the_one_that_asks_may_be_the_one_that_is_wrong() -> None:
     async with agents(3) as (one, two, three):
         one.diverge()
-        with pytest.raises(LedgerCorrupt, match="computed another state than most"):
+        with pytest.raises(LedgerCorrupt, match="differs from the majority"):
             await asked(one, [two, three])
         for agent in (two, three):
-            await agent.look()
+            await agent.check()
             assert agent.count(DigestVerdict.OTHERS_DIFFER) == 1
 
 
@@ -189,10 +189,10 @@ async def test_s3_of_two_that_differ_neither_serves_on_and_neither_is_published(
     async with agents(2) as (one, two):
         one.diverge()
         one.clock.meanwhile = answering([two])
-        with pytest.raises(LedgerCorrupt, match="none is that of most"):
+        with pytest.raises(LedgerCorrupt, match="none has a majority"):
             await snapshots(one).take()
         with contextlib.suppress(LedgerCorrupt):  # it may have looked while the other waited
-            await two.look()
+            await two.check()
         assert two.count(DigestVerdict.UNDECIDED) == 1
         assert (await one.parts.ledger.load()).pointer is None
 
@@ -213,9 +213,7 @@ async def test_s3_an_agent_that_says_nothing_does_not_hold_up_snapshots_for_ever
     async with agents(3) as (one, two, _):
         assert await asked(one, [two]) is not None
         assert one.clock.seconds == DIGEST_WAIT_SECONDS_MAX
-        assert [record.__dict__["agents"] for record in caplog.records if "not every agent" in record.message] == [
-            ["c"]
-        ]
+        assert [record.__dict__["agents"] for record in caplog.records if "did not report" in record.message] == [["c"]]
 
 
 async def test_s3_what_one_of_three_alone_said_is_not_published() -> None:
@@ -239,11 +237,11 @@ async def test_s3_those_whose_sessions_ended_meanwhile_are_asked_anew() -> None:
             with contextlib.suppress(OutcomeUnknown):
                 await agent.parts.writer.propose(ReportTime())  # finds its session ended, and opens another
             await agent.parts.writer.propose(ReportTime())
-            await agent.look()
+            await agent.check()
         answer = answering([one, two])
         one.clock.meanwhile = answering([two])
         asking = asyncio.create_task(one.checks.agreed())
-        with pytest.raises(LedgerCorrupt, match="computed another state than most"):
+        with pytest.raises(LedgerCorrupt, match="differs from the majority"):
             await three.checks.run()
         assert await asking is not None
         await answer()
@@ -252,7 +250,7 @@ async def test_s3_those_whose_sessions_ended_meanwhile_are_asked_anew() -> None:
 async def test_s3_those_that_start_again_after_nobody_knew_come_up_with_one_state() -> None:
     async with agents(2) as (one, two):
         one.diverge()
-        with pytest.raises(LedgerCorrupt, match="none is that of most"):
+        with pytest.raises(LedgerCorrupt, match="none has a majority"):
             await asked(one, [two])
         core, store = one.parts.ledger.core, one.parts.store  # type: ignore[attr-defined]
         async with (
@@ -261,7 +259,7 @@ async def test_s3_those_that_start_again_after_nobody_knew_come_up_with_one_stat
         ):
             again = [ComparedAgent(third), ComparedAgent(fourth)]
             for agent in again:
-                await agent.look()
+                await agent.check()
             for gone in (one, two):
                 core.expire(gone.parts.writer.session)
                 await third.writer.propose(EndSession(session=gone.parts.writer.session))
@@ -275,7 +273,7 @@ async def test_s3_an_agent_that_came_past_the_position_by_a_snapshot_cannot_tell
 
         async def passed() -> None:
             two.parts.metadata._follower.frozen = None
-            await two.look()
+            await two.check()
 
         one.clock.meanwhile = passed
         assert frozen_of(await one.checks.agreed()) is not None
@@ -288,10 +286,10 @@ async def test_s3_nothing_is_published_while_one_says_nothing_and_another_disagr
         two.diverge()
         assert await asked(one, [two]) is None
         assert not await snapshots(one).take()
-        await three.look()
+        await three.check()
         with pytest.raises(LedgerCorrupt):
-            await two.look()
-        await one.look()
+            await two.check()
+        await one.check()
 
 
 async def test_s3_an_agent_that_lags_behind_publishes_nothing() -> None:
@@ -315,7 +313,7 @@ async def test_s3_an_agent_that_is_alone_asks_nobody() -> None:
 
 async def test_s3_who_was_left_alone_a_moment_ago_publishes_nothing() -> None:
     async with agents(2) as (one, two):
-        await one.look()
+        await one.check()
         two.parts.ledger.core.expire(two.parts.writer.session)  # type: ignore[attr-defined]
         await one.parts.writer.propose(EndSession(session=two.parts.writer.session))
         assert len(one.state.sessions) == 1
@@ -341,8 +339,8 @@ async def test_s3_of_two_of_which_one_ends_without_a_word_the_other_s_is_enough(
 async def test_s3_versions_that_write_other_bytes_are_not_compared() -> None:
     async with agents(2) as (one, two):
         await one.parts.writer.propose(CompareDigest(shape=b"another!"))
-        await two.look()
-        await one.look()
+        await two.check()
+        await one.check()
         assert one.comparison.digests == {}
         assert one.count(DigestVerdict.AGREED) == two.count(DigestVerdict.AGREED) == 0
 
@@ -355,7 +353,7 @@ async def test_s3_an_agent_that_comes_later_says_nothing_and_is_not_judged() -> 
             late = ComparedAgent(parts)
             assert parts.metadata._follower.frozen is not None
             late.diverge()
-            await late.look()
+            await late.check()
             assert parts.writer.session not in late.comparison.digests
             assert not any(late.count(verdict) for verdict in DigestVerdict)
 
@@ -372,7 +370,7 @@ async def test_s3_what_was_asked_before_the_newest_question_is_not_answered() ->
         await two.parts.metadata.barrier()
         await two.parts.metadata.freeze()
         two.parts.metadata._follower.frozen = late
-        await two.look()
+        await two.check()
         assert two.parts.writer.session not in two.comparison.digests  # it cannot tell
 
 

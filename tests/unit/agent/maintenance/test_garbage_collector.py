@@ -87,7 +87,7 @@ async def test_what_is_referred_to_stays() -> None:
         await produced(parts, store, 0, 1)
         parts.clock.seconds += 10 * DAY_MS / 1000
         assert await parts.maintenance_leader.claim()
-        assert await garbage_collector(parts, store).clean() == 0
+        assert await garbage_collector(parts, store).collect() == 0
         assert len(await keys(store)) == 2
 
 
@@ -99,9 +99,9 @@ async def test_a_released_object_goes_when_its_grace_is_over() -> None:
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000 - 1
-        assert await cleaning.clean() == 0
+        assert await cleaning.collect() == 0
         parts.clock.seconds += 2
-        assert await cleaning.clean() == 1
+        assert await cleaning.collect() == 1
         assert await keys(store) == []
         assert not parts.metadata.state.released
 
@@ -118,11 +118,11 @@ async def test_s9_nothing_is_deleted_from_a_bucket_that_does_not_say_whose_it_is
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store, is_bucket_ours=asked)
         parts.clock.seconds += GRACE_MS / 1000 + 1
-        with pytest.raises(NotMaintenanceLeader, match="whose it is"):
-            await cleaning.clean()
+        with pytest.raises(NotMaintenanceLeader, match="does not name this cluster"):
+            await cleaning.collect()
         assert len(await keys(store)) == 1
         assert parts.metadata.state.released
-        assert await cleaning.clean() == 1
+        assert await cleaning.collect() == 1
         assert (await keys(store), answers) == ([], [])
 
 
@@ -137,13 +137,13 @@ async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> Non
         for kind in (FaultKind.BEFORE, FaultKind.AFTER):
             store.script(InjectedFault(kind=kind, operation=StoreOperation.DELETE))
             try:
-                await cleaning.clean()
+                await cleaning.collect()
             except StoreUnavailable:
                 pass
             else:
                 raise AssertionError("the fault did not strike")
             assert parts.metadata.state.released
-        assert await cleaning.clean() == 1
+        assert await cleaning.collect() == 1
         assert await keys(store) == []
 
 
@@ -159,17 +159,17 @@ async def test_an_object_that_cannot_be_deleted_holds_up_no_other_and_is_tried_a
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
-        assert await cleaning.clean() == 2
+        assert await cleaning.collect() == 2
         assert await keys(store) == [stuck]
         assert list(parts.metadata.state.released) == [stuck]
         assert parts.metrics.registry.get_sample_value("penstock_gc_undeletable_objects") == 1
         assert "AccessDenied" in cleaning.failed_deletions[stuck]
         deletes = parts.metrics.gc_deleted_objects._value.get()
-        assert await cleaning.clean() == 0, "the pause is not over"
+        assert await cleaning.collect() == 0, "the pause is not over"
         store.undeletable.clear()
-        assert await cleaning.clean() == 0
+        assert await cleaning.collect() == 0
         parts.clock.seconds += GC_RETRY_SECONDS_FIRST
-        assert await cleaning.clean() == 1
+        assert await cleaning.collect() == 1
         assert (await keys(store), parts.metadata.state.released) == ([], {})
         assert (deletes, parts.metrics.gc_deleted_objects._value.get()) == (2, 3)
         assert parts.metrics.registry.get_sample_value("penstock_gc_undeletable_objects") == 0
@@ -189,7 +189,7 @@ async def test_the_pause_before_another_attempt_grows_up_to_its_bound() -> None:
         cleaning = garbage_collector(parts, store)
         pause_s = GC_RETRY_SECONDS_FIRST
         for attempt in range(1, 10):
-            assert await cleaning.clean() == 0
+            assert await cleaning.collect() == 0
             (failed,) = cleaning._failed._failed.values()
             assert failed.attempts_count == attempt
             assert failed.retry_s == parts.clock.seconds + pause_s
@@ -210,14 +210,14 @@ async def test_s6_a_session_is_not_forgotten_while_something_that_it_left_cannot
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000
-        assert await cleaning.clean() == 2
+        assert await cleaning.collect() == 2
         parts.clock.seconds += 2 * DAY_MS / 1000
-        assert await cleaning.clean() == 0
+        assert await cleaning.collect() == 0
         assert await keys(store) == [left[1]]
         assert dead in parts.metadata.state.sessions_ended
         store.undeletable.clear()
         parts.clock.seconds += GC_RETRY_SECONDS_MAX
-        assert await cleaning.clean() == 1
+        assert await cleaning.collect() == 1
         assert (await keys(store), dead in parts.metadata.state.sessions_ended) == ([], False)
 
 
@@ -230,7 +230,7 @@ async def test_an_agent_that_lost_the_role_remembers_no_failed_deletions() -> No
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
-        assert await cleaning.clean() == 0
+        assert await cleaning.collect() == 0
         assert cleaning.failed_deletions
         await parts.writer.start_drain()
         async with asyncio.TaskGroup() as tasks:
@@ -253,9 +253,9 @@ async def test_what_an_ended_session_put_and_never_committed_goes_and_a_live_one
         stranger = intake_key(SessionId(1 << 40), ObjectNumber(0))
         await store.put(stranger, [b"of a session that this ledger has not seen yet"])
         assert await parts.maintenance_leader.claim()
-        assert await garbage_collector(parts, store).clean() == 0
+        assert await garbage_collector(parts, store).collect() == 0
         parts.clock.seconds += GRACE_MS / 1000
-        assert await garbage_collector(parts, store).clean() == 1
+        assert await garbage_collector(parts, store).collect() == 1
         assert sorted(await keys(store)) == sorted([intake_key(dead, ObjectNumber(0)), live, stranger])
 
 
@@ -268,14 +268,14 @@ async def test_a_put_that_lands_after_its_session_was_cleaned_goes_a_day_later()
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000
-        assert await cleaning.clean() == 0
+        assert await cleaning.collect() == 0
         await store.put(intake_key(dead, ObjectNumber(5)), [b"late"])
-        assert await cleaning.clean() == 0
+        assert await cleaning.collect() == 0
         parts.clock.seconds += DAY_MS / 1000
-        assert await cleaning.clean() == 1
+        assert await cleaning.collect() == 1
         assert await keys(store) == []
         assert dead not in parts.metadata.state.sessions_ended
-        assert await cleaning.clean() == 0
+        assert await cleaning.collect() == 0
         assert cleaning._sessions_listed == set()
 
 
@@ -292,7 +292,7 @@ async def test_leftovers_are_judged_page_by_page() -> None:
         parts.clock.seconds += GRACE_MS / 1000
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, CountingStore(store, steps))
-        assert await cleaning.clean() == count
+        assert await cleaning.collect() == count
         assert steps == [GC_DELETIONS_PER_STEP_MAX, GC_DELETIONS_PER_STEP_MAX, 1]
 
 
@@ -307,7 +307,7 @@ async def test_what_others_put_is_reported_once_and_left_alone(caplog: pytest.Lo
         cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000
         for _ in range(2):
-            assert await cleaning.clean() == 0
+            assert await cleaning.collect() == 0
             cleaning._sessions_listed.clear()
         reports = [record for record in caplog.records if "did not write" in record.message]
         assert [(record.__dict__["count"], record.__dict__["first"]) for record in reports] == [
@@ -327,9 +327,9 @@ async def test_s9_an_object_that_the_newest_snapshot_refers_to_stays_until_there
         parts.clock.seconds += GRACE_MS / 1000 + 1
         store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT, key_prefix=SNAPSHOT_PREFIX))
         with pytest.raises(StoreUnavailable):
-            await cleaning.clean()
+            await cleaning.collect()
         assert await keys(store) == [intake_key(parts.writer.session, ObjectNumber(0))]
-        assert await cleaning.clean() == 1
+        assert await cleaning.collect() == 1
         assert await keys(store) == []
 
 
@@ -345,9 +345,9 @@ async def test_snapshots_for_the_cleaner_s_sake_are_bounded_in_how_often() -> No
         await cleaning._snapshots.take()  # not for the garbage collector, and it counts
         cleaning._snapshots.covered_ms = NO_TIME
         parts.clock.seconds += 1
-        assert await cleaning.clean() == 0
+        assert await cleaning.collect() == 0
         parts.clock.seconds += GRACE_MS / 1000 / SNAPSHOTS_PER_GRACE
-        assert await cleaning.clean() == 1
+        assert await cleaning.collect() == 1
 
 
 async def test_only_the_maintenance_leader_cleans() -> None:
@@ -384,10 +384,10 @@ async def test_s6_a_session_that_ended_later_keeps_its_leftovers_for_its_own_gra
         await parts.writer.propose(ReportTime())
         await parts.writer.propose(EndSession(session=late.writer.session))
         assert await parts.maintenance_leader.claim()
-        assert await garbage_collector(parts, store).clean() == 1
+        assert await garbage_collector(parts, store).collect() == 1
         assert await keys(store) == [kept]
         parts.clock.seconds += GRACE_MS / 1000
-        assert await garbage_collector(parts, store).clean() == 1
+        assert await garbage_collector(parts, store).collect() == 1
 
 
 class SlowListing(MemoryStore):
@@ -418,9 +418,9 @@ async def test_s9_an_agent_whose_session_was_not_confirmed_for_a_lease_s_time_de
             parts.clock.seconds += LEDGER_SESSION_SECONDS
 
         with pytest.raises(NotMaintenanceLeader, match="not confirmed"):
-            await garbage_collector(parts, SlowListing(store, stand_still)).clean()
+            await garbage_collector(parts, SlowListing(store, stand_still)).collect()
         assert len(await keys(store)) == 1
-        assert await garbage_collector(parts, store).clean() == 1
+        assert await garbage_collector(parts, store).collect() == 1
 
 
 async def test_an_agent_that_lost_the_role_stops_before_its_next_deletion() -> None:
@@ -433,7 +433,7 @@ async def test_an_agent_that_lost_the_role_stops_before_its_next_deletion() -> N
         parts.clock.seconds += GRACE_MS / 1000
         assert await parts.maintenance_leader.claim()
         with pytest.raises(NotMaintenanceLeader, match="not the maintenance leader"):
-            await garbage_collector(parts, SlowListing(store, parts.writer.start_drain)).clean()
+            await garbage_collector(parts, SlowListing(store, parts.writer.start_drain)).collect()
         assert len(await keys(store)) == 1
 
 
@@ -453,14 +453,14 @@ async def test_s21_after_a_step_of_the_time_leftovers_of_sessions_stay_for_anoth
         await parts.writer.propose(EndSession(session=dead))
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
-        assert await cleaning.clean() == 0
+        assert await cleaning.collect() == 0
         monkeypatch.setattr(ledger_parts, "BEGAN_MS", ledger_parts.BEGAN_MS + step_ms)
         parts.is_clock_checked = True
-        assert await cleaning.clean() == 0
+        assert await cleaning.collect() == 0
         parts.clock.seconds += GRACE_MS / 1000 - 1
-        assert await cleaning.clean() == 0
+        assert await cleaning.collect() == 0
         parts.clock.seconds += 1
-        assert await cleaning.clean() == 1
+        assert await cleaning.collect() == 1
         assert await keys(store) == []
 
 
@@ -485,5 +485,5 @@ async def test_s21_a_step_of_the_time_while_the_bucket_is_listed_ends_no_grace(m
             monkeypatch.setattr(ledger_parts, "BEGAN_MS", ledger_parts.BEGAN_MS + 3 * DAY_MS)
             await parts.writer.propose(ReportTime())
 
-        assert await garbage_collector(parts, SlowListing(store, step)).clean() == 1
+        assert await garbage_collector(parts, SlowListing(store, step)).collect() == 1
         assert await keys(store) == [intake_key(dead[1], ObjectNumber(0))]

@@ -62,7 +62,7 @@ async def test_a_mark_that_cannot_be_deleted_holds_up_no_newer_one(caplog: pytes
         await marking.mark()
         assert len(await keys(store)) == 2
         assert reached_key(parts.metadata.state.position) in await keys(store)
-    assert len([record for record in caplog.records if "could not be deleted" in record.message]) == 1
+    assert len([record for record in caplog.records if "did not delete" in record.message]) == 1
 
 
 async def test_who_ends_because_of_its_ledger_tells_the_bucket_how_far_it_was_unless_that_is_away_too() -> None:

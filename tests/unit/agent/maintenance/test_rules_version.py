@@ -32,10 +32,10 @@ async def test_s3_rules_that_all_know_are_put_in_force_by_one_agent() -> None:
     ):
         await first.metadata.barrier()
         assert first.metadata.state.rules_version == RULES_FIRST
-        assert sorted([await upkeep(first).look(), await upkeep(second).look()]) == [False, True]
+        assert sorted([await upkeep(first).upgrade(), await upkeep(second).upgrade()]) == [False, True]
         await first.metadata.barrier()
         assert first.metadata.state.rules_version == RULES_NEWEST
-        assert [await upkeep(first).look(), await upkeep(second).look()] == [False, False]
+        assert [await upkeep(first).upgrade(), await upkeep(second).upgrade()] == [False, False]
 
 
 async def test_s3_one_agent_that_does_not_know_them_keeps_them_back() -> None:
@@ -45,7 +45,7 @@ async def test_s3_one_agent_that_does_not_know_them_keeps_them_back() -> None:
         running_parts(MemoryLedger(core), start("b", node=2, rules=RULES_FIRST)) as second,
     ):
         await first.metadata.barrier()
-        assert [await upkeep(first).look(), await upkeep(second).look()] == [False, False]
+        assert [await upkeep(first).upgrade(), await upkeep(second).upgrade()] == [False, False]
         assert first.metadata.state.rules_version == RULES_FIRST
 
 

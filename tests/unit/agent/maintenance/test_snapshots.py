@@ -161,7 +161,7 @@ async def test_an_old_one_that_cannot_be_deleted_is_reported_once_and_holds_up_n
             assert await taking.take()
             await parts.writer.propose(ReportTime())
         assert len(await keys(store)) == 3, "the protected one, the one before the newest, and the newest"
-        assert len([record for record in caplog.records if "could not be deleted" in record.message]) == 1
+        assert len([record for record in caplog.records if "did not delete" in record.message]) == 1
         store.undeletable.clear()
         assert await taking.take()
         assert len(await keys(store)) == 2

@@ -69,15 +69,15 @@ async def test_s6_what_cannot_be_looked_at_holds_up_nothing_and_its_session_is_r
         )
         store.faults = {"intake/bad/": "Input/output error", left[1]: "Input/output error", "lake/loop": LOOP}
         parts.clock.seconds += (GRACE_MS + ENDED_SESSION_LISTED_AGAIN_MS) / 1000
-        assert await cleaning.clean() == 2
+        assert await cleaning.collect() == 2
         assert not store._objects.keys() & set(left)
         assert dead in parts.metadata.state.sessions_ended
         del store.faults[left[1]]
         for _ in range(2):
-            await cleaning.clean()
+            await cleaning.collect()
         assert dead in parts.metadata.state.sessions_ended
         del store.faults["intake/bad/"]
-        await cleaning.clean()
+        await cleaning.collect()
         assert dead not in parts.metadata.state.sessions_ended
     assert warnings(caplog) == [
         (3, left[1], "Input/output error"),
@@ -137,9 +137,9 @@ async def test_s20_copies_of_a_tables_metadata_are_those_of_its_own_folder() -> 
             store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock, metrics=parts.metrics
         )
         topic = parts.metadata.state.topics[TOPIC]
-        assert await copies._versions_found(topic) == []
+        assert await copies._listed_versions(topic) == []
         await copies.copy(TOPIC)
-        assert await copies._versions_found(topic) == [1]
+        assert await copies._listed_versions(topic) == [1]
         assert {meta.key async for meta in store.list(folder)} > set(strange)
 
 

@@ -90,19 +90,19 @@ async def produce(parts: Parts, number: int) -> None:
 async def test_what_is_new_is_written_and_nothing_else() -> None:
     async with keeping_house() as (parts, store):
         writing = manifests(parts)
-        assert await writing.look()
+        assert await writing.write_if_changed()
         first = await found(store)
         assert (first.cluster_id, first.position) == (parts.metadata.state.cluster_id, parts.metadata.state.position)
         assert [topic.topic_id for topic in first.topics] == [TOPIC]
         await produce(parts, 0)
-        assert await writing.look()
+        assert await writing.write_if_changed()
         second = await found(store)
         assert second.is_newer_than(first)
         partition = second.topics[0].partitions[0]
         assert (partition.readable_end, len(partition.chunks)) == (1, 1)
         await parts.writer.propose(ReportTime())
-        assert not await writing.look()
-        assert not await writing.look()
+        assert not await writing.write_if_changed()
+        assert not await writing.write_if_changed()
         assert await found(store) == second
         assert store.asked == ["put", "put"]
 
@@ -116,19 +116,19 @@ async def test_partitions_with_more_chunks_than_it_names_are_counted_by_who_keep
 
         for number, expected in enumerate((0, 0, 1)):
             await produce(parts, number)
-            await writing.look()
+            await writing.write_if_changed()
             assert cut() == expected
         partition = (await found(store)).topics[0].partitions[0]
         assert (partition.readable_end, partition.last_stable) == (2, 3)
         await parts.writer.propose(delete_before(3))
-        await writing.look()
+        await writing.write_if_changed()
         assert cut() == 0, "nothing waits any more"
         for number in range(3, 6):
             await produce(parts, number)
-        await writing.look()
+        await writing.write_if_changed()
         assert cut() == 1
         await parts.writer.propose(StartDrain(session=parts.writer.session))
-        await writing.look()
+        await writing.write_if_changed()
         assert cut() == 0, "another agent's business"
 
 
@@ -139,15 +139,15 @@ async def test_only_who_keeps_house_writes_and_who_takes_over_writes_at_once() -
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as other,
     ):
         writings = [manifests(one), manifests(other)]
-        assert [await writing.look() for writing in writings] == [False, False]
+        assert [await writing.write_if_changed() for writing in writings] == [False, False]
         assert await one.maintenance_leader.claim()
         await other.metadata.barrier()
-        assert [await writing.look() for writing in writings] == [True, False]
+        assert [await writing.write_if_changed() for writing in writings] == [True, False]
         await one.writer.propose(StartDrain(session=one.writer.session))
         await other.metadata.barrier()
         assert await other.maintenance_leader.claim()
         await one.metadata.barrier()
-        assert [await writing.look() for writing in writings] == [False, True]
+        assert [await writing.write_if_changed() for writing in writings] == [False, True]
         assert store.asked == ["put", "put"]
 
 
@@ -155,12 +155,12 @@ async def test_s9_who_may_have_lost_its_session_writes_nothing() -> None:
     async with keeping_house() as (parts, store):
         writing = manifests(parts)
         parts.clock.seconds += LEDGER_SESSION_SECONDS
-        assert not await writing.look()
+        assert not await writing.write_if_changed()
         await pass_time(parts)
-        assert await writing.look()
+        assert await writing.write_if_changed()
         await store.memory.delete([TAIL_KEY])
         parts.clock.seconds += TAIL_CHECK_SECONDS
-        assert not await writing.look()
+        assert not await writing.write_if_changed()
         assert store.asked == ["put", "get"]
 
 
@@ -169,10 +169,10 @@ async def test_a_put_that_failed_is_made_again_though_nothing_changed() -> None:
         writing = manifests(parts)
         store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT))
         with pytest.raises(StoreUnavailable):
-            await writing.look()
+            await writing.write_if_changed()
         with pytest.raises(ObjectMissing):
             await found(store)
-        assert await writing.look()
+        assert await writing.write_if_changed()
         assert (await found(store)).position == parts.metadata.state.position
 
 
@@ -181,19 +181,19 @@ async def test_an_older_manifest_that_lands_late_is_replaced_and_then_nothing_is
         writing = manifests(parts)
         store.script(InjectedFault(kind=FaultKind.LATE, operation=StoreOperation.PUT))
         with pytest.raises(StoreUnavailable):
-            await writing.look()
+            await writing.write_if_changed()
         await produce(parts, 0)
-        assert await writing.look()
+        assert await writing.write_if_changed()
         newest = await found(store)
         await store.land_late_puts()
         assert newest.is_newer_than(await found(store))
-        assert not await writing.look()
+        assert not await writing.write_if_changed()
         await pass_time(parts)
-        assert await writing.look()
+        assert await writing.write_if_changed()
         assert await found(store) == newest
         for _ in range(5):
             await pass_time(parts)
-            assert not await writing.look()
+            assert not await writing.write_if_changed()
         assert store.asked == ["put", "put", "get", "put", "get"]
 
 
@@ -201,22 +201,22 @@ async def test_an_older_manifest_that_lands_late_is_replaced_and_then_nothing_is
 async def test_a_manifest_that_is_gone_or_damaged_is_written_again(content: bytes | None) -> None:
     async with keeping_house() as (parts, store):
         writing = manifests(parts)
-        assert await writing.look()
+        assert await writing.write_if_changed()
         written = await found(store)
         await (store.memory.delete([TAIL_KEY]) if content is None else store.memory.put(TAIL_KEY, [content]))
         await pass_time(parts)
-        assert await writing.look()
+        assert await writing.write_if_changed()
         assert await found(store) == written
 
 
 async def test_a_newer_manifest_of_another_agent_is_left_alone() -> None:
     async with keeping_house() as (parts, store):
         writing = manifests(parts)
-        assert await writing.look()
+        assert await writing.write_if_changed()
         newer = replace(await found(store), position=Position(1 << 40))
         await store.memory.put(TAIL_KEY, [encode_manifest(newer)])
         await pass_time(parts)
-        assert not await writing.look()
+        assert not await writing.write_if_changed()
         assert await found(store) == newer
 
 
@@ -230,13 +230,13 @@ async def test_where_manifests_take_long_they_are_made_less_often(monkeypatch: p
 
         with monkeypatch.context() as patched:
             patched.setattr("agent.maintenance.tail_manifest.TailTopics.topic", slow_topic)
-            assert await writing.look()
+            assert await writing.write_if_changed()
             assert writing.pause_s == INTERVAL_MS / 1000
             await produce(parts, 0)
-            assert not await writing.look()
+            assert not await writing.write_if_changed()
             assert writing.pause_s == 0.5 / TAIL_BUSY_SHARE_MAX
         await produce(parts, 1)
-        assert await writing.look()
+        assert await writing.write_if_changed()
         assert writing.pause_s == INTERVAL_MS / 1000
 
 
@@ -250,7 +250,7 @@ async def test_waiting_for_a_turn_is_no_work_of_its_own(monkeypatch: pytest.Monk
 
         with monkeypatch.context() as patched:
             patched.setattr(parts.clock, "sleep", others_take_long)
-            assert await writing.look()
+            assert await writing.write_if_changed()
         assert writing.pause_s == INTERVAL_MS / 1000
 
 
@@ -258,7 +258,7 @@ async def test_others_have_their_turn_between_many_topics(monkeypatch: pytest.Mo
     monkeypatch.setattr("agent.maintenance.tail_manifest.ROWS_PER_TURN", 1)
     async with keeping_house() as (parts, store):
         parts.clock.slept.clear()
-        assert await manifests(parts).look()
+        assert await manifests(parts).write_if_changed()
         assert parts.clock.slept == [0, 0]
         assert len((await found(store)).topics) == 1
 
@@ -280,7 +280,7 @@ def age(parts: Parts) -> float | None:
 async def test_who_leaves_tells_what_it_committed_last_and_waits_for_no_outage() -> None:
     async with keeping_house() as (parts, store):
         writing = manifests(parts)
-        assert await writing.look()
+        assert await writing.write_if_changed()
         await produce(parts, 0)
         await writing.leave()
         assert (await found(store)).topics[0].partitions[0].readable_end == 1
@@ -295,8 +295,8 @@ async def test_how_old_it_is_can_be_seen() -> None:
     async with keeping_house() as (parts, _):
         writing = manifests(parts)
         assert age(parts) == 0
-        await writing.look()
+        await writing.write_if_changed()
         parts.clock.seconds += 7
         assert age(parts) == 7
-        await writing.look()
+        await writing.write_if_changed()
         assert age(parts) == 0

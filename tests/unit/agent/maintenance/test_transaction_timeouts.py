@@ -61,7 +61,7 @@ async def test_a_transaction_is_aborted_once_it_was_seen_open_for_longer_than_it
 ) -> None:
     async with with_open_transaction() as parts:
         sees = transaction_timeouts(parts)
-        await sees.look()
+        await sees.observe()
         parts.clock.seconds += TIMEOUT_S
         assert await sees.expire() == 0
         parts.clock.seconds += 1
@@ -79,22 +79,22 @@ async def test_time_counts_from_when_this_agent_saw_the_transaction_open() -> No
     async with with_open_transaction() as parts:
         parts.clock.seconds += 2 * TIMEOUT_S
         takes_over = transaction_timeouts(parts)
-        await takes_over.look()
+        await takes_over.observe()
         assert await takes_over.expire() == 0
         parts.clock.seconds += TIMEOUT_S + 1
-        await takes_over.look()
+        await takes_over.observe()
         assert await takes_over.expire() == 1
 
 
 async def test_the_next_transaction_of_the_same_epoch_has_all_of_its_time() -> None:
     async with with_open_transaction() as parts:
         sees = transaction_timeouts(parts)
-        await sees.look()
+        await sees.observe()
         parts.clock.seconds += TIMEOUT_S + 1
         await parts.writer.propose(end(version=V1))
         await open_one(parts)
         assert await sees.expire() == 0
-        await sees.look()
+        await sees.observe()
         assert await sees.expire() == 0
         assert is_open(parts)
 
@@ -103,16 +103,16 @@ async def test_an_agent_that_does_not_keep_house_aborts_nothing_and_forgets_what
     core = MemoryLedgerCore(cluster_id="c")
     async with with_open_transaction(MemoryLedger(core)) as parts:
         sees = transaction_timeouts(parts)
-        await sees.look()
+        await sees.observe()
         parts.clock.seconds += TIMEOUT_S + 1
         core.expire(parts.writer.session)
         with pytest.raises(OutcomeUnknown):
             await parts.writer.propose(create())
         assert not parts.maintenance_leader.is_leader
-        await sees.look()
+        await sees.observe()
         assert await sees.expire() == 0
         await parts.maintenance_leader.claim()
-        await sees.look()
+        await sees.observe()
         assert await sees.expire() == 0
         assert is_open(parts)
 
@@ -124,7 +124,7 @@ async def test_many_are_aborted_a_share_after_the_other(monkeypatch: pytest.Monk
             await parts.writer.propose(begin(transactional_id=f"id-{producer}"))
             await parts.writer.propose(add(0, producer=producer, transactional_id=f"id-{producer}"))
         sees = transaction_timeouts(parts)
-        await sees.look()
+        await sees.observe()
         parts.clock.seconds += TIMEOUT_S + 1
         assert await sees.expire() == 5
         assert not is_open(parts)
@@ -135,7 +135,7 @@ async def test_nothing_is_written_while_none_is_due() -> None:
     async with with_open_transaction(ledger) as parts:
         sees = transaction_timeouts(parts)
         head = await ledger.head()
-        await sees.look()
+        await sees.observe()
         assert await sees.expire() == 0
         assert await ledger.head() == head
 
@@ -152,12 +152,12 @@ async def test_the_loop_aborts_within_a_look_and_an_interval_after_the_time_out(
 async def test_one_that_cannot_be_proposed_now_is_left_for_later(caplog: pytest.LogCaptureFixture) -> None:
     async with with_open_transaction() as parts:
         sees = transaction_timeouts(parts)
-        await sees.look()
+        await sees.observe()
         parts.clock.seconds += TIMEOUT_S + 1
         queued = [parts.writer.propose(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
         with caplog.at_level(logging.WARNING):
             assert await sees.expire() == 0
-        assert "stays until the next time" in caplog.text
+        assert "was not aborted; the next check" in caplog.text
         await asyncio.gather(*queued)
         assert await sees.expire() == 1
 
@@ -166,10 +166,10 @@ async def test_one_whose_outcome_is_unknown_is_left_for_later(caplog: pytest.Log
     core = MemoryLedgerCore(cluster_id="c")
     async with with_open_transaction(MemoryLedger(core)) as parts:
         sees = transaction_timeouts(parts)
-        await sees.look()
+        await sees.observe()
         parts.clock.seconds += TIMEOUT_S + 1
         core.expire(parts.writer.session)
         with caplog.at_level(logging.INFO):
             assert await sees.expire() == 0
-        assert "left for later" in caplog.text
+        assert "is unknown; the next check" in caplog.text
         assert is_open(parts)
