@@ -1,11 +1,8 @@
-"""Compares bucket, ledger and state, and names what disagrees.
+"""Compares bucket, ledger and state, and reports what disagrees.
 
-Rule: nothing is believed of what an agent holds in memory: the state is loaded anew, from snapshot and entries, which
-checks both against the pointer's digest and the head's count (safety rules S3, S9). The bucket is listed first, so
-that what the state refers to was there; what seems to be missing or strange is looked at once more, for agents go on
-meanwhile. A repair deletes what ended sessions left, by the rules of the garbage collector, and nothing else. What the
-store cannot look at, and a name that is no key, is a row by its name and holds up no other (safety rule S20): it is
-neither missing nor there.
+The audit does not use the state in an agent's memory: it loads the state from the snapshot and the entries, and checks
+both against the pointer's digest and the head's count (safety rules S3, S9). A repair deletes the leftovers of ended
+sessions by the rules of the garbage collector, and nothing else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,12 +34,12 @@ if TYPE_CHECKING:
 
 
 _UNREADABLE: Final = -1
-_UNKNOWN: Final = "no entry names it, nor its session: nobody will ever delete it"
+_UNKNOWN: Final = "no ledger entry names it or its session, so no agent will ever delete it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """`what` names the kind, `subject` an object, or whatever it is about."""
+    """One finding. `what` is its kind, `subject` the key of an object, or what else it is about."""
 
     what: str
     subject: str
@@ -51,7 +48,7 @@ class Disagreement:
 
 @dataclass(slots=True, kw_only=True)
 class AuditReport:
-    """Counts are of objects. Only `disagreements` are faults: the rest comes and goes while a cluster works."""
+    """The result of an audit. Counts are of objects. Only `disagreements` are faults; the counts vary in operation."""
 
     cluster_id: str
     incarnation: int
@@ -59,20 +56,20 @@ class AuditReport:
     referenced: int = 0
     referenced_bytes: int = 0
     released: int = 0
-    """Waiting for their grace, or for a snapshot."""
+    """Released objects that wait for the end of their grace, or for a snapshot."""
     in_flight: int = 0
-    """Objects of live sessions, in no state: about to be committed, or left behind at the session's end."""
+    """Objects of live sessions that the state does not know: not committed yet, or leftovers at the session's end."""
     leftovers: int = 0
-    """Objects of ended sessions, in no state: the garbage collector deletes them."""
+    """Objects of ended sessions that the state does not know: the garbage collector deletes them."""
     deleted: int = 0
     """Leftovers that the repair deleted."""
     read_objects: int = 0
-    """That were read to their last byte: with --deep."""
+    """Objects that --deep read completely."""
     read_bytes: int = 0
     disagreements: list[Disagreement] = field(default_factory=list[Disagreement])
 
     def to_dict(self) -> Mapping[str, object]:
-        """For JSON; of many disagreements the first ones."""
+        """For JSON, with the first `AUDIT_DISAGREEMENTS_LISTED_MAX` disagreements."""
         values = asdict(self)
         values["disagreements"] = values["disagreements"][:AUDIT_DISAGREEMENTS_LISTED_MAX]
         return {**values, "disagreements_count": len(self.disagreements)}
@@ -80,17 +77,17 @@ class AuditReport:
 
 @dataclass(slots=True, kw_only=True)
 class _Listing:
-    """The contents of the bucket."""
+    """The listing of the bucket."""
 
     sizes: dict[str, int] = field(default_factory=dict[str, int])
-    """In bytes, of intake and lake."""
+    """The sizes of intake and lake objects in bytes, by key."""
     faults: dict[str, str] = field(default_factory=dict[str, str])
-    """Why it is not known what there is, by name."""
+    """The reasons why the store could not read entries, by name."""
     strange: list[str] = field(default_factory=list[str])
-    """Beside the ledger's objects, and none of them."""
+    """Names below the ledger's prefix that are not keys of Penstock."""
 
     def fault(self, key: str) -> str:
-        """Why it may be that an object is not listed; empty where it would be."""
+        """The reason why the listing may lack an object; empty where it lists everything."""
         names = (name for name in self.faults if key == name or key.startswith(f"{name.removesuffix('/')}/"))
         return next((self.faults[name] for name in names), "")
 
@@ -107,8 +104,8 @@ class Audit:
         undeletable: Mapping[str, str] | None = None,
         damages: StoreDamages | None = None,
     ) -> None:
-        """`undeletable`: garbage that the store did not delete so far, with the reasons. `damages`: what an embedded
-        store has found in its files.
+        """`undeletable`: garbage that the store did not delete, with the reasons. `damages`: those that an embedded store
+        has found in its files.
         """
         self._damages = damages or StoreDamages()
         self._ledger = ledger
@@ -119,14 +116,14 @@ class Audit:
     async def run(
         self, *, is_repairing: bool, is_deep: bool = False, progress: "AuditProgress | None" = None
     ) -> AuditReport:
-        """Compare everything; with `is_deep` read everything, too.
+        """Run the audit; `is_deep` also reads every stored byte.
 
         Raises `LedgerUnavailable` and `StoreUnavailable`: try again.
         """
         identity = await self._ledger.identity()
         self._report = AuditReport(cluster_id=identity.cluster_id, incarnation=identity.incarnation)
         try:
-            await check_bucket(self._store, identity, appends_count=1)  # so that an audit claims no empty bucket
+            await check_bucket(self._store, identity, appends_count=1)  # 1: an audit must not claim an empty bucket
             await check_reached(self._store, self._ledger)
             listing = await self._list()
             state = (await load_state(self._ledger, self._store)).follower.state
@@ -140,16 +137,16 @@ class Audit:
             self._disagree("state", identity.cluster_id, fault)
         await self._compare_referenced(state, listing)
         await self._compare_others(state, list(listing.sizes), is_repairing=is_repairing)
-        self._name_strange(state, listing)
+        self._report_strange(state, listing)
         if is_deep:
             await self._read_all(state, progress)
         for key, reason in self._undeletable.items():
             if await self._size(key) is not None:
-                self._disagree("undeletable", key, f"it is garbage, and the store does not delete it: {reason}")
+                self._disagree("undeletable", key, f"it is garbage that the store does not delete: {reason}")
         return self._report
 
     async def _read_all(self, state: ClusterState, progress: "AuditProgress | None") -> None:
-        from agent.recovery.deep_audit import DeepAudit  # brings what reads tables
+        from agent.recovery.deep_audit import DeepAudit  # imports the readers of tables, which are slow to load
 
         deep = DeepAudit(state=state, store=self._store, progress=progress)
         await deep.run()
@@ -173,7 +170,7 @@ class Audit:
         return listing
 
     async def _compare_referenced(self, state: ClusterState, listing: _Listing) -> None:
-        """Check that each object of the state is there, and as large as the state says."""
+        """Check that each object of the state exists with the size that the state has."""
         missing: list[str] = []
         for known in state.objects.values():
             self._report.referenced += 1
@@ -187,18 +184,19 @@ class Audit:
             if size_bytes is None:
                 missing.append(known.key)
             elif size_bytes != known.object_bytes:
-                detail = f"it has {size_bytes} bytes, the state says {known.object_bytes}"
+                detail = f"it has {size_bytes} bytes, in the state {known.object_bytes}"
                 self._disagree("size", known.key, detail)
+        # Agents go on during the audit: an object may have become garbage since, and is in no newer state then.
         if missing:
             now = (await load_state(self._ledger, self._store)).follower.state
             for key in missing:
                 object_id = now.object_ids.get(key)
                 if object_id is not None:
                     rows = now.objects[object_id].references
-                    self._disagree("missing", key, f"{rows} chunks refer to it, and it is not in the bucket")
+                    self._disagree("missing", key, f"the bucket lacks it, and {rows} chunks refer to it")
 
     async def _compare_others(self, state: ClusterState, keys: Sequence[str], *, is_repairing: bool) -> None:
-        """Check that each other object is in flight, or garbage that will be deleted."""
+        """Check that every other object is in flight, or garbage that will be deleted."""
         verdict = judge_listed(
             keys,
             position=state.position,
@@ -214,14 +212,14 @@ class Audit:
         self._report.leftovers = len(verdict.deletable) + len(verdict.waiting)
         self._report.in_flight = len(keys) - known - self._report.leftovers - len(verdict.unknown)
         for key in verdict.unknown:
-            # The store of another program may hold what is no key, and cannot be asked for.
+            # A name of another program may not be a key, so it cannot be requested (safety rule S20).
             if not is_key(key) or await self._size(key) is not None:
                 self._disagree("unknown", printable(key), _UNKNOWN)
         if is_repairing:
             await self._delete(verdict.deletable)
 
-    def _name_strange(self, state: ClusterState, listing: _Listing) -> None:
-        """Whatever else the listing came upon; what the state refers to has its row."""
+    def _report_strange(self, state: ClusterState, listing: _Listing) -> None:
+        """Report the other names of the listing. Objects of the state are reported by `_compare_referenced`."""
         for key in listing.strange:
             self._disagree("unknown", printable(key), _UNKNOWN)
         for name, fault in listing.faults.items():
@@ -230,7 +228,7 @@ class Audit:
             if name.endswith("/") or is_shape_known(name):
                 self._disagree("unreadable", printable(name), fault)
             else:
-                self._disagree("unknown", printable(name), f"{fault}: nobody will ever delete it")
+                self._disagree("unknown", printable(name), f"{fault}: no agent will ever delete it")
 
     async def _delete(self, keys: Sequence[str]) -> None:
         for first in range(0, len(keys), GC_DELETIONS_PER_STEP_MAX):
@@ -244,8 +242,9 @@ class Audit:
             self._undeletable |= {key: str(reason) for key, reason in reasons.items()}
 
     async def _size_despite(self, key: str, fault: str) -> int | None:
-        """The size of an object that could not be read before, `_UNREADABLE` where that is so still; None where it is
-        not there for certain."""
+        """The size of an object that the listing could not read; `_UNREADABLE` if it still cannot be read, None if it
+        certainly does not exist.
+        """
         try:
             return (await self._store.head(key)).size_bytes
         except ObjectMissing:

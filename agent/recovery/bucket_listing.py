@@ -1,8 +1,7 @@
-"""The objects that a recovery finds in the bucket by name, and those that it passes over (safety rules S9 and S20).
+"""The listing of the bucket for a recovery: the objects that it uses, and the names that it skips (S9, S20).
 
-Rule: only what is not there for certain is forgotten: a name that cannot be looked at may be an object's. What is no
-object of Penstock is noted and is no loss, for people and programs leave files in a bucket. But a folder of the intake
-that cannot be listed is one: what was acknowledged may lie there.
+A recovery forgets only objects that certainly do not exist: an unreadable name may be an object. Names that are not
+Penstock's are reported and are no loss, because people and programs leave files in a bucket.
 """
 
 from collections import deque
@@ -30,41 +29,40 @@ class BucketContents:
     """The result of a listing of the whole bucket."""
 
     sizes: dict[str, int] = field(default_factory=dict[str, int])
-    """In bytes; 0 of what could not be looked at."""
+    """The sizes in bytes by key; 0 for an object that could not be read."""
     intake: dict[SessionId, deque[ObjectMeta]] = field(default_factory=dict[SessionId, deque[ObjectMeta]])
     sessions: set[SessionId] = field(default_factory=set[SessionId])
     topic_names: dict[TopicId, str] = field(default_factory=dict[TopicId, str])
     positions: list[int] = field(default_factory=list[int])
     hidden_intake: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Folders of the intake that could not be listed, and why: what was acknowledged may lie there."""
+    """Folders of the intake that could not be listed, and why. A loss: they may hold acknowledged records."""
     passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Objects that are none of these or could not be read, and why."""
+    """Other names, and unreadable objects, with the reasons. No loss."""
     _faulty: set[str] = field(default_factory=set[str])
-    """Names, and prefixes of what may lie behind them: a folder that could not be listed, or a link."""
+    """Unreadable names, and the prefixes of keys that may be below them: a folder that could not be listed, a link."""
 
     def note(self, meta: ObjectMeta) -> None:
-        """Take down what a listing came upon, if it is no object like any other."""
+        """Note an entry of a listing that is not an ordinary object of Penstock."""
         if meta.fault:
             self._faulty |= {meta.key, f"{meta.key.removesuffix('/')}/"}
         if meta.hides_others and meta.key.startswith(INTAKE_PREFIX):
             self.hidden_intake.append((meta.key, meta.fault))
         elif meta.fault or not is_shape_known(meta.key):
-            self.passed_over.append((printable(meta.key), meta.fault or "its name is none that Penstock gives"))
+            self.passed_over.append((printable(meta.key), meta.fault or "Penstock does not write such names"))
 
     def has(self, key: str) -> bool:
-        """Whether an object of this key is there for certain."""
+        """Whether an object with this key certainly exists."""
         return key in self.sizes and key not in self._faulty
 
     def lacks(self, key: str) -> bool:
-        """Whether it is not there for certain. What neither holds for, the store has to be asked for."""
+        """Whether an object with this key certainly does not exist. If neither is certain, ask the store for it."""
         return key not in self.sizes and not key.startswith(tuple(self._faulty))
 
 
 async def keys_of_agents(store: ObjectStore) -> set[str]:
-    """The objects that agents write and delete: an archive pass shows by the intake that it releases, and by the
-    ledger's mark.
+    """The keys that change while agents work: intake objects, snapshots and progress marks.
 
-    Other programs' files may come and go; of what cannot be looked at the name tells enough.
+    Files of other programs are not among them. An unreadable object counts by its key.
     """
     return {
         meta.key
@@ -75,12 +73,12 @@ async def keys_of_agents(store: ObjectStore) -> set[str]:
 
 
 async def list_bucket(store: ObjectStore) -> BucketContents:
-    """Read the names of everything that a recovery may need."""
+    """List everything that a recovery may need."""
     bucket = BucketContents()
     async for meta in store.list(INTAKE_PREFIX):
         session = session_of_key(meta.key)
         bucket.note(meta)
-        if session is not None:  # also where it could not be looked at: it is read later, and is damaged then
+        if session is not None:  # also if it could not be read: a later read reports it as damaged
             bucket.sizes[meta.key] = meta.size_bytes
             bucket.sessions.add(session)
             bucket.intake.setdefault(session, deque()).append(meta)
@@ -97,7 +95,7 @@ async def list_bucket(store: ObjectStore) -> BucketContents:
     for prefix in (SNAPSHOT_PREFIX, REACHED_PREFIX):
         async for meta in store.list(prefix):
             position = position_of_key(meta.key)
-            if position is not None:  # its name is enough
+            if position is not None:  # the key has everything that is needed
                 bucket.positions.append(position)
             else:
                 bucket.note(meta)

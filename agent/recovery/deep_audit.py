@@ -1,10 +1,10 @@
-"""Reads every byte of everything that is stored, and names what is damaged and which records lie in it.
+"""Reads every stored byte, and reports damaged objects with the records that they hold.
 
-Rule: nothing is changed, and damage is a finding, never an exception. One object is read after another, in pieces, so
-memory is bounded by an intake object, a row group, or what one table names. An object that is gone is no damage here:
-`agent.recovery.audit` names what is missing. Of an archive file of before, which has no checksums, it is checked that
-its rows can be read and are those that the index says; of table metadata of before, that it can be decoded. What a
-table's manifests say of its files is compared with their footers, and with the log's index.
+It changes nothing. Damage is a finding, never an exception. Objects are read one after the other, in pieces: memory is
+bounded by an intake object, a row group, or the manifests of one table. Missing objects are no damage here;
+`agent.recovery.audit` reports them. Archive files of older versions have no checksums: their rows are decoded and
+compared with the index. Table metadata of older versions is decoded. Manifests are compared with the footers of the
+files, and with the log's index.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -64,7 +64,7 @@ _DAMAGE = (ObjectDamaged, ChunkFormatError, InvalidBatch, TableUnreadable, Undec
 
 
 class AuditProgress(Protocol):
-    """Is called after every few objects."""
+    """A callback after every `AUDIT_PROGRESS_OBJECTS` objects."""
 
     def __call__(self, objects: int, objects_total: int, byte_count: int, /) -> None: ...
 
@@ -84,10 +84,10 @@ class _Row(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class DeepAudit:
-    """One reading of everything; `run` once."""
+    """One deep audit; call `run` once."""
 
     state: ClusterState
-    """No other code may change it meanwhile: threads look through it."""
+    """Must not change during the audit: threads read it."""
     store: ObjectStore
     progress: AuditProgress | None = None
     objects: int = 0
@@ -99,7 +99,7 @@ class DeepAudit:
         self._tables = TableEntries(self.state, self.store)
 
     async def run(self) -> None:
-        """Read everything. Raises `StoreUnavailable`: try again; `StoreMisconfigured` where the store refuses all."""
+        """Read everything. Raises `StoreUnavailable`: try again; `StoreMisconfigured`: it rejects every request."""
         snapshots, marks = await self._positions(SNAPSHOT_PREFIX), await self._positions(REACHED_PREFIX)
         copies = [(topic, key) for topic in list(self.state.topics.values()) for key in await self._copies_of(topic)]
         total = len(self.state.objects) + len(snapshots) + len(marks) + len(copies) + 1
@@ -123,7 +123,7 @@ class DeepAudit:
         try:
             await read()
         except ObjectMissing:
-            pass  # replaced meanwhile, or missing, which the audit names
+            pass  # replaced meanwhile, or missing: `agent.recovery.audit` reports missing objects
         except (*_DAMAGE, ObjectRefused) as error:
             affected = "" if object_id is None else f"; {await run_in_thread(self._affected, object_id)}"
             self.found.append(DamageFound(key, f"{error}{affected}"))
@@ -142,23 +142,23 @@ class DeepAudit:
         await run_in_thread(decode_it, data)
 
     async def _positions(self, prefix: str) -> list[str]:
-        """Snapshots or marks. Everything else below their prefix, and what cannot be looked at, `agent.recovery.audit`
-        names."""
+        """Keys of snapshots or marks. `agent.recovery.audit` reports other and unreadable names below their prefix."""
         found = [meta async for meta in self.store.list(prefix)]
         return [meta.key for meta in found if position_of_key(meta.key) is not None and not meta.fault]
 
     async def _copies_of(self, topic: TopicState) -> list[str]:
-        """Keys of the copies of its table's metadata, and of the hint that leads to the newest one."""
+        """Keys of the Hadoop copies of a table's metadata, and of the version hint."""
         if topic.table is None:
             return []
         folder = table_metadata_folder(folder_name(self.state, topic), topic.topic_id)
-        # What else is there begins with a session, and so comes before these.
+        # Other names begin with a session, so they sort before "v" and are not listed.
         found = [meta.key async for meta in self.store.list(folder, after=f"{folder}v")]
         return [key for key in found if topic_of_copy(key) is not None]
 
     async def _read_copy(self, topic: TopicState, key: str) -> None:
-        """Raises `TableUnreadable` and `Undecodable` where readers without a catalog are led to nothing, or to
-        something else than the table."""
+        """Check a copy or the version hint. Raises `TableUnreadable` and `Undecodable` where readers without a catalog
+        would not find the table.
+        """
         data = await self.store.get(key)
         self.byte_count += len(data)
         version = version_of_copy(key)
@@ -167,21 +167,21 @@ class DeepAudit:
             try:
                 await self.store.head(copy)
             except ObjectMissing as error:
-                raise TableUnreadable(f"it leads to {copy}, which does not exist") from error
+                raise TableUnreadable(f"it names {copy}, which does not exist") from error
             return
         if topic.table is not None and version == topic.table.version:
             await run_in_thread(decode, data, topic.table.metadata_key)
             original = await self.store.get(topic.table.metadata_key)
             if data != original:
-                raise TableUnreadable(f"it differs from {topic.table.metadata_key}, of which it is a copy")
+                raise TableUnreadable(f"it is not an exact copy of {topic.table.metadata_key}")
         else:
-            # Older versions have no original any more, and no reader that begins now.
+            # The originals of older versions are deleted, so these copies can only be decoded.
             folder = key.rpartition("/")[0]
-            before = b"" if version == 1 else await self._found(f"{folder}/v{version - 1}{METADATA_SUFFIX}")
+            before = b"" if version == 1 else await self._get_if_readable(f"{folder}/v{version - 1}{METADATA_SUFFIX}")
             await run_in_thread(decode_copy, data, before)
 
-    async def _found(self, key: str) -> bytes | None:
-        """An object that need not be there."""
+    async def _get_if_readable(self, key: str) -> bytes | None:
+        """The bytes of an object; None where it is missing or damaged."""
         try:
             return await self.store.get(key)
         except (ObjectMissing, ObjectDamaged):
@@ -200,23 +200,25 @@ class DeepAudit:
                 await self._decoded(stored.key, partial(decode if is_json else decode_rows, key=stored.key))
 
     def _check_intake(self, object_id: ObjectId, key: str, data: bytes) -> None:
-        """CPU work for a thread: it goes through all that is not archived of each partition in the object. Raises
-        `ChunkFormatError` and `InvalidBatch`."""
+        """Check an intake object against the index. Raises `ChunkFormatError` and `InvalidBatch`.
+
+        CPU work for a thread: it scans the unarchived rows of each partition in the object.
+        """
         description = _checked_description(key, data)
         for topic_id, number in dict.fromkeys((chunk.topic_id, chunk.partition) for chunk in description.chunks):
             partition = self.state.partition(topic_id, number)
             if partition is not None:
                 index = partition.index
                 rows = [index.row(row) for row in index.rows_of_object(object_id, index.intake_row)]
-                _check_chunks(memoryview(data), [*rows, *_waiting_runs(partition, object_id)])
+                _check_chunks(memoryview(data), [*rows, *_unplaced_batches(partition, object_id)])
 
     async def _read_file(self, object_id: ObjectId, stored: ObjectState) -> None:
         size = stored.object_bytes
-        found = (await self.store.head(stored.key)).size_bytes
-        if found != size:
-            raise FileUnreadable(f"it has {found} bytes, the state says {size}")
+        object_bytes = (await self.store.head(stored.key)).size_bytes
+        if object_bytes != size:
+            raise FileUnreadable(f"it has {object_bytes} bytes, in the state {size}")
         if size < FOOTER_TAIL_BYTES:
-            raise FileUnreadable(f"it has {size} bytes: no Parquet file")
+            raise FileUnreadable(f"it has {size} bytes: too short for a Parquet file")
         tail = await self._get(stored.key, size - FOOTER_TAIL_BYTES, FOOTER_TAIL_BYTES)
         while (needed := tail_bytes(tail, size)) > len(tail):
             tail = await self._get(stored.key, size - needed, needed)
@@ -232,18 +234,18 @@ class DeepAudit:
             for byte_first, byte_end in _steps(checksums):
                 data = await self._get(stored.key, byte_first, byte_end - byte_first)
                 await run_in_thread(checksums.check, byte_first, data)
-        # Where the two differ, the file is right: it is whole.
+        # If the two differ, the manifest is wrong: the checksums of the file matched.
         described = await run_in_thread(_described, stored.key, size, footer)
         if (differs := self._tables.compared(stored.key, described)) is not None:
             self._contradicts(differs)
 
     def _contradicts(self, contradiction: Contradiction) -> None:
-        """An object that was found to be damaged by itself is named once."""
+        """Report a contradiction, unless the object is already reported as damaged."""
         if contradiction.key not in {found.key for found in self.found}:
             self.found.append(DamageFound(*contradiction))
 
     async def _read_rows(self, object_id: ObjectId, stored: ObjectState, footer: Footer) -> None:
-        """A file of before."""
+        """Check a file of an older version, without checksums, by decoding its rows."""
         by_group: dict[int, list[_Row]] = {}
         topic_id = topic_of_parquet_key(stored.key)
         topic = None if topic_id is None else self.state.topics.get(topic_id)
@@ -259,13 +261,15 @@ class DeepAudit:
                 newest_ms = int(part.timestamp_ms.max())
                 if (int(part.partition[0]), newest_ms) != (partition, chunk.max_timestamp):
                     raise FileUnreadable(
-                        f"offsets {chunk.offset_first} to {chunk.offset_end} of partition {partition} are not those "
-                        "rows that the index says"
+                        f"its rows of partition {partition} for offsets {chunk.offset_first} to {chunk.offset_end} "
+                        "differ from the index"
                     )
 
     def _rows(self, object_id: ObjectId, topics: Iterable[TopicState]) -> list[_Row]:
-        """The rows of the index of `topics` for an object. A file's rows are of one topic, so an audit of many files
-        does not look through all topics for each. CPU work for a thread."""
+        """The index rows of `topics` that refer to an object. CPU work for a thread.
+
+        A data file belongs to one topic, so the caller passes only that one.
+        """
         return [
             _Row(topic.name, number, partition.index.row(row))
             for topic in topics
@@ -274,7 +278,7 @@ class DeepAudit:
         ]
 
     def _affected(self, object_id: ObjectId) -> str:
-        """Which records lie in an object. CPU work for a thread: it goes through the indexes of all topics."""
+        """The records in an object, as text. CPU work for a thread: it scans the indexes of all topics."""
         spans: dict[tuple[str, int], tuple[int, int]] = {}
         topics = self.state.topics.values()
         for topic, partition, chunk in self._rows(object_id, topics):
@@ -284,11 +288,11 @@ class DeepAudit:
             f"{topic.name}-{number} records of open transactions"
             for topic in topics
             for number, partition in enumerate(topic.partitions)
-            if _waiting_runs(partition, object_id)
+            if _unplaced_batches(partition, object_id)
         ]
         if not spans and not uncommitted:
             tables = [topic.name for topic in topics if topic.table and object_id in topic.table.objects]
-            return "no records of the log lie in it" + "".join(f"; it is of the table of {name}" for name in tables)
+            return "it holds no records of the log" + "".join(f"; it belongs to the table of {name}" for name in tables)
         listed = [
             f"{topic}-{partition} offsets {first} to {end - 1}" for (topic, partition), (first, end) in spans.items()
         ]
@@ -298,33 +302,32 @@ class DeepAudit:
 
 
 def _described(key: str, object_bytes: int, footer: Footer) -> DataFile:
-    from iceberg_export.parquet.arrow_files import describe_file  # brings pyarrow
+    from iceberg_export.parquet.arrow_files import describe_file  # imports pyarrow
 
     return describe_file(key, object_bytes, footer)
 
 
 def _topic_by_topic(item: tuple[ObjectId, ObjectState]) -> tuple[bool, str, ObjectId]:
-    """Data files last, once what names them was read, and those of a topic together."""
+    """Sort key: data files after the metadata that names them, and grouped by topic."""
     object_id, stored = item
     is_file = stored.kind is ObjectKind.PARQUET
     return is_file, stored.key.rpartition("/")[0] if is_file else "", object_id
 
 
 def _check_mark(key: str, data: bytes) -> None:
-    """Raises `Undecodable` where a mark of how far the ledger had come does not say what its key says."""
-    said = decode_json_object(data).get("position")
-    if said != position_of_key(key):
-        raise Undecodable(f"it says position {said}")
+    """Raise `Undecodable` where the position in a progress mark differs from its key."""
+    position = decode_json_object(data).get("position")
+    if position != position_of_key(key):
+        raise Undecodable(f"its position is {position}, which differs from its key")
 
 
-def _waiting_runs(partition: PartitionState, object_id: ObjectId) -> list[UnplacedBatch]:
-    """The parts of an object that wait in a partition for their transaction's commit: no row of the index refers to it
-    yet."""
+def _unplaced_batches(partition: PartitionState, object_id: ObjectId) -> list[UnplacedBatch]:
+    """The batches of an object that wait for their transaction's commit: the index has no rows for them yet."""
     return [run for runs in partition.unplaced_batches.values() for run in runs if run.object_id == object_id]
 
 
 def _checked_description(key: str, data: bytes) -> ObjectDescription:
-    """Raises `ChunkFormatError`."""
+    """The description of an intake object, with its header and chunks checked. Raises `ChunkFormatError`."""
     try:
         description = describe_object(data[-TAIL_BYTES_HINT:], len(data))
     except TailTooShort as error:
@@ -332,28 +335,28 @@ def _checked_description(key: str, data: bytes) -> ObjectDescription:
     view = memoryview(data)
     version = check_header(view[:HEADER_BYTES])
     if version > FORMAT_VERSION:
-        raise ChunkFormatError(f"its header says that it is of version {version}")
-    written_as = intake_key(description.session, description.number)
-    if written_as != key:
-        raise ChunkFormatError(f"it was written as {written_as}")
+        raise ChunkFormatError(f"its header has version {version}, which this program does not know")
+    written_key = intake_key(description.session, description.number)
+    if written_key != key:
+        raise ChunkFormatError(f"it was written with the key {written_key}")
     for chunk in description.chunks:
         check_chunk(view[chunk.byte_first : chunk.byte_first + chunk.byte_count], chunk)
     return description
 
 
 def _check_chunks(data: memoryview, chunks: Iterable[ChunkRef | UnplacedBatch]) -> None:
-    """Raises `InvalidBatch`, and `ChunkFormatError` where the ledger means other bytes than these."""
+    """Check chunks by the checksums of their rows. Raises `InvalidBatch` and `ChunkFormatError`."""
     for chunk in chunks:
         checksum = check_crcs(data[chunk.byte_first : chunk.byte_first + chunk.byte_count])
         if chunk.checksum not in (NO_CHECKSUM, checksum):
             raise ChunkFormatError(
-                f"the chunk at byte {chunk.byte_first} has the checksum {checksum:#010x}, the ledger says "
+                f"the chunk at byte {chunk.byte_first} has the checksum {checksum:#010x}, in the ledger it is "
                 f"{chunk.checksum:#010x}"
             )
 
 
 def _steps(checksums: FileChecksums) -> Iterator[tuple[int, int]]:
-    """Whole stretches, about `AUDIT_READ_BYTES` at a time."""
+    """Byte ranges that end where a checksum ends, of about `AUDIT_READ_BYTES` each."""
     begun = 0
     ends = checksums.ends.tolist()
     for end, following in pairwise([*ends, ends[-1] + AUDIT_READ_BYTES + 1]):

@@ -1,11 +1,12 @@
-"""Begins a cluster's next incarnation from what its bucket holds, where the ledger is lost (safety rule S9).
+"""Recovers a cluster whose ledger is lost: begins its next incarnation from the bucket (safety rule S9).
 
-Rule: first the bucket is watched: agents that serve it under another ledger's name are not stopped by the fence. Then
-the ledger is fenced, then everything is read, then the new snapshot is put, the ledger restarted, and last
-`cluster.json` written. So nothing is acknowledged once the reading began; and after a crash in between no agent starts,
-for the ledger is fenced, or bucket and ledger disagree, and the same is done again. An incarnation is higher than
-everything that the bucket names, so no key is written twice; one that neither `cluster.json` nor the ledger knows never
-began, and its snapshot counts for nothing. What cannot be read is a loss that somebody must accept. Nothing is deleted.
+1. Watch the bucket: the fence does not stop agents that use the bucket with another ledger's name.
+2. Fence the ledger, so that nothing is acknowledged from here on.
+3. Read everything.
+4. Put the new snapshot, restart the ledger, and write `cluster.json`, in this order.
+
+After a crash in between no agent starts: the ledger is fenced, or bucket and ledger disagree. The recovery is run
+again then. An operator has to accept each loss. Nothing is deleted.
 """
 
 import logging
@@ -66,57 +67,57 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class RecoveryReport:
-    """The parts of the state that came back, and those that could not."""
+    """The result of a recovery: what came back, and what is lost."""
 
     cluster_id: str
     incarnation: int
-    """The one that begins, or would."""
+    """The incarnation that begins, or would begin."""
     snapshot_key: str
-    """Empty where no snapshot could be read: then everything comes from the intake."""
+    """Empty where no snapshot can be read: then everything comes from the intake."""
     snapshot_checked_by: str = ""
-    """The proof that the snapshot is as it was written."""
+    """The checks that the snapshot passed, in words."""
     position: int
-    """Of the snapshot."""
+    """The position of the snapshot."""
     entries: int = 0
-    """Of the ledger, applied to the snapshot: those that the ledger still has whole."""
+    """The ledger entries that were applied to the snapshot: those that the ledger still has without a gap."""
     is_carried_out: bool = False
     seconds_ahead: int = 0
-    """How far the ledger's time is, or was, ahead of now; negative behind it."""
+    """How far the ledger's time is ahead of the current time; negative where it is behind."""
     sessions_ended: int = 0
     transactions_aborted: int = 0
-    """Open as far as is known. They may have been committed by entries that are lost."""
+    """Transactions that were open in the known state. Lost entries may have committed them."""
     objects_known: int = 0
-    """Objects that the snapshot refers to, and which are in the bucket."""
+    """Objects of the snapshot that are in the bucket."""
     objects_committed: int = 0
     objects_left: int = 0
-    """Objects of ended sessions, in no state: for the garbage collector."""
+    """Objects of ended sessions that the state does not know: for the garbage collector."""
     topics: list[TopicRecovered] = field(default_factory=list[TopicRecovered])
     missing: list[str] = field(default_factory=list[str])
-    """Objects that the snapshot refers to, and which are not in the bucket: their records are lost."""
+    """Objects of the snapshot that are not in the bucket: their records are lost."""
     damaged: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Snapshots, intake objects and files of the store that cannot be read, and why."""
+    """Unreadable snapshots, intake objects and files of the store, with the reasons."""
     passed_over: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
-    """Other contents of the bucket: no objects of Penstock, or such as a recovery does not read, and why. No loss."""
+    """Other names in the bucket: not of Penstock, or not needed for a recovery, with the reasons. No loss."""
 
     @property
     def has_losses(self) -> bool:
-        """Whether something was acknowledged, as far as one can tell, and does not come back."""
+        """Whether anything that may have been acknowledged does not come back."""
         of_transactions = sum(topic.of_transactions for topic in self.topics)
         return bool(self.missing or self.damaged or self.transactions_aborted or of_transactions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permissions:
-    """The permissions that the caller gives a recovery."""
+    """What the operator allows a recovery to do."""
 
     is_dry_run: bool = False
     """Change nothing, and fence nothing."""
     is_loss_accepted: bool = False
-    """Go on without what is missing, or cannot be read."""
+    """Recover although objects are missing or unreadable."""
     is_forced: bool = False
-    """Go on although agents could simply be started."""
+    """Recover although agents could simply be started, and do not watch the bucket."""
     is_time_reset: bool = False
-    """Set the time back to now, where a wrong clock had moved the ledger's ahead; agents may be startable then."""
+    """Set the ledger's time back to the current time, after a wrong clock moved it ahead."""
 
 
 class RecoveryNeedless(LedgerError):
@@ -124,7 +125,7 @@ class RecoveryNeedless(LedgerError):
 
 
 class BucketInUse(LedgerError):
-    """Somebody writes into the bucket: stop the agents that do."""
+    """Agents write into the bucket: stop them."""
 
 
 async def recover(
@@ -138,17 +139,19 @@ async def recover(
 ) -> RecoveryReport:
     """Recover the cluster that the bucket belongs to onto the ledger.
 
-    `store_timeout_s`: how long a request of an agent to the store takes at most. `unlisted`: files of the store that
-    may hold objects which no listing names, and why: they count as damaged. With losses that are not accepted the
-    report comes back with nothing carried out, and the ledger stays fenced. Raises `SessionHeld` while agents live on
-    the ledger, `BucketInUse` while others write into the bucket, `RecoveryNeedless` where agents could be started, and
-    `LedgerCorrupt` where the bucket names no cluster, or the ledger is in use by another one or with another bucket.
+    `store_timeout_s`: the longest time of an agent's request to the store. `unlisted`: files of the store that may hold
+    objects missing from the listing, with the reasons; they count as damaged. If losses are not accepted, the report
+    comes back with nothing carried out, and the ledger stays fenced.
+
+    Raises `SessionHeld` while agents live on the ledger, `BucketInUse` while agents write into the bucket,
+    `RecoveryNeedless` where agents could be started, and `LedgerCorrupt` where the bucket names no cluster, or the
+    ledger belongs to another cluster or another bucket.
     """
     names = await ledger.live_names()
     if names:
         raise SessionHeld(
-            f"agents run on this ledger: {', '.join(names)}. Stop them first; one that was killed counts until its "
-            "lease has run out, a few seconds later. Nothing was changed"
+            f"agents run on this ledger: {', '.join(names)}. Stop them first; a killed agent counts until its lease "
+            "ends, a few seconds later. Nothing was changed"
         )
     cluster = await _cluster_file(store)
     await _check_ledger(ledger, cluster)
@@ -158,14 +161,14 @@ async def recover(
         await _check_unused(store, clock)
     if not permissions.is_dry_run:
         await ledger.fence()
-        # A maintenance leader that was cut off deletes until its lease is over, and its last request may land later
-        # still.
+        # A maintenance leader that was cut off may delete until its lease ends, and its last request may land later by
+        # the store's time-out.
         await clock.sleep(LEDGER_SESSION_SECONDS + store_timeout_s)
     return await _RecoveryRun(ledger, store, clock, cluster).run(permissions, unlisted)
 
 
 async def _check_ledger(ledger: Ledger, cluster: ClusterFile) -> None:
-    """Raise `LedgerCorrupt` where another cluster uses the ledger, or this one with another bucket."""
+    """Raise `LedgerCorrupt` where the ledger belongs to another cluster, or to this one with another bucket."""
     if not await _is_used(ledger):
         return
     identity = await ledger.identity()
@@ -184,7 +187,7 @@ async def _check_ledger(ledger: Ledger, cluster: ClusterFile) -> None:
 
 
 async def _is_used(ledger: Ledger) -> bool:
-    """Whether something was written into it, which need not be readable."""
+    """Whether the ledger has any content, readable or not."""
     if (await ledger.head()).appends_count > 0:
         return True
     try:
@@ -194,25 +197,25 @@ async def _is_used(ledger: Ledger) -> bool:
 
 
 async def _check_unused(store: ObjectStore, clock: Clock) -> None:
-    """Raise `BucketInUse` where something comes or goes while nobody should write (safety rule S9).
+    """Raise `BucketInUse` where keys of agents appear or disappear for a while (safety rule S9).
 
-    Agents that live on a ledger of another name than the one that was given show here alone.
+    Only this check finds agents that use the bucket with another ledger's name: the fence does not stop them.
     """
     before = await keys_of_agents(store)
     await clock.sleep(RECOVERY_WATCH_S)
     changed = sorted(before ^ await keys_of_agents(store))
     if changed:
         raise BucketInUse(
-            f"somebody uses the bucket: {changed[-1]} came or went while it was watched for {RECOVERY_WATCH_S:.0f} s, "
+            f"agents use the bucket: {changed[-1]} appeared or disappeared within {RECOVERY_WATCH_S:.0f} s, "
             "and no agent lives on this ledger. Is the ledger's name right? The last part of --ledger, /CLUSTER, may "
-            "be mistyped, and the agents live on the right one. Else stop all agents of this bucket first: what they "
-            "acknowledge while it is recovered would be lost. If you know that this was no agent, or the last "
-            "request of one that has ended, run it again, or give --force. Nothing was changed"
+            "be mistyped, and the agents use the right one. Otherwise stop all agents of this bucket first: records "
+            "that they acknowledge during the recovery would be lost. If it was not an agent, or the last request of a "
+            "stopped one, run the recovery again, or with --force. Nothing was changed"
         )
 
 
 async def _check_needed(ledger: Ledger, store: ObjectStore) -> None:
-    """Raise `RecoveryNeedless` where nothing keeps agents from starting, but perhaps the fence."""
+    """Raise `RecoveryNeedless` where nothing except perhaps the fence keeps agents from starting."""
     try:
         await check_bucket(store, await ledger.identity(), appends_count=1)
         await check_reached(store, ledger)
@@ -221,13 +224,13 @@ async def _check_needed(ledger: Ledger, store: ObjectStore) -> None:
         return
     raise RecoveryNeedless(
         "ledger and bucket agree, so there is nothing to recover: start the agents. If the ledger was restored from a "
-        "backup all the same, or agents say that it is being recovered, or objects are missing, give "
-        "--force: another incarnation begins then, with all entries of the ledger. Nothing was changed"
+        "backup, agents report that it is being recovered, or objects are missing, run this again with --force: it "
+        "begins another incarnation with all entries of the ledger. Nothing was changed"
     )
 
 
 class _RecoveryRun:
-    """One recovery of a ledger that is fenced, or a dry run of it; `run` once."""
+    """One recovery of a fenced ledger, or its dry run; call `run` once."""
 
     def __init__(self, ledger: Ledger, store: ObjectStore, clock: Clock, cluster: ClusterFile) -> None:
         self._ledger = ledger
@@ -272,9 +275,10 @@ class _RecoveryRun:
         return report
 
     async def _is_missing(self, bucket: BucketContents, key: str) -> bool:
-        """Whether an object is gone: then its records are forgotten. One that could not be looked at, or may lie in a
-        folder that could not be listed, or behind a link, is asked for. Raises `StoreUnavailable`, and
-        `StoreMisconfigured` where that is not allowed.
+        """Whether an object does not exist: its records are forgotten then.
+
+        An object that may be in an unlisted folder or behind a link is requested from the store (safety rule S20).
+        Raises `StoreUnavailable`, and `StoreMisconfigured` where the store rejects the request.
         """
         if bucket.lacks(key):
             return True
@@ -287,16 +291,17 @@ class _RecoveryRun:
         return False
 
     def _incarnation(self, identity: LedgerIdentity, state: ClusterState, bucket: BucketContents) -> int:
+        # Higher than every incarnation that the bucket names, also those of recoveries that did not finish: no key is
+        # written twice.
         incarnations = [self._cluster.incarnation, identity.incarnation, state.incarnation]
         incarnations += [_incarnation_of(position) for position in (*bucket.positions, *bucket.sessions)]
         return max(incarnations) + 1
 
     async def _set_time(self, recovery: StateRecovery, ledger_ms: Milliseconds, *, is_reset: bool) -> None:
-        """Let the state's time be that of the store, which no machine of ours can set wrong.
+        """Set the state's time to the store's, which a wrong clock of this machine cannot affect.
 
-        Where the store has none, this machine's clock is not believed far ahead of `ledger_ms`, the time before the
-        intake was looked at, or an agent that starts afterwards would find the two in step, and drop records (safety
-        rule S21). A reset is a person's word for it.
+        If the store has no clock, this machine's clock counts unless it is more than `CLOCK_STEP_MS_MAX` ahead of
+        `ledger_ms`, the time before the intake was read (safety rule S21). A reset is the operator's confirmation.
         """
         state, store_ms = recovery.state, await self._store.server_time_ms()
         now_ms = self._clock.now_ms() if store_ms is None else Milliseconds(store_ms)
@@ -307,13 +312,12 @@ class _RecoveryRun:
         elif store_ms is not None or ledger_ms == NO_TIME or newest_ms - ledger_ms <= CLOCK_STEP_MS_MAX:
             recovery.advance_time(now_ms)
         else:
-            # Later than every session ended before, by which another recovery tells those apart that end now.
+            # Trusting the clock would let an agent that starts afterwards delete records by it. One millisecond later
+            # than all sessions ended before: another recovery can distinguish the sessions that end now.
             reset_time(state, Milliseconds(ledger_ms + 1))
 
     async def _newest_state(self, identity: LedgerIdentity) -> ClusterState:
-        """The state of the newest snapshot that can be read, the beginning where there is none; and what the ledger
-        still has of the entries that follow.
-        """
+        """The state of the newest intact snapshot, or an empty one, with the entries that the ledger still has."""
         is_mine = identity.cluster_id == self._cluster.cluster_id
         begun = max(self._cluster.incarnation, identity.incarnation if is_mine else 0)
         found = await newest_snapshot(
@@ -321,7 +325,7 @@ class _RecoveryRun:
             self._clock,
             self._ledger,
             self._cluster.cluster_id,
-            is_counted=lambda position: _incarnation_of(position) <= begun,  # else its recovery was never completed
+            is_counted=lambda position: _incarnation_of(position) <= begun,  # a later one was never completed
             damaged=self._report.damaged,
         )
         self._report.snapshot_key, self._report.position = found.key, found.position
@@ -329,9 +333,9 @@ class _RecoveryRun:
         return await self._with_entries(identity, found)
 
     async def _with_entries(self, identity: LedgerIdentity, snapshot: FoundSnapshot) -> ClusterState:
-        """The snapshot's state, and what the ledger's entries make of it where they follow without a gap.
+        """The snapshot's state after the ledger's entries, if these follow it without a gap.
 
-        Names, configs and deletions of the time since stay then.
+        Then names, configs and deletions since the snapshot are not lost.
         """
         state = self._state_of(snapshot)
         if (identity.cluster_id, identity.incarnation) != (state.cluster_id, state.incarnation):
@@ -345,24 +349,27 @@ class _RecoveryRun:
             self._report.entries = len(follower.receive(start.records))
             follower.check_head(start.head)
         except LedgerCorrupt as error:
-            log.warning("the ledger's entries do not follow its snapshot", extra={"reason": str(error)})
+            log.warning(
+                "the ledger's entries do not follow its snapshot; they are ignored", extra={"reason": str(error)}
+            )
             self._report.entries = 0
-            return self._state_of(snapshot)  # untouched
+            return self._state_of(snapshot)  # a new copy, without the entries
         return follower.state
 
     def _state_of(self, snapshot: FoundSnapshot) -> ClusterState:
         return snapshot.state(self._cluster.cluster_id, self._cluster.incarnation)
 
     async def _commit_intake(self, recovery: StateRecovery, bucket: BucketContents) -> None:
-        """Commit every intake object that the state does not know, as they were written, but for one whose batches
-        would come before others of their producer: an agent writes several objects at a time, and a producer may send
-        through several agents. Objects without a place in that order wait as long as others of the first
-        `RECOVERY_OBJECTS_AHEAD_MAX` have one.
+        """Commit every intake object that the state does not know, in the order of their modification times.
 
-        A session that had ended by then left nothing that was acknowledged, but for one that a recovery ended.
+        An object whose batches would be out of their producer's sequence waits, while any of the first
+        `RECOVERY_OBJECTS_AHEAD_MAX` objects is in sequence: an agent writes several objects at a time, and a producer
+        may send through several agents (safety rule S8).
         """
+        # Unknown objects of a session that ended in the ledger were never acknowledged. A session that a recovery ended
+        # may have acknowledged objects after the snapshot.
         ended = recovery.state.sessions_ended.keys() - sessions_ended_unseen(recovery.state)
-        pending: list[FoundObject] = []  # of each object the columns of its batches, no records
+        pending: list[FoundObject] = []  # with the columns of their batches, without records
         for session, metas in bucket.intake.items():
             if session not in ended and not is_bridge_session(session):
                 pending += [found async for found in self._read(recovery.state, metas)]
@@ -376,7 +383,7 @@ class _RecoveryRun:
             self._report.objects_committed += 1
 
     async def _read(self, state: ClusterState, metas: "deque[ObjectMeta]") -> AsyncIterator[FoundObject]:
-        """The objects of a session that the state does not know, in their order."""
+        """The objects of a session that the state does not know, in order of their numbers."""
         for meta in metas:
             session, number = session_of_key(meta.key), number_of_intake_key(meta.key)
             if session is None or number is None or is_key_known(state, meta.key):
@@ -389,8 +396,9 @@ class _RecoveryRun:
                 yield found
 
     async def _object(self, meta: ObjectMeta, session: SessionId, number: ObjectNumber) -> FoundObject | str:
-        """The object, read again where something of it is damaged: perhaps only its way here did that. In words why
-        nothing of it can be read.
+        """The object; the reason as text where nothing of it can be read.
+
+        A damaged object is read again: it may have been damaged in transit only.
         """
         found: FoundObject | str = ""
         for attempt in range(RECOVERY_READS_MAX):
@@ -406,7 +414,10 @@ class _RecoveryRun:
         return found
 
     async def _content(self, meta: ObjectMeta) -> bytes:
-        """The object's bytes, right or wrong, for each chunk has a checksum. Of a part the store checks nothing."""
+        """The object's bytes, even if the store reports damage: each chunk has a checksum of its own.
+
+        The store checks whole objects only, so reads of its parts return the bytes.
+        """
         try:
             return await self._store.get(meta.key)
         except ObjectDamaged:
@@ -420,7 +431,7 @@ async def _cluster_file(store: ObjectStore) -> ClusterFile:
     found = await read_cluster_file(store)
     if found is None:
         raise LedgerCorrupt(
-            f"the bucket has no {CLUSTER_KEY}, so it belongs to no cluster: is it the right one? Nothing was changed"
+            f"the bucket has no {CLUSTER_KEY}, so it belongs to no cluster: check --store. Nothing was changed"
         )
     return found
 
@@ -433,7 +444,7 @@ def _incarnation_of(position: int) -> int:
 async def _begin(
     ledger: Ledger, store: ObjectStore, state: ClusterState, bridge: Bridge | None, *, bucket_id: str
 ) -> None:
-    """Let the incarnation begin: it has, and for good, once the ledger is restarted."""
+    """Begin the incarnation. The restart of the ledger makes it permanent."""
     content, state_digest = encode_with_digest(state)
     pointer = SnapshotPointer(
         position=state.position, object_key=snapshot_key(state.position), appends_count=0, digest=state_digest
@@ -445,16 +456,18 @@ async def _begin(
             await store.put(bridge.key, bridge.parts, if_absent=True)
     except ObjectExists as error:
         raise LedgerCorrupt(
-            f"another recovery began incarnation {state.incarnation} meanwhile: let one of them finish, and look what "
-            "it says. The ledger was fenced, nothing else changed"
+            f"another recovery began incarnation {state.incarnation} meanwhile: let it finish, and read its report. "
+            "The ledger was fenced, nothing else was changed"
         ) from error
     await ledger.restart(identity, pointer)
     await store.put(CLUSTER_KEY, [msgspec.json.encode(ClusterFile.of(identity))])
-    log.info("began an incarnation", extra={"cluster": state.cluster_id, "incarnation": state.incarnation})
+    log.info(
+        "began a new incarnation of the cluster", extra={"cluster": state.cluster_id, "incarnation": state.incarnation}
+    )
 
 
 def report_rows(report: RecoveryReport) -> Mapping[str, object]:
-    """The report as names and values, without its lists."""
+    """The report's values by name, without its lists."""
     return {
         "cluster": report.cluster_id,
         "incarnation": report.incarnation,

@@ -1,8 +1,8 @@
-"""Which snapshot a recovery begins with: the newest one that can be read and is as it was written (S9, S20).
+"""Chooses the snapshot with which a recovery begins: the newest one that is intact (safety rules S9, S20).
 
-Rule: a snapshot is as it was written where its own checksum matches, and where the ledger's pointer names it, its
-digest. A snapshot of before has no checksum; the one that the pointer does not name, too, is believed where it can be
-decoded, and the report says so.
+A snapshot is intact if its own checksum matches, and its digest where the ledger's pointer names it. Older versions
+wrote no checksum. Such a snapshot, if the pointer does not name it, counts as intact if it can be decoded, and the
+report says so.
 """
 
 from collections.abc import Callable
@@ -21,19 +21,19 @@ from storage.refs import SNAPSHOT_PREFIX, position_of_key
 
 @dataclass(slots=True, kw_only=True)
 class FoundSnapshot:
-    """The one to begin with; an empty key where none can be read."""
+    """The chosen snapshot; an empty key where none can be read."""
 
     key: str = ""
     content: bytes = b""
     checked_by: str = ""
-    """The proof, in words, that the snapshot is as it was written."""
+    """The checks that the snapshot passed, in words."""
 
     @property
     def position(self) -> Position:
         return position_of_key(self.key) or Position(0)
 
     def state(self, cluster_id: str, incarnation: int) -> ClusterState:
-        """A new copy of it; the beginning of an incarnation where none can be read."""
+        """A new copy of its state; the empty state of the incarnation where there is no snapshot."""
         return decode_with_digest(self.content)[0] if self.key else ClusterState.empty(cluster_id, incarnation)
 
 
@@ -46,12 +46,13 @@ async def newest_snapshot(
     is_counted: Callable[[Position], bool],
     damaged: list[tuple[str, str]],
 ) -> FoundSnapshot:
-    """The newest snapshot of the cluster; those that cannot be believed, or are missing, are added to `damaged`, with
-    the reasons. `is_counted`: whether the snapshot of a position is of an incarnation that began. What else lies beside
-    them is no snapshot, and no loss.
+    """The newest intact snapshot of the cluster.
+
+    Damaged and missing snapshots are added to `damaged`, with the reasons. `is_counted`: whether the snapshot of a
+    position belongs to an incarnation that was begun. Other files below the prefix are ignored.
     """
     pointer = await _pointer(ledger)
-    found = FoundSnapshot()
+    chosen = FoundSnapshot()
     keys = [meta.key async for meta in store.list(SNAPSHOT_PREFIX)]
     for key in sorted(keys, reverse=True):
         position = position_of_key(key)
@@ -60,16 +61,16 @@ async def newest_snapshot(
         digest = pointer.digest if pointer is not None and pointer.object_key == key else None
         read = await _read(store, clock, key, cluster_id, digest)
         if isinstance(read, FoundSnapshot):
-            found = read
+            chosen = read
             break
         damaged.append((key, read))
-    if pointer is not None and pointer.object_key not in keys and pointer.position > found.position:
-        damaged.append((pointer.object_key, "it is not in the bucket, and the ledger begins behind it"))
-    return found
+    if pointer is not None and pointer.object_key not in keys and pointer.position > chosen.position:
+        damaged.append((pointer.object_key, "the bucket lacks it, and the ledger begins after it"))
+    return chosen
 
 
 async def _pointer(ledger: Ledger) -> SnapshotPointer | None:
-    """None also where it is damaged itself."""
+    """The ledger's pointer; None where there is none, or it is damaged."""
     try:
         return await ledger.pointer()
     except LedgerCorrupt:
@@ -79,7 +80,7 @@ async def _pointer(ledger: Ledger) -> SnapshotPointer | None:
 async def _read(
     store: ObjectStore, clock: Clock, key: str, cluster_id: str, digest: bytes | None
 ) -> FoundSnapshot | str:
-    """In words why it cannot be believed. `digest`: what the ledger says of it."""
+    """Read and check a snapshot; the reason as text where it is not intact. `digest`: of the ledger's pointer."""
     fault = ""
     for number in range(RECOVERY_READS_MAX):
         await clock.sleep(RECOVERY_READ_RETRY_S if number else 0)
@@ -90,10 +91,10 @@ async def _read(
             fault = str(error)
             continue
         if digest is not None and digest_read != digest:
-            fault = "it has another digest than the ledger's pointer says"
+            fault = "its digest differs from the one in the ledger's pointer"
             continue
         if state.cluster_id != cluster_id:
-            return f"it is of cluster {state.cluster_id}"
+            return f"it belongs to cluster {state.cluster_id}"
         return FoundSnapshot(key=key, content=content, checked_by=_words(content, digest))
     return fault
 
@@ -101,4 +102,4 @@ async def _read(
 def _words(content: bytes, digest: bytes | None) -> str:
     checks = ["its checksum"] if has_checksum(content) else []
     checks += ["the ledger's digest"] if digest is not None else []
-    return " and ".join(checks) or "decoding alone: a version of before wrote it, without a checksum"
+    return " and ".join(checks) or "decoding alone: an older version wrote it, without a checksum"

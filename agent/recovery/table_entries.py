@@ -1,6 +1,6 @@
-"""Compares what a table's manifests say of its files with the files and the log's index, for a deep audit.
+"""Compares a table's manifests with its data files and the log's index, for a deep audit.
 
-Rule: nothing is changed, and what contradicts is returned, never raised. One topic at a time is in memory.
+It changes nothing. Contradictions are returned, never raised. One topic at a time is in memory.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from storage.refs import topic_folder
 
 
 class Contradiction(NamedTuple):
-    """`key`: of the object of the table's metadata."""
+    """A contradiction in a table's metadata. `key`: the object that holds it."""
 
     key: str
     detail: str
@@ -30,7 +30,7 @@ class _NamedFile(NamedTuple):
 
 
 class TableEntries:
-    """The entries of tables, for one reading of all files, topic by topic."""
+    """The manifest entries of one table at a time, while an audit reads all files topic by topic."""
 
     def __init__(self, state: ClusterState, store: ObjectStore) -> None:
         self._state = state
@@ -39,8 +39,7 @@ class TableEntries:
         self._entries: dict[str, _NamedFile] = {}
 
     async def enter(self, topic_id: TopicId | None) -> list[Contradiction]:
-        """Read what the topic's table says of its files, and compare it with the log's index. Raises
-        `StoreUnavailable`."""
+        """Read the manifests of a topic's table, and compare them with the log's index. Raises `StoreUnavailable`."""
         if topic_id == self._topic_id:
             return []
         self._topic_id, self._entries = topic_id, {}
@@ -48,16 +47,16 @@ class TableEntries:
         if topic is None or topic.table is None:
             return []
         try:
-            found = await self._read(topic, topic.table.metadata_key)
+            contradictions = await self._read(topic, topic.table.metadata_key)
         except ObjectMissing:
-            return []  # replaced meanwhile, or missing, which the audit names
-        if not found:
+            return []  # replaced meanwhile, or missing: `agent.recovery.audit` reports missing objects
+        if not contradictions:
             missing = await run_in_thread(self._missing, topic)
-            found = [
-                Contradiction(topic.table.metadata_key, f"its table does not name {key}, in which the log has records")
+            contradictions = [
+                Contradiction(topic.table.metadata_key, f"the table lacks {key}, which has records of the log")
                 for key in missing
             ]
-        return found
+        return contradictions
 
     def compared(self, key: str, found: DataFile) -> Contradiction | None:
         """The contradiction between the manifests and a file of the topic; None where they agree."""
@@ -67,11 +66,13 @@ class TableEntries:
         listed = entry.file
         names = ["object_bytes", "record_count", "bounds"] + (["split_offsets"] if listed.split_offsets else [])
         differing = [name for name in names if getattr(listed, name) != getattr(found, name)]
-        said = "; ".join(f"{name} {getattr(listed, name)}, and it has {getattr(found, name)}" for name in differing)
-        return Contradiction(entry.manifest_key, f"it says of {key}: {said}") if differing else None
+        differences = "; ".join(
+            f"{name} {getattr(listed, name)} instead of {getattr(found, name)}" for name in differing
+        )
+        return Contradiction(entry.manifest_key, f"its entry of {key} has {differences}") if differing else None
 
     async def _read(self, topic: TopicState, key: str) -> list[Contradiction]:
-        """Have the entries; what is damaged."""
+        """Read the entries into memory. Returns the damage that it met."""
         reader = TableReader(root="", store=self._store, cache=TableCache(), run_in_thread=run_in_thread)
         try:
             metadata = await reader.metadata(key)

@@ -198,7 +198,7 @@ async def test_everything_that_is_told_is_counted_but_not_all_of_it_named() -> N
         assert named[0] == {
             "what": "unknown",
             "subject": "lake/0",
-            "detail": "no entry names it, nor its session: nobody will ever delete it",
+            "detail": "no ledger entry names it or its session, so no agent will ever delete it",
         }
 
 

@@ -113,7 +113,7 @@ async def test_a_manifest_that_says_other_things_of_a_file_is_named(change: dict
         report = await audited(paths)
     assert [found[1] for found in damaged(report)] == [row.key]
     detail = next(found.detail for found in report.disagreements if found.what == "damaged")
-    assert (f"says of {key}: " in detail) or "record_count" in change
+    assert (f"its entry of {key} has " in detail) or "record_count" in change
 
 
 async def test_a_table_that_lacks_a_file_of_the_log_is_named() -> None:
@@ -275,7 +275,7 @@ async def test_objects_that_were_swapped_are_named_and_so_is_an_index_that_means
         await paths.memory.put(keys[0], encode_object(paths.parts.writer.session, ObjectNumber(0), parts).parts)
         report = await audited(paths)
         assert damaged(report) == [("damaged", keys[0])]
-        assert "the ledger says" in report.disagreements[0].detail
+        assert "in the ledger it is" in report.disagreements[0].detail
 
 
 async def test_what_waits_for_its_commit_is_compared_with_what_the_ledger_says_of_it() -> None:
@@ -305,7 +305,7 @@ async def test_what_waits_for_its_commit_is_compared_with_what_the_ledger_says_o
         await producer.end(is_commit=True)
         committed = await audited(paths)
     assert damaged(report) == damaged(committed) == [("damaged", key)]
-    assert "the ledger says" in report.disagreements[0].detail
+    assert "in the ledger it is" in report.disagreements[0].detail
     assert report.disagreements[0].detail.endswith("; t-1 records of open transactions")
     assert committed.disagreements[0].detail.endswith("; t-1 offsets 0 to 0")
 

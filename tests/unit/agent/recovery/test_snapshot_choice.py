@@ -30,7 +30,7 @@ from tests.support.agent.recovery_clusters import (
 )
 from tests.support.commands.commands import create
 
-BY_CHECKSUM, BY_DIGEST, BY_NOTHING = "its checksum", "the ledger's digest", "decoding alone: a version of before"
+BY_CHECKSUM, BY_DIGEST, BY_NOTHING = "its checksum", "the ledger's digest", "decoding alone: an older version"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,7 @@ async def test_s20_a_snapshot_with_a_flipped_bit_that_the_start_refuses_is_not_r
         assert report.has_losses
         ((key, reason),) = report.damaged
         assert (key, report.snapshot_key) == (cluster.newest, cluster.before)
-        assert "checksum does not match" in reason or "another digest than the ledger's pointer" in reason
+        assert "checksum does not match" in reason or "differs from the one in the ledger's pointer" in reason
     report = await recover(cluster.ledger, cluster.store, ACCEPTING)
     assert report.is_carried_out
     assert report.snapshot_checked_by == BY_CHECKSUM
@@ -133,7 +133,7 @@ async def test_s20_the_ledgers_pointer_tells_where_one_of_its_entries_cannot_be_
     assert not report.is_carried_out
     ((key, reason),) = report.damaged
     assert (key, report.snapshot_key) == (cluster.newest, cluster.before)
-    assert ("not in the bucket" if is_gone else "another digest than the ledger's pointer") in reason
+    assert ("the bucket lacks it" if is_gone else "differs from the one in the ledger's pointer") in reason
     assert (await recover(ledger, cluster.store, ACCEPTING)).is_carried_out
     assert log_end(await state_of(MemoryLedger(cluster.ledger.core), cluster.store)) == 9
 
