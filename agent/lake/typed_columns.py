@@ -146,7 +146,7 @@ class TypedColumnsOfTopics:
         sources: dict[int, _SchemaSource] = {}
         for schema_id in schema_ids:
             if schema_id not in registry.schemas:
-                found[schema_id] = "the schema is not registered"
+                found[schema_id] = "it is not registered"
             elif schema_id in self._ready:
                 found[schema_id] = self._ready[schema_id]
             else:

@@ -104,8 +104,8 @@ class Audit:
         undeletable: Mapping[str, str] | None = None,
         damages: StoreDamages | None = None,
     ) -> None:
-        """`undeletable`: garbage that the store did not delete, with the reasons. `damages`: those that an embedded store
-        has found in its files.
+        """`undeletable`: garbage that the store did not delete, with the reasons. `damages`: those that an embedded
+        store has found in its files.
         """
         self._damages = damages or StoreDamages()
         self._ledger = ledger

@@ -1,7 +1,7 @@
-"""Time, as the agent sees it: the only module that reads a clock or sleeps.
+"""The agent's clock: the only module that reads a clock or sleeps.
 
-Rule: whoever needs time takes a `Clock`, so that a test or a simulation decides what time it is. Wall time is for what
-people and records see; elapsed time is measured on the monotonic clock alone (architecture: the ledger, "Time").
+Rule: code that needs time takes a `Clock`, so that tests and simulations control it. Wall time is for people and record
+timestamps only; elapsed time is measured with the monotonic clock.
 """
 
 import asyncio
@@ -17,19 +17,19 @@ _CLOCK_WITH_SLEEP = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 class Clock(Protocol):
     def now_ms(self) -> Milliseconds:
-        """Wall time. It may jump, also backwards: never subtract two of them to measure how long something took."""
+        """Wall time. It may jump, also backwards: never use it to measure elapsed time."""
         ...
 
     def monotonic_s(self) -> float:
-        """Seconds since some fixed moment in the past; never goes back."""
+        """Seconds since a fixed moment in the past; never goes back."""
         ...
 
     def uptime_s(self) -> float:
-        """Seconds since some fixed moment in the past, the machine's sleep included; never goes back."""
+        """Seconds since a fixed moment in the past, including the machine's sleep; never goes back."""
         ...
 
     def thread_cpu_s(self) -> float:
-        """Seconds of a processor that the calling thread has used: what work takes, however busy the machine is."""
+        """CPU seconds of the calling thread: the cost of its work, however busy the machine is."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -37,7 +37,7 @@ class Clock(Protocol):
         ...
 
     def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        """A block that is cancelled and raises `TimeoutError` when it takes longer; None waits without end."""
+        """A block that is cancelled and raises `TimeoutError` when it takes longer; None waits indefinitely."""
         ...
 
 

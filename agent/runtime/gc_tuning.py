@@ -1,7 +1,7 @@
-"""When Python's collector of reference cycles works.
+"""Cyclic GC tuning: a higher threshold, and `gc.freeze` after the start.
 
-Rule: reference counts free nearly everything here, and at once; the collector is for the rest. It goes through all that
-lives, again and again where much is made, and nobody is served meanwhile. What a start makes stays: it is passed over.
+Reference counts free nearly all objects at once; Python's cyclic garbage collector frees the others. A full collection
+visits every live object, and blocks all requests meanwhile. Objects of the start stay alive, so it skips them.
 """
 
 import gc
@@ -13,7 +13,7 @@ from protocol.limits import GC_OBJECTS_MIN
 
 @contextmanager
 def cyclic_gc_paused() -> Iterator[None]:
-    """No collection within the block, which makes much that stays and does not await."""
+    """No cyclic collection in the block: for code that creates many long-lived objects and does not await."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -24,11 +24,13 @@ def cyclic_gc_paused() -> Iterator[None]:
 
 
 def collect_rarely() -> None:
-    """Let so many objects gather before the youngest are looked at that most of them are gone by then: a request of a
-    thousand partitions makes several thousand."""
+    """Raise the threshold of the youngest generation.
+
+    A request of a thousand partitions creates several thousand objects, most of which are freed before a collection.
+    """
     gc.set_threshold(GC_OBJECTS_MIN, *gc.get_threshold()[1:])
 
 
 def pass_over_what_lives() -> None:
-    """Whatever lives now is never looked at again; reference counts free it all the same."""
+    """Exclude all live objects from future collections; reference counts still free them."""
     gc.freeze()

@@ -1,6 +1,6 @@
 """Randomness: new identifiers and jitter. The only module that draws entropy.
 
-Rule: whoever needs something random takes an `Ids`, so that a simulation is repeatable from its seed.
+Rule: code that needs randomness takes an `Ids`, so that a simulation is repeatable from its seed.
 Kafka's text form of a UUID is base64url without padding, 22 characters: org.apache.kafka.common.Uuid.
 """
 
@@ -24,7 +24,7 @@ class Ids(Protocol):
         ...
 
     def jitter(self) -> float:
-        """A number from [0, 1), to spread what would otherwise happen at once."""
+        """A number from [0, 1), to spread events that would otherwise coincide."""
         ...
 
 
@@ -37,7 +37,7 @@ class SystemIds:
     def new_uuid(self) -> bytes:
         while True:
             drawn = uuid.uuid4().bytes
-            # Kafka's Uuid.randomUuid avoids a leading "-", which command lines take for an option.
+            # Like Kafka's Uuid.randomUuid: command lines would read a leading "-" as an option.
             if drawn not in RESERVED_UUIDS and not uuid_text(drawn).startswith("-"):
                 return drawn
 

@@ -2,7 +2,7 @@
 
 Rule: modules log through `logging.getLogger(__name__)`, a constant sentence with the values in `extra`; the format is
 chosen here. Only the `ready` line goes to stdout (`agent.cli.startup_report`). Where several processes write to one
-stderr (`agent.cli.processes`) each line ends with whose it is.
+stderr (`agent.cli.processes`) each line ends with its process.
 """
 
 import json
@@ -14,13 +14,13 @@ from typing import TextIO
 
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _QUIET = ("uvicorn.error", "uvicorn.access", "asyncio", "numba", "botocore")
-"""Libraries whose chatter below a warning says nothing to whoever runs the agent."""
+"""Libraries whose lines below the level warning are of no use to an operator."""
 
 
 def configure_logs(level: str, log_format: str, stream: TextIO | None = None, *, process: str | None = None) -> None:
-    """Send everything from `level` (debug, info, warning, error) on to stderr, as `text` or `json`.
+    """Log everything from `level` (debug, info, warning, error) on to stderr, as `text` or `json`.
 
-    `process` is the name of this process where its lines have to be told from others', else None.
+    `process` is the name of this process where several processes write to one stderr, else None.
     """
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter(process) if log_format == "json" else TextFormatter(process))
@@ -79,7 +79,7 @@ def _time_text(record: logging.LogRecord) -> str:
 
 
 def _text_value(value: object) -> str:
-    """A value that can be told from its neighbours: quoted unless it is one plain word."""
+    """A value that cannot be confused with its neighbours: quoted unless it is one plain word."""
     text = str(value)
     if text and all(char.isprintable() and char not in ' "=' for char in text):
         return text
@@ -87,5 +87,5 @@ def _text_value(value: object) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Text of a client may hold line breaks; it must not forge a log line."""
+    """The text without line breaks: text of a client must not forge a log line."""
     return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)

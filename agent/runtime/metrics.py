@@ -1,7 +1,7 @@
 """Every metric of an agent, named in one place. Names end in their unit; docs/reference/metrics.md lists them.
 
-Rule: the hot path touches children that were bound before (`Metrics.request`, `Metrics.store`); labels are looked up
-once. Gauges of the cluster's state are computed when they are scraped. The registry is the agent's own.
+Rule: hot paths use bound children (`Metrics.request`, `Metrics.store`), so labels are looked up once. Gauges of the
+cluster's state are computed at each scrape. Each agent has its own registry.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,7 +28,7 @@ BYTES_BUCKETS = tuple(float(1 << exponent) for exponent in range(10, 28, 2))
 
 
 class MetricRow(NamedTuple):
-    """One metric as docs/reference/metrics.md shows it. `name` is as it is scraped."""
+    """One metric for docs/reference/metrics.md, with its scraped name."""
 
     name: str
     kind: str
@@ -43,13 +43,13 @@ class TransactionStatistics:
     ids: int
     open: int
     open_seconds_max: float
-    """The age of the oldest that is open; 0 while none is."""
+    """The age of the oldest open transaction; 0 while none is open."""
     begun: int
-    """Since this agent began to apply the ledger, as are those that ended."""
+    """Started transactions since this agent began to apply the ledger."""
     ended: Mapping[str, int]
-    """By how they ended."""
+    """Ended transactions since then, by outcome."""
     lags: Iterable[tuple[str, int]]
-    """(topic, the most records of a partition that read_committed does not show yet)."""
+    """(topic, largest number of records of a partition above the last stable offset)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,9 @@ class StateStatistics:
     """(topic, partition, log end)."""
     transactions: TransactionStatistics
     producers: int = 0
-    """Producers that partitions remember, each counted in every partition that it wrote to."""
+    """Producer states of all partitions. A producer counts in each partition that it wrote to."""
     producers_dropped: int = 0
-    """Since this agent began to apply the ledger."""
+    """Producer states dropped above the limit since this agent began to apply the ledger."""
 
 
 class RequestMetrics:
@@ -82,13 +82,13 @@ class RequestMetrics:
         self._count: Callable[[], None] = requests.labels(name, str(version)).inc
 
     def answered(self, seconds: float) -> None:
-        """Count one answer, whatever it says."""
+        """Count one answer, errors included."""
         self._count()
         self._observe(seconds)
 
 
 class StoreMetrics:
-    """Observe one operation of the object store, by the signature that `storage.decorators.metered` calls."""
+    """The metrics of one operation of the object store; `storage.decorators.metered` calls `observe`."""
 
     __slots__ = ("_bytes", "_errors", "_requests", "_seconds")
 
@@ -107,15 +107,15 @@ class StoreMetrics:
 
 
 class Metrics:
-    """Created once per agent; its attributes are the metrics."""
+    """All metrics of an agent, as attributes. Created once per agent."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self.registry = registry or CollectorRegistry(auto_describe=True)
         self.rows: list[MetricRow] = []
-        """Every metric of this object; those of `StateCollector` are not among them."""
+        """Every metric of this object, without those of `StateCollector`."""
         self._requests: dict[tuple[str, int], RequestMetrics] = {}
         self._store: dict[str, StoreMetrics] = {}
-        disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series beside every counter, which nobody reads
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # it would add a series for each counter
         ProcessCollector(registry=self.registry)
         self._add_clients()
         self._add_produce_and_fetch()
@@ -386,7 +386,7 @@ class Metrics:
 
 
 class CountedElsewhere(Collector):
-    """A counter whose owner counts anyway; it is read when somebody asks."""
+    """A counter whose owner counts anyway; its value is read at each scrape."""
 
     def __init__(self, name: str, text: str) -> None:
         self._name = name
@@ -405,7 +405,7 @@ class CountedElsewhere(Collector):
 
 
 class StateCollector(Collector):
-    """Gauges that are read from the state when somebody asks."""
+    """Gauges that are computed from the state at each scrape."""
 
     def __init__(self, statistics: Callable[[], StateStatistics]) -> None:
         self._statistics = statistics

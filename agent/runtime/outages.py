@@ -1,8 +1,8 @@
-"""Says in the log when something that the agent needs fails, that it still does, and that it answers again.
+"""Logs the outages of services that the agent needs: their beginning, reminders, and their end.
 
-Rule: the beginning is told once, then one line at most every `OUTAGE_REMINDER_SECONDS`, however many requests fail and
-however often it comes and goes. An outage's end is told where its beginning was. Whoever meets a failure that is told
-here says nothing above debug itself.
+Rule: an outage logs one line at its beginning, then at most one every `OUTAGE_REMINDER_SECONDS`, however many requests
+fail and however often it comes back. Its end is logged only if its beginning was. Code that meets such a failure logs
+nothing above debug itself.
 """
 
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutageWords:
-    """The words of an outage's log lines."""
+    """The texts of an outage's log lines."""
 
     fails: str
     """The fault, its effect on clients, and the remedy."""
@@ -26,8 +26,8 @@ class OutageWords:
 class Outage:
     """An outage of one service: from its first failure until every operation that failed was answered.
 
-    What fails is tried again within `OUTAGE_REMINDER_SECONDS`: an operation that did not fail for so long, while others
-    are answered, holds up the end no more.
+    Failed operations are tried again within `OUTAGE_REMINDER_SECONDS`. So an operation that has not failed for that
+    long no longer delays the end, once another operation is answered.
     """
 
     __slots__ = ("_began_s", "_failed_s", "_failures_count", "_is_logged", "_logged_s", "_monotonic_s", "_words")
@@ -36,21 +36,21 @@ class Outage:
         self._words = words
         self._monotonic_s = monotonic_s
         self._failed_s: dict[str, float] = {}
-        """Operations that fail, and when each did last."""
+        """The failing operations, with the monotonic time of each one's last failure."""
         self._began_s = 0.0
         self._failures_count = 0
         self._is_logged = False
         self._logged_s = float("-inf")
-        """When the last line but an end's was. It outlives the outage: what comes and goes fills no log."""
+        """The time of the last line, except ends. It outlives the outage, so that a flapping service fills no log."""
 
     def failed(self, operation: str, reason: str, *, key: str | None = None) -> None:
-        """`operation` failed; `key` is what it was about."""
+        """`operation` failed; `key` names its object."""
         now_s = self._begin(operation, 0.0)
         self._failures_count += 1
         self._log_failure(operation, reason, key, now_s)
 
     def silent(self, operation: str, reason: str, *, key: str, silent_s: float) -> None:
-        """`operation` has had no answer for so long, although somebody waits for one."""
+        """`operation` has had no answer for `silent_s` seconds while a caller waits for it."""
         self._log_failure(operation, reason, key, self._begin(operation, silent_s))
 
     def _begin(self, operation: str, silent_s: float) -> float:
@@ -70,7 +70,7 @@ class Outage:
         )
 
     def answered(self, operation: str) -> None:
-        """`operation` was answered, if only that it may not be, or that something is missing."""
+        """`operation` was answered, also with a rejection or a missing object."""
         if not self._failed_s:
             return
         now_s = self._monotonic_s()
@@ -82,10 +82,10 @@ class Outage:
 
     @property
     def seconds(self) -> float:
-        """For how long it has lasted; 0 without an outage, and where nobody met it lately."""
+        """The duration of the outage; 0 without one, and where no operation has failed lately."""
         now_s = self._monotonic_s()
-        is_met = any(now_s - failed_s < OUTAGE_REMINDER_SECONDS for failed_s in self._failed_s.values())
-        return now_s - self._began_s if is_met else 0.0
+        is_current = any(now_s - failed_s < OUTAGE_REMINDER_SECONDS for failed_s in self._failed_s.values())
+        return now_s - self._began_s if is_current else 0.0
 
     def _statistics(self, now_s: float) -> dict[str, object]:
         return {"failures": self._failures_count, "seconds": round(now_s - self._began_s, 1)}

@@ -1,9 +1,9 @@
 """Regular expressions of subscriptions (KIP-848), by RE2 as pyarrow carries it.
 
-Rule: Kafka uses RE2/J; RE2 has its syntax and, like it, needs time in step with the text, whatever the expression: no
-client can make it take long. It takes a name where it matches the whole of it. Importing pyarrow takes a fifth of a
-second, and many topics some milliseconds, so all of this is called in a thread.
-Differs from Kafka: an expression that ends within `\\Q` is refused, as are the few escapes that RE2/J alone knows.
+Rule: Kafka uses RE2/J. RE2 has the same syntax, and like RE2/J it matches in linear time, whatever the expression: no
+client can slow an agent down. An expression has to match a whole name. Importing pyarrow takes a fifth of a second, and
+many topics some milliseconds, so callers use a thread.
+Differs from Kafka: an expression that ends within `\\Q` is rejected, as are the few escapes that only RE2/J knows.
 Source: org.apache.kafka.coordinator.group.modern.consumer.TopicRegexResolver, Kafka 4.3.
 """
 # Without stubs, pyright does not see functions that are made at import.
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=CONSUMER_GROUP_REGEXES_MAX)
 def regex_problem(regex: str) -> str | None:
-    """The fault of the expression in RE2's words; None where it has none."""
+    """RE2's error message for an expression; None for a valid one."""
     import pyarrow
 
     if len(regex) > CONSUMER_GROUP_REGEX_CHARS_MAX:
-        return f"it has {len(regex)} characters, {CONSUMER_GROUP_REGEX_CHARS_MAX} is the most"
+        return f"it has {len(regex)} characters, more than the maximum of {CONSUMER_GROUP_REGEX_CHARS_MAX}"
     try:
         for pattern in (regex, _whole(regex)):
             _matches(_column([""]), pattern)
@@ -36,7 +36,7 @@ def regex_problem(regex: str) -> str | None:
 
 
 def matcher(names: Iterable[str]) -> Callable[[str], tuple[str, ...]]:
-    """A function that returns the names that an expression matches, in their order. The expression has no fault."""
+    """A function that returns the names that an expression matches, ascending. The expression has to be valid."""
     ordered = sorted(names)
     column = _column(ordered)
 
@@ -59,5 +59,5 @@ def _column(names: Sequence[str]) -> "pyarrow.StringArray":
 def _matches(column: "pyarrow.StringArray", pattern: str) -> list[bool]:
     import pyarrow.compute as compute
 
-    found: list[bool] = compute.match_substring_regex(column, pattern).to_pylist()
-    return found
+    matches: list[bool] = compute.match_substring_regex(column, pattern).to_pylist()
+    return matches

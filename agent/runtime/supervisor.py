@@ -1,8 +1,8 @@
-"""Keeps the agent's background tasks alive, and lets the agent die of a bug.
+"""Restarts the agent's background tasks after environment errors, and ends the agent on a bug.
 
-Rule: what the environment did (store, ledger, files, network, time) is waited out and tried again with growing pauses;
-anything else is a bug or a contradiction, and ends the agent, because a broker that guesses is worse than one that is
-restarted (style: errors). Outages of ledger and store are told by `agent.runtime.outages`, once for all tasks.
+Rule: after an error of the environment (store, ledger, files, network, time) a task starts again after a growing pause.
+Any other error is a bug or a contradiction and ends the agent: a broker that guesses is worse than a restart.
+`agent.runtime.outages` logs outages of ledger and store once for all tasks.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ OUTAGES = (StoreUnavailable, LedgerUnavailable)
 PAUSE_SECONDS_FIRST = 0.5
 PAUSE_SECONDS_MAX = 30.0
 HEALTHY_SECONDS = 60.0
-"""A task that ran this long starts again with the first pause."""
+"""After a run of this length the first pause applies again."""
 
 Run = Callable[[], Awaitable[object]]
 T = TypeVar("T")
@@ -56,16 +56,16 @@ class Supervisor:
         await self._group.__aexit__(kind, error, traceback)
 
     def start(self, name: str, run: Run, *, is_restarted: bool = True) -> None:
-        """Run `run()` as the task `name`; one that is not restarted ends the agent with its first error.
+        """Run `run()` as the task `name`. Without restarts its first error ends the agent.
 
-        A task that returns is done. A name is taken until its task is done.
+        A task that returns is done, and its name is free again.
         """
-        assert name not in self._tasks or self._tasks[name].done(), f"task {name} runs already"
+        assert name not in self._tasks or self._tasks[name].done(), f"task {name} is already running"
         work = self._run_again(name, run) if is_restarted else _run_once(run)
         self._tasks[name] = self._group.create_task(work, name=name)
 
     async def stop(self, *names: str) -> None:
-        """Cancel the named tasks, or all, and return when they are over."""
+        """Cancel the named tasks, or all, and return when they have ended."""
         stopping = [task for name, task in self._tasks.items() if (not names or name in names) and not task.done()]
         for task in stopping:
             task.cancel()
@@ -86,7 +86,7 @@ class Supervisor:
                 self.restarts_count += 1
                 log.log(
                     logging.DEBUG if isinstance(error, OUTAGES) else logging.WARNING,
-                    "a background task failed and will be tried again",
+                    "a background task failed; it starts again after a pause",
                     extra={"task": name, "reason": f"{type(error).__name__}: {error}", "pause_s": round(pause_s, 1)},
                 )
             else:
@@ -100,26 +100,26 @@ async def _run_once(run: Run) -> None:
 
 
 def begin_in(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, T]) -> asyncio.Task[T] | None:
-    """Begin `work` as a task of a group that was entered; None once that is over, or being cancelled.
+    """Start `work` as a task of an entered group; None if the group has ended or is being cancelled.
 
-    A timer or a future's callback may come after the end of the agent's tasks: then nothing is begun any more.
+    A timer or a callback may fire after the end of the agent's tasks: then it starts nothing.
     """
     try:
         return tasks.create_task(work)
-    except RuntimeError:  # TaskGroup has no public way to ask whether it still takes tasks
+    except RuntimeError:  # the only sign that the group accepts no tasks
         work.close()
         return None
 
 
 async def contain(run: Run, on_bug: Callable[[], None]) -> None:
-    """Run one client's work. A bug ends that work alone: its traceback is logged and `on_bug` called.
+    """Run the work of one client. A bug ends only this work: its traceback is logged, and `on_bug` is called.
 
-    What a client sends must not end the agent for everyone. A ledger that contradicts itself still does.
+    A client must not be able to end the agent. A corrupt ledger still ends it.
     """
     try:
         await run()
     except LedgerCorrupt:
         raise
     except Exception:
-        log.exception("a bug in the handling of a request; its connection is closed")
+        log.exception("a bug ended the handling of a request; its connection is closed: report it")
         on_bug()

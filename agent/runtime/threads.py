@@ -1,6 +1,6 @@
-"""Where work above about a millisecond runs: a small pool of threads, so that the loop goes on serving.
+"""A small pool of threads for CPU work above about a millisecond, so that the event loop goes on serving.
 
-Rule: functions given here are pure, or own what they change; the heavy part runs without the interpreter's lock.
+Rule: functions that run here are pure, or own what they change. Their heavy part releases the interpreter's lock.
 """
 
 import asyncio
@@ -18,24 +18,24 @@ _OWN = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own")
 
 
 async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The function's result. Cancelling the caller does not stop a call that began."""
+    """The function's result. Cancelling the caller does not stop a running call."""
     return await asyncio.get_running_loop().run_in_executor(_POOL, lambda: function(*args, **kwargs))
 
 
 class PatientThread:
-    """A thread for calls that may wait for somebody else for long: they must not hold a thread of the pool.
+    """A thread for calls that may block for long on another system, and must not occupy a thread of the pool.
 
-    One call at a time is made; those that are cancelled before their turn are not made.
+    It makes one call at a time. A call that is cancelled before its turn is not made.
     """
 
     def __init__(self, name: str) -> None:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     async def run(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """The function's result. Cancelling the caller does not stop a call that began."""
+        """The function's result. Cancelling the caller does not stop a running call."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, lambda: function(*args, **kwargs))
 
 
 async def run_in_own_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The same where everybody waits for the result, so that it must not wait for a thread of the pool."""
+    """The function's result, from a thread of its own: for work on which all requests wait."""
     return await asyncio.get_running_loop().run_in_executor(_OWN, lambda: function(*args, **kwargs))

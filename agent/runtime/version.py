@@ -1,3 +1,3 @@
-"""The version of this program, as `penstock --version` and the HTTP port tell it."""
+"""The version of this program, which `penstock --version` and the HTTP port report."""
 
 VERSION = "0.1.0"

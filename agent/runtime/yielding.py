@@ -1,8 +1,8 @@
-"""Lets others have their turn while a request that names many partitions is served.
+"""Lets other tasks run while a request with many partitions is handled.
 
-Rule: a request that names few is served in one go. One that names many is gone through in order, some rows a turn; what
-reads and writes its bytes runs in a thread. Between two turns the state may change: what was looked up before is what
-holds for its row, as it does where a row waits for the ledger or the store.
+Rule: a request with few rows is handled at once. A larger one is handled in order, some rows per turn, and a thread
+reads and writes its bytes. The state may change between two turns. What was looked up for a row stays valid for that
+row, as it does while a row waits for the ledger or the store.
 """
 
 from collections.abc import Callable
@@ -16,11 +16,11 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 ROW_BYTES_MIN = 12
-"""The fewest bytes of a partition or a topic in most requests."""
+"""The smallest size of a partition or a topic in most requests."""
 
 
 class CooperativeYield:
-    """Counts the rows of one request, in all its loops together."""
+    """Counts the rows of one request, over all its loops."""
 
     __slots__ = ("_clock", "_rows_left", "_rows_per_turn")
 
@@ -30,7 +30,7 @@ class CooperativeYield:
         self._rows_left = rows_per_turn
 
     async def step(self) -> None:
-        """Count a row; after every so many of them all other tasks run once."""
+        """Count a row; after every `rows_per_turn` of them all other tasks run once."""
         self._rows_left -= 1
         if self._rows_left <= 0:
             self._rows_left = self._rows_per_turn
@@ -38,12 +38,12 @@ class CooperativeYield:
 
 
 async def inline_or_in_thread(row_count: int, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """The function's result: at once where it goes through few rows, in a thread where they are many."""
+    """The function's result: called at once for few rows, in a thread for many."""
     if row_count <= INLINE_ROWS_MAX:
         return function(*args, **kwargs)
     return await run_in_thread(function, *args, **kwargs)
 
 
 def rows_at_most(body: memoryview) -> int:
-    """How many rows a request's body can hold, before it is read; too many rather than too few."""
+    """An upper bound of the rows in a request's body, before it is decoded."""
     return len(body) // ROW_BYTES_MIN

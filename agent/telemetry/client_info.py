@@ -1,6 +1,6 @@
-"""Facts about a connection's client beyond its requests.
+"""Properties of a connection's client.
 
-The name and version of its software are what it said in ApiVersions (KIP-511).
+The client sent the name and version of its software in ApiVersions (KIP-511).
 Source: org.apache.kafka.common.network.ClientInformation (Kafka 4.3).
 """
 
@@ -12,9 +12,9 @@ UNKNOWN = "unknown"
 
 @dataclass(slots=True, eq=False)
 class ConnectedClient:
-    """One for each connection, told apart by identity."""
+    """The client of one connection. Compared by identity."""
 
     software_name: str = UNKNOWN
     software_version: str = UNKNOWN
     instance_id: uuid.UUID | None = None
-    """By which the client told its metrics here last (KIP-714)."""
+    """The instance id of the client's last telemetry request (KIP-714)."""

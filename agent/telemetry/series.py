@@ -1,10 +1,9 @@
 """Metrics that clients pushed (KIP-714): read from OTLP, kept in memory, shown to Prometheus.
 
-Rule: nothing that a client sends makes an agent keep or show more than the limits say: so many series of a client and
-of all, of so many labels and characters; what is beyond is left out and counted. A push replaces what its client pushed
-before; sums that it counts anew in each push (delta temporality) go on. A client's series stay for a while after its
-last push, so that a scrape finds what it said when it ended. They are shown by the agent that was told: of a client
-that went from one to another each shows its part of a sum.
+Rule: limits bound what an agent keeps and exposes: series per client and in total, labels and characters. Values above
+them are dropped and counted. A push replaces the client's last one; sums with delta temporality are added up. A
+client's series stay for a while after its last push, so that a scrape finds its final values. The agent that received a
+push exposes it: if a client moved between agents, each exposes its part of a sum.
 Source: https://opentelemetry.io/docs/specs/otel/metrics/data-model, and .../compatibility/prometheus_and_openmetrics.
 """
 
@@ -42,16 +41,16 @@ DOCUMENTATION: Final = "Pushed by clients (KIP-714)."
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 
 Labels = tuple[tuple[str, str], ...]
-"""In order of names."""
+"""Label pairs in the order of their names."""
 
 
 class UnreadableMetrics(Exception):
-    """A push is not OTLP metrics in that compression, or unpacks to too much."""
+    """A push is not OTLP in the given compression, or too large when decompressed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientLabels:
-    """Who pushed, in texts of bounded length: the labels that all of its series have."""
+    """The labels of all series of a client, with bounded lengths."""
 
     instance_id: str
     client_id: str
@@ -69,7 +68,7 @@ CLIENT_LABELS: Final = frozenset(ClientLabels(instance_id="", client_id="", soft
 
 
 class Point(NamedTuple):
-    """A value of one series. `name` and `labels` are as Prometheus wants them."""
+    """A value of one series, with name and labels in Prometheus' format."""
 
     name: str
     kind: str
@@ -79,7 +78,7 @@ class Point(NamedTuple):
 
 
 class Points(NamedTuple):
-    """The points of one push; `dropped_count` of its points are of kinds that are not shown, or beyond the limits."""
+    """The points of one push. `dropped_count`: its points of unsupported types or above the limits."""
 
     points: Sequence[Point]
     dropped_count: int
@@ -89,7 +88,7 @@ class Points(NamedTuple):
 class _Client:
     labels: ClientLabels
     series: Mapping[tuple[str, Labels], Point]
-    kept_until_s: float
+    expires_s: float
 
 
 class ClientSeries(Collector):
@@ -101,22 +100,22 @@ class ClientSeries(Collector):
         self._clients: dict[str, _Client] = {}
         self._series_count = 0
 
-    def add(self, labels: ClientLabels, pushed: Points, *, kept_s: float) -> None:
-        """Take a push in the place of its client's last one; it goes `kept_s` seconds after it."""
+    def add(self, labels: ClientLabels, pushed: Points, *, ttl_s: float) -> None:
+        """Replace the client's series by those of a push; they expire after `ttl_s` seconds."""
         now_s = self._clock.monotonic_s()
         self._drop_old(now_s)
         before = self._remove(labels.instance_id)
-        room = min(CLIENT_SERIES_PER_CLIENT_MAX, CLIENT_SERIES_MAX - self._series_count)
+        series_max = min(CLIENT_SERIES_PER_CLIENT_MAX, CLIENT_SERIES_MAX - self._series_count)
         series: dict[tuple[str, Labels], Point] = {}
         dropped_count = pushed.dropped_count
         for point in pushed.points:
             key = point.name, point.labels
             known = series.get(key) or before.get(key)
-            if key not in series and len(series) >= room:
+            if key not in series and len(series) >= series_max:
                 dropped_count += 1
                 continue
             series[key] = point._replace(value=known.value + point.value) if point.is_delta and known else point
-        self._clients[labels.instance_id] = _Client(labels, series, now_s + kept_s)
+        self._clients[labels.instance_id] = _Client(labels, series, now_s + ttl_s)
         self._series_count += len(series)
         self._count_dropped(dropped_count)
 
@@ -137,7 +136,7 @@ class ClientSeries(Collector):
         return families.values()
 
     def _drop_old(self, now_s: float) -> None:
-        for instance_id in [key for key, client in self._clients.items() if client.kept_until_s <= now_s]:
+        for instance_id in [key for key, client in self._clients.items() if client.expires_s <= now_s]:
             self._remove(instance_id)
 
     def _remove(self, instance_id: str) -> Mapping[tuple[str, Labels], Point]:
@@ -208,7 +207,7 @@ def _sample_name(name: str, kind: str) -> str:
 
 
 def _labels(attributes: "Iterable[KeyValue]") -> dict[str, str]:
-    """Attributes that are texts or numbers, but for those that every series of the client has anyway."""
+    """The attributes that are texts or numbers, without the labels that every series of the client has."""
     labels: dict[str, str] = {}
     for attribute in islice(attributes, CLIENT_SERIES_LABELS_MAX):
         name = _NOT_IN_NAMES.sub("_", attribute.key[:CLIENT_SERIES_TEXT_CHARS_MAX]).lstrip("_0123456789")

@@ -1,8 +1,8 @@
-"""Client metrics (KIP-714): which clients push which metrics and how often, and which pushes are taken.
+"""Client metrics (KIP-714): the subscription of each client, and the checks of its pushes.
 
-Rule: which metrics a client is asked for follows from the state, and the subscription's id from these and the client's
-own id, so a client may be told by one agent and push to another. When a client asked or pushed last is known to the
-agent it did so to: it lies in memory, and goes with the client's connection, or once it was silent for three intervals.
+Rule: a client's subscription follows from the state, and the subscription id from the subscription and the client's own
+id. So a client may get it from one agent and push to another. Each agent has the times of a client's last requests to
+it in memory, until the client's connection closes, or until it was silent for three intervals.
 Source: org.apache.kafka.server.ClientMetricsManager, org.apache.kafka.server.metrics.ClientMetricsInstance (Kafka 4.3).
 """
 
@@ -44,7 +44,7 @@ ACCEPTED_COMPRESSION: Sequence[Compression] = (
 KNOWN_COMPRESSION = frozenset(int(kind) for kind in Compression)
 NEVER_S = float("-inf")
 MAY_ASK_AGAIN = (ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type)
-"""After these a client has to ask for its subscription before its time."""
+"""After these errors a client may request its subscription before its interval is over."""
 RESERVED_IDS = (uuid.UUID(int=0), uuid.UUID(int=1))
 NOTHING = read_subscription({})
 """The subscription of a client that no resource matches."""
@@ -52,7 +52,7 @@ TAKEN = "taken"
 
 
 class TelemetryRefused(Exception):
-    """The request, as its client is told."""
+    """A rejected request, with the error code for its client."""
 
     def __init__(self, error_code: ErrorCode) -> None:
         super().__init__(error_code.name)
@@ -61,7 +61,7 @@ class TelemetryRefused(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asker:
-    """The client that a request came from. `address` is HOST:PORT."""
+    """The client of a request. `address` is HOST:PORT."""
 
     client_id: str
     address: str
@@ -83,7 +83,7 @@ class Asker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Push:
-    """A push of a client. `metrics`: OTLP's MetricsData, in the framing of the compression."""
+    """A push of a client. `metrics`: OTLP's MetricsData, compressed."""
 
     subscription_id: int
     is_terminating: bool
@@ -93,7 +93,7 @@ class Push:
 
 @dataclass(slots=True, kw_only=True)
 class ClientInstance:
-    """A client, as this agent knows it. Times are the clock's monotonic ones."""
+    """A client that this agent knows. Times are monotonic."""
 
     instance_id: uuid.UUID
     attributes: Mapping[str, str]
@@ -102,7 +102,7 @@ class ClientInstance:
     metrics: Sequence[str]
     interval_ms: int
     version: int
-    """The version of the subscriptions that this was made of."""
+    """The version of `_Subscriptions` from which this was made."""
     used_s: float
     asked_s: float = NEVER_S
     pushed_s: float = NEVER_S
@@ -114,14 +114,14 @@ class ClientInstance:
         return max(CLIENT_SILENT_SECONDS_MIN, CLIENT_SILENT_INTERVALS_MAX * self.interval_ms / 1000)
 
     def may_ask(self, now_s: float) -> bool:
-        """Whether its interval has gone by since it asked or pushed; it has asked now, if so."""
+        """Whether its interval is over since its last request; if so, note a request for the subscription."""
         if now_s - max(self.asked_s, self.pushed_s) < self.interval_ms / 1000:
             return False
         self.asked_s = now_s
         return True
 
     def may_push(self, now_s: float) -> bool:
-        """The same for a push; the first one after the client asked comes at any time, as clients spread them."""
+        """Whether it may push; if so, note a push. The first push may come at any time, as clients spread them."""
         if self.asked_s <= self.pushed_s and now_s - self.pushed_s < self.interval_ms / 1000:
             return False
         self.pushed_s = now_s
@@ -130,7 +130,7 @@ class ClientInstance:
 
 @dataclass(slots=True)
 class _Subscriptions:
-    """The subscriptions of the state, read once for each change."""
+    """The subscriptions of the state, parsed once for each change."""
 
     seen: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     read: Sequence[ClientSubscription] = ()
@@ -144,7 +144,7 @@ class _Subscriptions:
 
 
 class ClientTelemetry:
-    """Answers clients; what they push becomes `series`."""
+    """Handles telemetry requests; `series` has the pushed metrics."""
 
     def __init__(
         self,
@@ -161,19 +161,19 @@ class ClientTelemetry:
         self._metrics = metrics
         self._subscriptions = _Subscriptions()
         self._instances: OrderedDict[uuid.UUID, ClientInstance] = OrderedDict()
-        """The instances in order of use, the last used one last."""
+        """The instances, least recently used first."""
         self._reading = asyncio.Lock()
         self.series = ClientSeries(clock=clock, count_dropped=metrics.client_telemetry_series_dropped.inc)
         self.bytes_max = bytes_max
-        """The largest push, before it is unpacked: Kafka's telemetry.max.bytes."""
+        """The largest push, before decompression: Kafka's telemetry.max.bytes."""
 
     @property
     def instances_count(self) -> int:
-        """Clients that are known."""
+        """The number of known clients."""
         return len(self._instances)
 
     async def subscribe(self, instance_id: uuid.UUID | None, asker: Asker) -> ClientInstance:
-        """The subscription of the client; without an id it gets one. Raises `TelemetryRefused`."""
+        """The client with its subscription; a client without an id gets one. Raises `TelemetryRefused`."""
         instance = await self._instance(self._new_id() if instance_id is None else instance_id, asker)
         if not instance.may_ask(self._clock.monotonic_s()) and instance.last_error not in MAY_ASK_AGAIN:
             raise TelemetryRefused(ErrorCode.throttling_quota_exceeded)
@@ -181,7 +181,7 @@ class ClientTelemetry:
         return instance
 
     async def push(self, instance_id: uuid.UUID | None, asker: Asker, push: Push) -> None:
-        """Take what a client pushed into `series`. Raises `TelemetryRefused`, and changes no series then."""
+        """Add a push to `series`. Raises `TelemetryRefused`, and then changes no series."""
         if instance_id is None or instance_id in RESERVED_IDS:
             raise self._refused(ErrorCode.invalid_request)
         instance = await self._instance(instance_id, asker)
@@ -196,13 +196,13 @@ class ClientTelemetry:
         self._metrics.client_telemetry_pushes.labels(TAKEN).inc()
 
     def disconnected(self, connection: ConnectedClient) -> None:
-        """A connection closed: whoever used it last here begins anew when it comes again."""
+        """Forget the client of a closed connection: it starts over with its next request."""
         instance = None if connection.instance_id is None else self._instances.get(connection.instance_id)
         if instance is not None and instance.connection is connection:
             del self._instances[instance.instance_id]
 
     async def _take(self, instance: ClientInstance, push: Push) -> None:
-        async with self._reading:  # what is unpacked takes memory, so it is one at a time
+        async with self._reading:  # one push at a time, because decompressed pushes take much memory
             try:
                 points = await run_in_thread(read_metrics, Compression(push.compression), push.metrics)
             except UnreadableMetrics as error:
@@ -213,7 +213,7 @@ class ClientTelemetry:
             client_id=instance.attributes["client_id"],
             software_name=instance.attributes["client_software_name"],
         )
-        self.series.add(labels, points, kept_s=instance.silent_s_max)
+        self.series.add(labels, points, ttl_s=instance.silent_s_max)
 
     def _judge(self, instance: ClientInstance, push: Push) -> ErrorCode:
         if instance.is_terminating:
@@ -231,18 +231,18 @@ class ClientTelemetry:
         return TelemetryRefused(error_code)
 
     async def _instance(self, instance_id: uuid.UUID, asker: Asker) -> ClientInstance:
-        """The client, with the subscription of now; it is the one that was used last."""
+        """The client with its current subscription, as the most recently used one."""
         self._forget_silent(self._clock.monotonic_s())
         self._subscriptions.follow(self._configs())
         read, version = self._subscriptions.read, self._subscriptions.version
         instance = self._instances.get(instance_id)
         if instance is None or instance.version != version:
             attributes = asker.attributes(instance_id) if instance is None else instance.attributes
-            is_asked = any(subscription.match for subscription in read)
-            wanted = await run_in_thread(_meant, read, attributes) if is_asked else read
-            instance = self._instances.get(instance_id)  # another request of the same client may have been faster
+            has_patterns = any(subscription.match for subscription in read)
+            matching = await run_in_thread(_matching, read, attributes) if has_patterns else read
+            instance = self._instances.get(instance_id)  # a concurrent request may have made it
             if instance is None or instance.version != version:
-                instance = self._made(instance_id, attributes, asker.connection, wanted, version)
+                instance = self._made(instance_id, attributes, asker.connection, matching, version)
                 self._instances[instance_id] = instance
         instance.used_s, instance.connection = self._clock.monotonic_s(), asker.connection
         asker.connection.instance_id = instance_id
@@ -263,13 +263,13 @@ class ClientTelemetry:
         instance_id: uuid.UUID,
         attributes: Mapping[str, str],
         connection: ConnectedClient,
-        wanted: Sequence[ClientSubscription],
+        matching: Sequence[ClientSubscription],
         version: int,
     ) -> ClientInstance:
-        metrics = sorted({metric for subscription in wanted for metric in subscription.metrics})
+        metrics = sorted({metric for subscription in matching for metric in subscription.metrics})
         if EVERY_METRIC in metrics:
             metrics = [EVERY_METRIC]
-        interval_ms = min((NOTHING.interval_ms, *(subscription.interval_ms for subscription in wanted)))
+        interval_ms = min((NOTHING.interval_ms, *(subscription.interval_ms for subscription in matching)))
         return ClientInstance(
             instance_id=instance_id,
             attributes=attributes,
@@ -285,7 +285,9 @@ class ClientTelemetry:
         return uuid.UUID(bytes=self._ids.new_uuid())
 
 
-def _meant(subscriptions: Sequence[ClientSubscription], attributes: Mapping[str, str]) -> Sequence[ClientSubscription]:
+def _matching(
+    subscriptions: Sequence[ClientSubscription], attributes: Mapping[str, str]
+) -> Sequence[ClientSubscription]:
     """The subscriptions that match the client with these attributes."""
     return [each for each in subscriptions if all(_is_match(attributes[name], re) for name, re in each.match.items())]
 
@@ -295,7 +297,7 @@ def _is_match(text: str, expression: str) -> bool:
 
 
 def subscription_id(metrics: Sequence[str], interval_ms: int, instance_id: uuid.UUID) -> int:
-    """Tells one set of metrics and interval from another, the same at every agent; a signed number of 32 bits."""
+    """The id of a set of metrics and an interval for a client: the same at every agent, a signed 32-bit number."""
     checksum = crc32c(f"{metrics}{interval_ms}".encode())
     for first in range(0, 16, 4):
         checksum ^= int.from_bytes(instance_id.bytes[first : first + 4], "big")

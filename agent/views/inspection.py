@@ -1,7 +1,7 @@
-"""Reads what Penstock wrote and says it in plain values: ledger entries, intake objects, Parquet files, snapshots.
+"""Shows ledger entries, intake objects, Parquet files and snapshots as plain values.
 
-Rule: reading only, from the ports or from bytes, so that it works on a running cluster, on a stopped one's folder and
-on a file that somebody sent. What cannot be read raises `InspectError` with the reason.
+Rule: it only reads, from the ports or from bytes, so it works with a running cluster, the folder of a stopped one, and
+single files. Unreadable bytes raise `InspectError` with the reason.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,33 +31,31 @@ LIST_ITEMS_SHOWN = 20
 
 
 class InspectError(Exception):
-    """The bytes are not what they were taken for; the message says why."""
+    """The bytes cannot be read as an object of Penstock; the message has the reason."""
 
 
 class NoSuchKey(Exception):
-    """No object of Penstock's can have that key; the message says why."""
+    """No object of Penstock can have this key; the message has the reason."""
 
 
 def check_inspectable(key: str) -> None:
-    """Pass if an object may have that key. Raises `NoSuchKey`.
-
-    A first character "." is refused as well: the local store keeps such folders for itself.
-    """
+    """Raise `NoSuchKey` unless an object may have this key."""
     try:
         check_key(key)
     except StoreMisconfigured as error:
         raise NoSuchKey(str(error)) from error
+    # The local store keeps its own files in folders that begin with ".".
     if key.startswith("."):
         raise NoSuchKey(f"{key!r} is not a key of the bucket: none begins with '.'")
 
 
 def ledger_rows(records: Sequence[LedgerRecord], *, after: int = -1, limit: int = HTTP_ROWS_DEFAULT) -> list[View]:
-    """Entries above the position `after`, oldest first, each with its command in words."""
+    """The entries above the position `after`, oldest first, each with its command."""
     return [ledger_row(record) for record in islice((r for r in records if r.position > after), limit)]
 
 
 def ledger_row(record: LedgerRecord) -> View:
-    """One entry. An unreadable one is shown as such: whoever looks wants to see it."""
+    """One entry. An unreadable entry gets a row with the reason."""
     row: View = {
         "position": record.position,
         "session": record.session,
@@ -77,7 +75,7 @@ def ledger_row(record: LedgerRecord) -> View:
 
 
 def plain(value: object) -> object:
-    """A value of ours as JSON knows it: structs and dataclasses as dicts, bytes as hex, long columns shortened."""
+    """A value for JSON: structs and dataclasses as dicts, bytes as hex, long sequences shortened."""
     match value:
         case Enum():
             return value.name
@@ -99,7 +97,7 @@ def plain(value: object) -> object:
 
 
 async def inspect_object(store: ObjectStore, key: str) -> View:
-    """An object of the bucket in words. Raises `ObjectMissing`, `StoreError`, `InspectError`."""
+    """The description of an object of the bucket. Raises `ObjectMissing`, `StoreError`, `InspectError`."""
     meta = await store.head(key)
     if meta.size_bytes > INSPECTED_OBJECT_BYTES_MAX:
         raise InspectError(f"{key} has {meta.size_bytes} bytes, more than {INSPECTED_OBJECT_BYTES_MAX}: download it")
@@ -107,7 +105,7 @@ async def inspect_object(store: ObjectStore, key: str) -> View:
 
 
 def describe_bytes(data: bytes, key: str = "") -> View:
-    """The kind of an object's bytes, by their content. `key` helps to tell a snapshot."""
+    """The description of an object's bytes. Its kind follows from the content, and from `key` for a snapshot."""
     if data[:4] == PARQUET_MAGIC and data[-4:] == PARQUET_MAGIC:
         return _describe_parquet(data)
     if SNAPSHOT_PREFIX in key:
@@ -160,7 +158,7 @@ def _describe_parquet(data: bytes) -> View:
                 check_footer(memoryview(data)[-footer_bytes(data) : -FOOTER_TAIL_BYTES], len(data))
             return _parquet_view(pq.ParquetFile(BytesIO(data)), len(data))
     except FileUnreadable as error:
-        raise InspectError(f"a damaged Parquet file: {error}") from error
+        raise InspectError(f"the Parquet file is damaged: {error}") from error
 
 
 def _parquet_view(file, byte_count: int) -> View:  # type: ignore[no-untyped-def]  # noqa: ANN001
@@ -192,8 +190,8 @@ def _describe_snapshot(data: bytes) -> View:
     try:
         state = decode_snapshot(data)
     except LedgerCorrupt as error:
-        raise InspectError(f"a damaged snapshot: {error}") from error
-    checksum = "right" if has_checksum(data) else "none: written by a version of before"
+        raise InspectError(f"the snapshot is damaged: {error}") from error
+    checksum = "right" if has_checksum(data) else "none: an older version wrote it"
     return {"kind": "snapshot", "bytes": len(data), "checksum": checksum, **state_summary(state)}
 
 

@@ -1,4 +1,4 @@
-"""The cluster's state as plain values for JSON and tables: what /api, `penstock topics` and `penstock inspect` show.
+"""The cluster's state as plain values for JSON and tables: for /api, `penstock topics` and `penstock inspect`.
 
 Rule: pure functions of the state; values are str, int, bool, None, lists and dicts. Keys do not change: programs read
 them (`--json`).
@@ -20,7 +20,7 @@ View = dict[str, object]
 
 
 def topic_row(topic: TopicState) -> View:
-    """One line of a list of topics. `bytes` is what its chunks take in the store."""
+    """One row of a list of topics. `bytes` is the size of its chunks in the store."""
     return {
         "name": topic.name,
         "id": uuid_text(topic.topic_id),
@@ -37,9 +37,12 @@ def topic_rows(state: ClusterState) -> list[View]:
 
 
 def topic_details(topic: TopicState, layers: Layers) -> View:
-    """A topic with its configs and partitions. `archived_end` is the end of the archived prefix; read_committed ends at
-    `last_stable`. `configs` are its own overrides; `config_list` has all that hold for it, with where each is from by
-    Kafka's names (`layers`: the agent's broker configs)."""
+    """A topic with its configs and partitions.
+
+    `archived_end` is the end of the archived prefix; read_committed ends at `last_stable`. `configs` are the topic's
+    own overrides; `config_list` has all effective configs with their sources, by Kafka's names. `layers`: the agent's
+    broker configs.
+    """
     return {
         **topic_row(topic),
         "created_ms": topic.created_ms,
@@ -67,7 +70,7 @@ def topic_details(topic: TopicState, layers: Layers) -> View:
 
 
 def chunk_rows(state: ClusterState, topic: TopicState, partition: int | None = None) -> Iterator[View]:
-    """Every chunk of a topic in order of partition and offset."""
+    """Every chunk of a topic, ordered by partition and offset."""
     for number, partition_state in enumerate(topic.partitions):
         if partition in (None, number):
             for chunk in _chunks(partition_state.index):
@@ -75,8 +78,9 @@ def chunk_rows(state: ClusterState, topic: TopicState, partition: int | None = N
 
 
 def object_rows(state: ClusterState, *, released_max: int | None = None) -> list[View]:
-    """Every object that the state knows, live ones first; `state` is "live" or "released". At most `released_max` of
-    the latter, in order of their keys.
+    """Every object that the state knows. `state` is "live" or "released"; live ones come first.
+
+    At most `released_max` released objects, ordered by key.
     """
     rows: list[View] = [
         {
@@ -112,7 +116,7 @@ def session_rows(state: ClusterState) -> list[View]:
 
 
 def state_summary(state: ClusterState) -> View:
-    """The state in one small table."""
+    """A summary of the state."""
     statistics = state_statistics(state)
     return {
         "cluster_id": state.cluster_id,
@@ -133,15 +137,15 @@ def state_summary(state: ClusterState) -> View:
 
 
 def state_digest(state: ClusterState) -> View:
-    """The digest that two agents must agree on: at one position their digests are equal (safety rule S3).
+    """The digest of the state: all agents have the same one at the same position (safety rule S3).
 
-    The whole state is walked, at once: some seconds where it holds millions of chunks.
+    It reads the whole state without yielding: some seconds for millions of chunks.
     """
     return {"position": state.position, "rules_version": state.rules_version, "digest": digest(state).hex()}
 
 
 def state_statistics(state: ClusterState, now_ms: int | None = None) -> StateStatistics:
-    """The values of the state gauges of /metrics. `now_ms`: of a checked clock; None takes the state's time."""
+    """The values of the state gauges of /metrics. `now_ms`: a checked clock's time; None uses the state's time."""
     return StateStatistics(
         topics=len(state.topics),
         partitions=state.partitions_count,

@@ -1,7 +1,7 @@
-"""The lake as plain values for JSON and tables: what `/api/lake` and `penstock lake status` show.
+"""The lake as plain values for JSON and tables: for `/api/lake` and `penstock lake status`.
 
-Rule: a list is made of the state alone, without a request to the store; one topic's details read its table's metadata,
-behind a barrier, and again where it was replaced meanwhile. Keys do not change: programs read them (`--json`).
+Rule: lists use the state only, without a request to the store. The details of a topic read its table's metadata behind
+a barrier, and again if it was replaced meanwhile. Keys do not change: programs read them (`--json`).
 """
 
 from collections.abc import Iterator, Sequence
@@ -34,23 +34,23 @@ class TableSource(Protocol):
 
 
 class TableDamaged(Exception):
-    """The table's metadata is there and cannot be read. The message says why."""
+    """The table's metadata exists but cannot be read. The message has the reason."""
 
 
 NO_TABLE = TableState(metadata_key="", version=0, objects=set())
 
 
 def lake_row(state: ClusterState, topic: TopicState) -> View:
-    """One line of a list of tables.
+    """One row of a list of tables.
 
-    `files` and `bytes` are the table's data files that the log needs. `older_files` and `older_bytes` are those that it
-    let go of, as they were merged or their records dropped: older snapshots hold them, and where records were dropped
-    the newest one until the next commit; they go with the last snapshot that holds them. `waiting_bytes` could be
-    archived now; `behind` is how many offsets the table ends before the log does.
+    `files` and `bytes` are the data files that the log needs. `older_files` and `older_bytes` are files that the log no
+    longer needs, because they were compacted or retention deleted their records: older snapshots still refer to them,
+    and the newest one may until the next commit. `waiting_bytes` could be archived now. `behind` is the number of
+    offsets between the end of the table and the end of the log.
     """
     table = topic.table or NO_TABLE
-    held = [state.objects[object_id] for object_id in table.objects]
-    data_bytes = sum(one.object_bytes for one in held if one.kind is ObjectKind.PARQUET)
+    stored = [state.objects[object_id] for object_id in table.objects]
+    data_bytes = sum(each.object_bytes for each in stored if each.kind is ObjectKind.PARQUET)
     older_bytes = sum(state.objects[object_id].object_bytes for object_id in table.unneeded)
     return {
         "topic": topic.name,
@@ -59,7 +59,7 @@ def lake_row(state: ClusterState, topic: TopicState) -> View:
         "bytes": data_bytes - older_bytes,
         "older_files": len(table.unneeded),
         "older_bytes": older_bytes,
-        "metadata_bytes": sum(one.object_bytes for one in held) - data_bytes,
+        "metadata_bytes": sum(each.object_bytes for each in stored) - data_bytes,
         "waiting_bytes": intake_bytes(state, topic.topic_id),
         "behind": sum(
             partition.log_end - first
@@ -69,19 +69,19 @@ def lake_row(state: ClusterState, topic: TopicState) -> View:
 
 
 def lake_rows(state: ClusterState, limit: int) -> list[View]:
-    """The tables by name, `limit` at most."""
+    """The first `limit` tables by name."""
     return [lake_row(state, state.topics[state.topic_ids[name]]) for name in sorted(state.topic_ids)[:limit]]
 
 
 def index_page(state: ClusterState, topic: TopicState, *, after: int, limit: int) -> View:
-    """A page of a topic's archive in the log: rows, `limit` at most, behind the first `after`.
+    """A page of a topic's archived index rows: at most `limit`, after the first `after`.
 
-    `rows` are [partition, key of the file, first offset, end of offsets, row group, first row in it, rows],
-    `partitions` [start of the log, end of what is archived]. `moment` is another one where any of
-    it, or the table, has changed.
+    `rows` are [partition, key of the file, first offset, end offset, row group, first row in it, number of rows],
+    `partitions` are [log start, end of the archived offsets]. `moment` changes whenever one of these or the table
+    changes.
     """
     ends = intake_first(state, topic.topic_id)
-    bounds = [[held.log_start, end] for held, end in zip(topic.partitions, ends, strict=True)]
+    bounds = [[partition.log_start, end] for partition, end in zip(topic.partitions, ends, strict=True)]
     metadata_key = "" if topic.table is None else topic.table.metadata_key
     row_counts = [partition.index.intake_row for partition in topic.partitions]
     page = list(islice(_archived_rows(state, topic, row_counts, after), limit + 1))
@@ -97,7 +97,7 @@ def index_page(state: ClusterState, topic: TopicState, *, after: int, limit: int
 def _archived_rows(
     state: ClusterState, topic: TopicState, row_counts: Sequence[int], after: int
 ) -> Iterator[list[object]]:
-    """Behind the first `after`, which are counted and not looked at."""
+    """The rows after the first `after`, which are skipped without reading them."""
     for number, (partition, row_count) in enumerate(zip(topic.partitions, row_counts, strict=True)):
         row_first = min(after, row_count)
         after -= row_first
@@ -109,9 +109,9 @@ def _archived_rows(
 
 
 async def lake_details(source: TableSource, name: str) -> View | None:
-    """A topic's table with its last snapshot, and what the next pass would take; None where there is no such topic.
+    """A topic's table with its last snapshot and the size of the next archive pass; None for an unknown topic.
 
-    `leaving`: files that the last snapshot holds and the log does not need; the next commits drop them.
+    `leaving`: files of the last snapshot that the log does not need; the next commits remove them.
     Raises `LedgerError`, `StoreError`, `TableDamaged`.
     """
     for _ in range(LAKE_DETAILS_ATTEMPTS_MAX):
@@ -133,10 +133,10 @@ async def lake_details(source: TableSource, name: str) -> View | None:
             metadata = decode(await source.store.get(key), key)
             return {**shown, "metadata": key, **_snapshot_view(metadata, files=_files(state, topic.table))}
         except ObjectMissing:
-            continue  # the table moved on
+            continue  # the metadata was replaced meanwhile
         except TableUnreadable as error:
             raise TableDamaged(f"the metadata of table {name} is damaged: {key}: {error}") from error
-    raise StoreUnavailable(f"the metadata of table {name} is not in the bucket: try again, else penstock audit")
+    raise StoreUnavailable(f"the bucket lacks the metadata of table {name}: try again, or run penstock audit")
 
 
 def _next_pass(state: ClusterState, topic: TopicState) -> View:
@@ -150,7 +150,7 @@ def _next_pass(state: ClusterState, topic: TopicState) -> View:
 
 
 def _files(state: ClusterState, table: TableState) -> int:
-    """How many data files of the table the log needs: all of them are in the last snapshot."""
+    """The number of data files that the log needs. All of them are in the last snapshot."""
     all_files = sum(state.objects[object_id].kind is ObjectKind.PARQUET for object_id in table.objects)
     return all_files - len(table.unneeded)
 

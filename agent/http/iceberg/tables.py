@@ -93,7 +93,7 @@ class CatalogTables:
             except ObjectMissing:
                 continue
             return LoadedTable(folder=folder, metadata_uri=f"{self._root_uri}/{key}", metadata=metadata)
-        raise StoreUnavailable(f"the metadata of table {name} is not in the bucket: try again, else penstock audit")
+        raise StoreUnavailable(f"the bucket lacks the metadata of table {name}: try again, or run penstock audit")
 
     def _topic(self, name: str) -> TopicState:
         state = self._agent.state

@@ -126,7 +126,7 @@ async def test_two_agents_with_different_urls_of_one_bucket_do_not_move_its_tabl
         await place.archive(parts, store, lake, 1)
         await other.metadata.barrier()
         elsewhere = lake_of(other, store, "s3://elsewhere")
-        with pytest.raises(TableUnreadable, match=r"the agent a writes this table to file://.* give all agents"):
+        with pytest.raises(TableUnreadable, match=r"the agent a writes this table to file://.* start all agents"):
             await keeping(other, elsewhere).update_table(TOPIC)
         await place.archive(parts, store, lake, 1)
         assert (await metadata_of(parts, store)).location.startswith(place.root)

@@ -235,7 +235,7 @@ async def test_what_is_not_archived_is_never_replaced() -> None:
         await produce(parts, store, FILES)
         made = rewrites(parts, store, lake)
         rewritten = await written(await planned(made, parts), store)
-        with pytest.raises(NoRewrite, match="not archived yet"):
+        with pytest.raises(NoRewrite, match="only archive passes"):
             await made.commit(topic_of(parts), Rewritten(command=with_intake(parts, rewritten.command)))
         index = topic_of(parts).partitions[0].index
         assert index.intake_row < len(index), "its records are there"

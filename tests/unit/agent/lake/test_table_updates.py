@@ -127,7 +127,7 @@ async def test_an_edit_that_another_commit_overtook_is_made_of_the_newer_table()
         found = (await metadata(parts, store)).properties
         assert (found["comment"], found["other"]) == ("d", "0")
         store.times = TABLE_EDIT_TRIES_MAX
-        with pytest.raises(RequirementFailed, match="others commit to the table all the time"):
+        with pytest.raises(RequirementFailed, match="other commits change the table all the time"):
             await editing.make(TOPIC, setting({"comment": "e"}))
         assert (await metadata(parts, store)).properties["comment"] == "d"
 

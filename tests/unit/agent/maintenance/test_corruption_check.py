@@ -69,7 +69,7 @@ class ComparedAgent:
         """From now on its state is another one than the ledger makes, and nobody is told."""
         self.state.object_id_next = ObjectId(self.state.object_id_next + 1)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         await self.parts.metadata.barrier()
         await self.parts.metadata.freeze()  # what was asked for is frozen before
         await self.checks.check()

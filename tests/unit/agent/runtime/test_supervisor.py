@@ -134,7 +134,7 @@ async def test_tasks_can_be_stopped_by_name_or_all(supervisor: Supervisor) -> No
 async def test_a_name_is_taken_while_its_task_runs(supervisor: Supervisor) -> None:
     async with supervisor:
         supervisor.start("a", asyncio.Event().wait)
-        with pytest.raises(AssertionError, match="task a runs already"):
+        with pytest.raises(AssertionError, match="task a is already running"):
             supervisor.start("a", Failing())
         await supervisor.stop()
 

@@ -81,7 +81,7 @@ class Watched:
 
     def push(self, *metrics: Metric, client: str = "i", resource: Mapping[str, str] | None = None) -> None:
         labels = ClientLabels(instance_id=client, client_id="me", software_name="java")
-        self.series.add(labels, pushed(*metrics, resource=resource), kept_s=60)
+        self.series.add(labels, pushed(*metrics, resource=resource), ttl_s=60)
 
     def shown(self) -> Shown:
         """What a scrape reads, without the labels that every series has."""

@@ -106,7 +106,7 @@ async def test_metadata_that_is_gone_was_replaced_meanwhile(agent: TableAgent, t
 
 async def test_metadata_that_stays_away_is_an_error(agent: TableAgent, tables: CatalogTables) -> None:
     agent.point(FIRST)
-    with pytest.raises(StoreUnavailable, match="table orders is not in the bucket"):
+    with pytest.raises(StoreUnavailable, match="lacks the metadata of table orders"):
         await tables.load("orders")
     assert agent.barriers == 3
 
