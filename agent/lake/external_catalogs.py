@@ -1,8 +1,8 @@
 """Synchronises external catalogs: each topic's entry names the table metadata that the ledger names.
 
 An entry is a copy of the ledger's pointer. Rendezvous hashing names the agent that synchronises a topic, or the name of
-a deleted one. Decision and limits: docs/adr/0014-external-catalogs.md; a catalog that cannot compare and swap may lag, or show
-an older version for a moment.
+a deleted one. A catalog that cannot compare and swap may lag, or show an older version for a moment. The limits and the
+decision are in docs/adr/0014-external-catalogs.md.
 """
 
 import logging
@@ -148,7 +148,8 @@ class ExternalCatalogSync:
         """The time of the next search for entries of deleted topics; None: now."""
         words = OutageWords(
             fails=f"the external catalog {settings.name} is not updated: the agent tries again until it answers, and "
-            "then moves its entries to the newest tables. Fix the reason; docs/operations/external-catalogs.md, \"A catalog does not follow\"",
+            "then moves its entries to the newest tables. Fix the reason; "
+            'docs/operations/external-catalogs.md, "A catalog does not follow"',
             answers=f"the external catalog {settings.name} is updated again",
         )
         self._outage = Outage(words, monotonic_s=clock.monotonic_s)

@@ -1,8 +1,8 @@
 """Elects the maintenance leader: the agent that makes snapshots, collects garbage, and proposes expiry and retention.
 
-The role is a claim in the ledger with an epoch (`coordinator.apply.maintenance_leader`). The state names its holder, so no
-agent has to ask the ledger. The role only avoids duplicate work; it is not a lock. An agent that lost it without
-noticing does no harm, because
+The role is a claim in the ledger with an epoch (`ClaimMaintenanceLeader`). The state names its holder, so no agent has
+to ask the ledger. The role only avoids duplicate work; it is not a lock. An agent that lost it without noticing does no
+harm, because
 - a snapshot's pointer moves by compare-and-set, and the ledger is trimmed only as far as the pointer covers;
 - garbage of an older state stays garbage: no entry refers to a released object again, and an ended session commits
   nothing (safety rules S1, S6); a second deletion is no error;

@@ -108,7 +108,7 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Permissions:
-    """What the operator allows a recovery to do."""
+    """The permissions that the operator gives a recovery."""
 
     is_dry_run: bool = False
     """Change nothing, and fence nothing."""

@@ -1,1 +1,1 @@
-"""Schemas of the registry: Avro, JSON Schema, Protobuf; how each is parsed, and which are compatible."""
+"""Schemas of the registry (Avro, JSON Schema, Protobuf): parsing and compatibility."""

@@ -1,8 +1,7 @@
-"""Avro schemas: read into types that know their names, and compared as readers and writers.
+"""Parses Avro schemas. `agent.schemas.avro_reading` compares them.
 
-Rule: a text that Avro's Java library would not read is refused; defaults are not judged, as in Confluent's registry
-where `avro.validate.defaults` is not set. Source: Apache Avro 1.12 specification, "Schema Declaration" and "Names".
-Whose records can be read: `agent.schemas.avro_reading`.
+Rule: a text that Avro's Java library rejects is rejected. Defaults are not validated, as in Confluent's registry
+without `avro.validate.defaults`. Source: Apache Avro 1.12 specification, "Schema Declaration" and "Names".
 """
 
 import re
@@ -38,8 +37,8 @@ class AvroSchema:
     def is_same(self, other: Parsed) -> bool:
         return self.text == other.text
 
-    def formatted(self, wanted: str) -> str:
-        del wanted
+    def formatted(self, text_format: str) -> str:
+        del text_format
         return self.text
 
 
@@ -53,13 +52,13 @@ def parse_avro(text: str, references: Sequence[NamedText] = ()) -> AvroSchema:
 
 
 class _Builder:
-    """Makes types of JSON, and remembers the names that were defined."""
+    """Builds types from JSON, with the names that were defined so far."""
 
     def __init__(self) -> None:
         self._named: dict[str, AvroType] = {}
 
     def build(self, schema: Json, namespace: str) -> AvroType:
-        """`namespace`: of the type that this one stands in."""
+        """The type of a schema. `namespace`: that of the enclosing type."""
         match schema:
             case str():
                 return self._by_name(schema, namespace)
@@ -68,7 +67,7 @@ class _Builder:
             case dict():
                 return self._complex(schema, namespace)
             case _:
-                raise InvalidSchema(f"a type is a name, a list or an object, not {_shown(schema)}")
+                raise InvalidSchema(f"a type must be a name, a list or an object, not {_shown(schema)}")
 
     def _by_name(self, name: str, namespace: str) -> AvroType:
         if name in PRIMITIVES:
@@ -84,7 +83,7 @@ class _Builder:
         seen: set[str] = set()
         for each in types:
             if each.kind == "union":
-                raise InvalidSchema("a union stands directly in a union")
+                raise InvalidSchema("a union is directly in another union")
             what = each.name or each.kind
             if what in seen:
                 raise InvalidSchema(f"a union has {_shown(what)} twice")
@@ -94,7 +93,7 @@ class _Builder:
     def _complex(self, schema: dict[str, Json], namespace: str) -> AvroType:
         kind = schema.get("type")
         if not isinstance(kind, str):
-            raise InvalidSchema(f"an object has no name as its type: {_shown(schema)}")
+            raise InvalidSchema(f"the type of an object is not a name: {_shown(schema)}")
         if kind in NAMED:
             return self._define(kind, schema, namespace)
         if kind == "array":
@@ -108,7 +107,7 @@ class _Builder:
         if full_name in self._named:
             raise InvalidSchema(f"{_shown(full_name)} is defined twice")
         if full_name in PRIMITIVES:
-            raise InvalidSchema(f"{_shown(full_name)} is the name of a type of Avro's own")
+            raise InvalidSchema(f"{_shown(full_name)} is the name of a primitive type of Avro")
         own_namespace = full_name.rpartition(".")[0]
         made = AvroType(
             kind="record" if kind == "error" else kind,
@@ -134,7 +133,7 @@ class _Builder:
         seen: set[str] = set()
         for each in fields:
             if not isinstance(each, dict):
-                raise InvalidSchema(f"the record {_shown(made.name)} has a field that is no object: {_shown(each)}")
+                raise InvalidSchema(f"the record {_shown(made.name)} has a field that is not an object: {_shown(each)}")
             name = each.get("name")
             if not isinstance(name, str) or not NAME.fullmatch(name):
                 raise InvalidSchema(f"the record {_shown(made.name)} has a field with the name {_shown(name)}")
@@ -157,13 +156,15 @@ def _define_enum(made: AvroType, schema: dict[str, Json]) -> None:
         raise InvalidSchema(f"the enum {_shown(made.name)} has a symbol twice")
     default = schema.get("default")
     if default is not None and default not in symbols:
-        raise InvalidSchema(f"the enum {_shown(made.name)} has no symbol {_shown(default)}, its default")
+        raise InvalidSchema(
+            f"the enum {_shown(made.name)} has the default {_shown(default)}, which is not one of its symbols"
+        )
     made.symbols = tuple(symbols)
     made.symbol_default = default if isinstance(default, str) else None
 
 
 def _full_name(schema: dict[str, Json], kind: str, namespace: str) -> str:
-    """A name with a dot is full; others have the namespace that is given with them, or that they stand in."""
+    """The full name: a name with a dot is full, others get their own namespace or the enclosing one."""
     name = schema.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidSchema(f"a type of the kind {kind} has no name")
@@ -172,7 +173,7 @@ def _full_name(schema: dict[str, Json], kind: str, namespace: str) -> str:
         raise InvalidSchema(f"the namespace of {_shown(name)} is {_shown(given)}")
     full_name = _qualified(name, given)
     if not all(NAME.fullmatch(part) for part in full_name.split(".")):
-        raise InvalidSchema(f"{_shown(full_name)} is no name")
+        raise InvalidSchema(f"{_shown(full_name)} is not a valid name")
     return full_name
 
 
@@ -192,7 +193,7 @@ def _texts(schema: dict[str, Json], key: str, what: str, *, is_required: bool = 
         texts = [each for each in value if isinstance(each, str)]
         if len(texts) == len(value):
             return texts
-    raise InvalidSchema(f"{_shown(what)} has {key} that are no list of texts")
+    raise InvalidSchema(f"the {key} of {_shown(what)} must be a list of texts")
 
 
 def _shown(value: Json) -> str:

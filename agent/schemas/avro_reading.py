@@ -1,8 +1,8 @@
-"""Whether records written with one Avro schema can be read with another.
+"""Checks whether records written with one Avro schema can be read with another.
 
-Rule: the answer is that of Avro's own library, and the words for what is wrong are its: `READER_FIELD_MISSING_...`.
-Source: Apache Avro 1.12 specification, "Schema Resolution"; org.apache.avro.SchemaCompatibility, which says how names
-count: the last part of both, or an alias of the reader's that is the writer's full name.
+Rule: the results, and the names of faults (`READER_FIELD_MISSING_...`), are those of Avro's own library. Names match if
+their last parts are equal, or if an alias of the reader is the writer's full name.
+Source: Apache Avro 1.12 specification, "Schema Resolution"; org.apache.avro.SchemaCompatibility.
 """
 
 from agent.schemas.avro_types import AvroField, AvroType
@@ -15,9 +15,9 @@ PROMOTED = {
     "bytes": frozenset({"string"}),
     "string": frozenset({"bytes"}),
 }
-"""The types, beside itself, as which a reader's type may have been written."""
+"""The writer's types that a reader's type can also read."""
 Pair = tuple[int, int]
-"""A reader's and a writer's type, as objects."""
+"""The identities of a reader's and a writer's type."""
 
 
 def faults_reading(*, reader: AvroType, writer: AvroType) -> list[str]:
@@ -38,8 +38,11 @@ def faults_reading(*, reader: AvroType, writer: AvroType) -> list[str]:
 
 
 class _AvroComparison:
-    """Compares every pair of types once. One that comes back to itself goes together, unless it is known not to: so the
-    comparison is made again until no more pairs turn out to be unreadable than it began with."""
+    """Compares each pair of types once.
+
+    A pair that is reached again inside its own comparison counts as compatible, unless it is in `unreadable`. So the
+    caller repeats the comparison until it finds no further unreadable pairs.
+    """
 
     def __init__(self, unreadable: set[Pair], budget: Budget) -> None:
         self.unreadable = set(unreadable)
@@ -80,11 +83,11 @@ class _AvroComparison:
                 return []
 
     def _of_writers_branches(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
-        """Whatever was written has to be readable."""
+        """The reader has to read every branch of the writer's union."""
         return [fault for branch in writer.inner for fault in self.faults(reader, branch, path)]
 
     def _of_readers_branches(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
-        """One branch is enough."""
+        """One branch of the reader's union has to read the writer's type."""
         for branch in reader.inner:
             if not self.faults(branch, writer, path):
                 return []
@@ -99,13 +102,13 @@ class _AvroComparison:
             if written is not None:
                 found += self.faults(field.type, written.type, f"{where}/type")
             elif not field.has_default:
-                why = f"the field {field.name!r} has no default and is missing in what was written"
+                why = f"the writer lacks the field {field.name!r}, which has no default"
                 found.append(_fault("READER_FIELD_MISSING_DEFAULT_VALUE", where, why))
         return found
 
 
 def _written_field(field: AvroField, writer: AvroType) -> AvroField | None:
-    """By its name, or by the first of the reader's aliases that the writer has."""
+    """The writer's field with the name of the reader's, or with the first of its aliases that the writer has."""
     by_name = {each.name: each for each in writer.fields}
     return next((by_name[name] for name in (field.name, *field.aliases) if name in by_name), None)
 
@@ -113,7 +116,7 @@ def _written_field(field: AvroField, writer: AvroType) -> AvroField | None:
 def _name_faults(reader: AvroType, writer: AvroType, path: str) -> list[str]:
     if reader.short_name == writer.short_name or writer.name in reader.aliases:
         return []
-    return [_fault("NAME_MISMATCH", f"{path}/name", f"expected {writer.name}, which was written")]
+    return [_fault("NAME_MISMATCH", f"{path}/name", f"expected {writer.name}, the writer's name")]
 
 
 def _symbol_faults(reader: AvroType, writer: AvroType, path: str) -> list[str]:

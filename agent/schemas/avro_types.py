@@ -1,6 +1,6 @@
-"""The types that an Avro schema consists of.
+"""The types of an Avro schema.
 
-Rule: values only. `agent.schemas.avro` makes them of a text, `agent.schemas.avro_reading` compares them.
+Rule: values only. `agent.schemas.avro` builds them from a text, `agent.schemas.avro_reading` compares them.
 Source: Apache Avro 1.12 specification, "Schema Declaration".
 """
 
@@ -12,11 +12,11 @@ class AvroType:
     """A type of an Avro schema. Records refer to each other, so types are compared by identity, not by value."""
 
     kind: str
-    """A primitive's name, or record, enum, fixed, array, map, union."""
+    """The name of a primitive type, or record, enum, fixed, array, map, union."""
     name: str = ""
     """The full name of a named type."""
     aliases: frozenset[str] = frozenset()
-    """Full names under which a reader also accepts the writer's type."""
+    """Full names of writers' types that a reader also accepts."""
     fields: "list[AvroField]" = field(default_factory=list["AvroField"])
     symbols: tuple[str, ...] = ()
     symbol_default: str | None = None

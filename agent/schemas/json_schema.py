@@ -1,8 +1,7 @@
-"""JSON Schemas: read, checked against the draft that they name, and their references followed.
+"""Parses JSON Schemas: checks them against their draft, and resolves their references.
 
-Rule: every reference leads somewhere among what was given; nothing is fetched. Without `$schema` it is draft 7, as in
-Confluent's registry. Specification: JSON Schema drafts 4 to 2020-12. Whose records can be read:
-`agent.schemas.json_schema_reading`.
+Rule: every reference has to resolve in the given schemas; nothing is fetched. Without `$schema` the draft is 7, as in
+Confluent's registry. Specification: JSON Schema drafts 4 to 2020-12. `agent.schemas.json_schema_reading` compares them.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,10 +21,10 @@ from agent.schemas.parsed import InvalidSchema, NamedText, Parsed
 from coordinator.commands.registry import SchemaType
 
 VALUES = frozenset({"enum", "const", "default", "examples"})
-"""Under these stand values, not schemas."""
+"""Keywords that hold values, not schemas."""
 SHOWN_CHARS_MAX = 200
 _NewRegistry: Any = Registry
-"""Type checkers do not see the parameters of its class."""
+"""Typed as Any: type checkers do not see the parameters of its class."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +43,8 @@ class JsonSchema:
     def is_same(self, other: Parsed) -> bool:
         return self.text == other.text
 
-    def formatted(self, wanted: str) -> str:
-        del wanted
+    def formatted(self, text_format: str) -> str:
+        del text_format
         return self.text
 
 
@@ -57,7 +56,7 @@ def parse_json_schema(text: str, references: Sequence[NamedText] = ()) -> JsonSc
     }
 
     def by_last_part(uri: str) -> Resource[Any]:
-        """A relative reference counts from the `$id`; who registered it named it as it stands in the text."""
+        """The schema for a relative reference: it is resolved against `$id`, but registered with its relative name."""
         for name, resource in named.items():
             if uri.endswith(f"/{name}"):
                 return resource
@@ -73,17 +72,17 @@ def parse_json_schema(text: str, references: Sequence[NamedText] = ()) -> JsonSc
 
 
 def _checked(value: Json, what: str) -> Json:
-    """The same, if it is a schema of its draft."""
+    """The value, if it is a valid schema of its draft. Raises `InvalidSchema`."""
     if not isinstance(value, dict | bool):
-        raise InvalidSchema(f"{what} is neither an object nor true or false")
+        raise InvalidSchema(f"{what} must be an object, true or false")
     try:
         check: Any = validator_for(value, default=Draft7Validator).check_schema
         check(value)
     except SchemaError as error:
         where = "/".join(str(part) for part in error.absolute_path)
-        raise InvalidSchema(f"{what} breaks its draft at #/{where}: {error.message[:SHOWN_CHARS_MAX]}") from error
+        raise InvalidSchema(f"{what} violates its draft at #/{where}: {error.message[:SHOWN_CHARS_MAX]}") from error
     except RecursionError as error:
-        raise InvalidSchema(f"{what} is nested too deep for the checks of its draft") from error
+        raise InvalidSchema(f"{what} is nested too deeply to be checked against its draft") from error
     return value
 
 
@@ -95,14 +94,16 @@ def _check_references(root: SchemaNode) -> None:
             try:
                 node.followed()
             except Unresolvable as error:
-                message = f"the reference {reference[:SHOWN_CHARS_MAX]!r} leads nowhere: name it in references"
+                message = (
+                    f"the reference {reference[:SHOWN_CHARS_MAX]!r} cannot be resolved: add its schema to references"
+                )
                 raise InvalidSchema(message) from error
             except (ValueError, TypeError, KeyError) as error:
                 raise InvalidSchema(f"the reference {reference[:SHOWN_CHARS_MAX]!r} cannot be read") from error
 
 
 def _parts(node: SchemaNode) -> Iterator[SchemaNode]:
-    """The schema and all that stands in it, values apart."""
+    """The schema and all schemas inside it."""
     waiting = [node]
     while waiting:
         here = waiting.pop()

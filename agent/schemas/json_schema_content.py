@@ -1,8 +1,8 @@
-"""The rules for objects and arrays of `agent.schemas.json_schema_reading`.
+"""The compatibility rules of `agent.schemas.json_schema_reading` for objects and arrays.
 
-Rule: a content model is open where anything may stand beside what is named, partially open where that has a schema, and
-closed where nothing may. Something may be named anew where the writer's model was not open, and no more named where the
-reader's is not closed. Source: as there.
+Rule: a content model is open if unnamed members may have any value, partially open if they have a schema, and closed if
+there may be none. A name may be added if the writer's model was not open, and removed if the reader's is not closed.
+Source: as for `agent.schemas.json_schema_reading`.
 """
 # Without stubs, pyright does not see functions that are made at import.
 # pyright: reportAttributeAccessIssue=false
@@ -17,7 +17,7 @@ from agent.schemas.parsed import Incomparable
 
 
 class SchemaComparison(Protocol):
-    """The comparison that this is a part of."""
+    """The comparison that calls these rules."""
 
     def faults(self, before: SchemaNode, after: SchemaNode, path: str) -> list[str]: ...
 
@@ -57,7 +57,7 @@ def _names(schema: dict[str, Json], word: str) -> list[str]:
 
 
 def _required_faults(was: dict[str, Json], now: dict[str, Json], path: str) -> list[str]:
-    """A name may become required where a default stands in for it."""
+    """Names that became required without a default."""
     known, properties = set(_names(was, "required")), _dict(now, "properties")
     added = [name for name in _names(now, "required") if name not in known]
     without = [name for name in added if "default" not in _dict(properties, name)]
@@ -79,7 +79,7 @@ def _property_faults(comparison: SchemaComparison, before: SchemaNode, after: Sc
 
 
 def _model(node: SchemaNode, name: str) -> SchemaNode:
-    """The values allowed under a name that is not among the properties: any, none, or those of a schema."""
+    """The schema for the values of a name that is not among the properties."""
     for pattern, part in _dict(node.schema, "patternProperties").items():
         if _matches(pattern, name):
             return node.inside(part)
@@ -88,14 +88,14 @@ def _model(node: SchemaNode, name: str) -> SchemaNode:
 
 
 def _matches(pattern: str, name: str) -> bool:
-    """By RE2, which needs time in step with the name, whatever the pattern."""
+    """Whether a pattern matches a name, by RE2: it matches in linear time, whatever the pattern."""
     import pyarrow
     import pyarrow.compute as compute
 
     try:
         return bool(compute.match_substring_regex(pyarrow.array([name]), pattern)[0].as_py())
     except pyarrow.ArrowInvalid as error:
-        raise Incomparable(f"the pattern {pattern[:40]!r} has no answer that takes a bounded time") from error
+        raise Incomparable(f"RE2 does not support the pattern {pattern[:40]!r}") from error
 
 
 def _removed_faults(
@@ -138,7 +138,7 @@ def _additional_faults(
 
 
 def _pattern_faults(comparison: SchemaComparison, before: SchemaNode, after: SchemaNode, path: str) -> list[str]:
-    """Like properties, for any name that matches."""
+    """The faults of patternProperties: like properties, for each pattern."""
     assert isinstance(before.schema, dict)
     assert isinstance(after.schema, dict)
     was, now = _dict(before.schema, "patternProperties"), _dict(after.schema, "patternProperties")
@@ -159,7 +159,7 @@ def _pattern_faults(comparison: SchemaComparison, before: SchemaNode, after: Sch
 def _part_faults(
     comparison: SchemaComparison, before: SchemaNode, after: SchemaNode, word: str, path: str
 ) -> list[str]:
-    """A keyword that holds one schema; where it is missing, anything goes."""
+    """The faults of a keyword with one schema; a missing keyword allows everything."""
     assert isinstance(before.schema, dict)
     assert isinstance(after.schema, dict)
     if word not in after.schema:
@@ -172,10 +172,10 @@ def _dependency_faults(comparison: SchemaComparison, before: SchemaNode, after: 
     faults: list[str] = []
     names_was, parts_was = _dependencies(before.schema)
     names_now, parts_now = _dependencies(after.schema)
-    for name, wanted in names_now.items():
+    for name, required in names_now.items():
         if name not in names_was:
             faults.append(fault("DEPENDENCY_ARRAY_ADDED", f"{path}/dependencies/{name}"))
-        elif not names_was[name] >= wanted:
+        elif not names_was[name] >= required:
             faults.append(fault("DEPENDENCY_ARRAY_EXTENDED", f"{path}/dependencies/{name}"))
     for name, part in parts_now.items():
         if name not in parts_was:
@@ -187,7 +187,7 @@ def _dependency_faults(comparison: SchemaComparison, before: SchemaNode, after: 
 
 
 def _dependencies(schema: Json) -> tuple[dict[str, set[str]], dict[str, Json]]:
-    """Names that others need, and schemas that others bring; since draft 2019-09 they have keywords of their own."""
+    """The names and the schemas that each name requires; since draft 2019-09 in two keywords of their own."""
     both = {**_dict(schema, "dependencies"), **_dict(schema, "dependentRequired")}
     names = {
         key: {each for each in value if isinstance(each, str)} for key, value in both.items() if isinstance(value, list)
@@ -211,8 +211,10 @@ def _item_faults(comparison: SchemaComparison, before: SchemaNode, after: Schema
 
 
 def _items(node: SchemaNode) -> tuple[list[SchemaNode], SchemaNode]:
-    """Schemas of the first items, and that of all others: `items` and `additionalItems` until draft 2019-09, then
-    `prefixItems` and `items`."""
+    """The schemas of the first items, and that of all others.
+
+    The keywords are `items` and `additionalItems` until draft 2019-09, then `prefixItems` and `items`.
+    """
     schema = node.schema
     assert isinstance(schema, dict)
     items, prefix = schema.get("items", True), schema.get("prefixItems")

@@ -1,6 +1,6 @@
-"""The rules for texts and numbers of `agent.schemas.json_schema_reading`, and for how many of anything there may be.
+"""The compatibility rules of `agent.schemas.json_schema_reading` for texts, numbers and counts.
 
-Rule: what bounds a value may become wider, or go. Source: as there.
+Rule: a limit may become wider, or be removed. Source: as for `agent.schemas.json_schema_reading`.
 """
 
 from agent.schemas.json_schema_shapes import Shape
@@ -8,7 +8,7 @@ from agent.schemas.json_text import Json
 
 
 def fault(kind: str, path: str) -> str:
-    """The fault in Confluent's words, and its place."""
+    """The fault by its name in Confluent's registry, with its place."""
     return f"{kind} at {path}"
 
 
@@ -18,7 +18,7 @@ def schema_dict(shape: Shape) -> dict[str, Json]:
 
 
 def limit_faults(before: dict[str, Json], after: dict[str, Json], word: str, path: str, *, is_most: bool) -> list[str]:
-    """A most may grow and a least may shrink, and either may go."""
+    """The fault of a limit: a maximum may grow, a minimum may shrink, and both may be removed."""
     name = "".join(f"_{letter}" if letter.isupper() else letter for letter in word).upper()
     return _limit_faults(_number(before, word), _number(after, word), name, f"{path}/{word}", is_most=is_most)
 
@@ -65,7 +65,7 @@ def number_faults(before: Shape, after: Shape, path: str) -> list[str]:
 
 
 def _bounds(schema: dict[str, Json], word: str, exclusive: str) -> tuple[float | None, float | None]:
-    """The bound that may be reached, and the one that may not; in draft 4 a flag tells which it is."""
+    """The inclusive and the exclusive bound; in draft 4 a flag makes the bound exclusive."""
     if schema.get(exclusive) is True:
         return None, _number(schema, word)
     return _number(schema, word), _number(schema, exclusive)

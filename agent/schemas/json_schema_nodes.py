@@ -1,6 +1,6 @@
-"""The parts of a JSON Schema, and how a reference is followed from each of them.
+"""The parts of a JSON Schema, each with the resolver of its references.
 
-Rule: every part carries the resolver of its own base URI, as `$id` changes it on the way down.
+Rule: the resolver has the part's base URI, which a `$id` inside the schema changes.
 Specification: JSON Schema drafts 4 to 2020-12, "Schema References".
 """
 
@@ -31,16 +31,16 @@ ANNOTATIONS = frozenset(
         "writeOnly",
     }
 )
-"""Keywords that may stand beside a reference without a demand on values."""
+"""Keywords beside a reference that do not constrain values."""
 ALONE_IN = ("draft-03", "draft-04", "draft-06", "draft-07")
 """Drafts in which the keywords beside a reference are ignored."""
 Resolver = Any
-"""`referencing` types its resolvers by what they hold; here it is JSON."""
+"""A resolver of the library `referencing`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaNode:
-    """A schema, or a part of one, and how its references are followed from there."""
+    """A schema, or a part of one, with the resolver of its references."""
 
     schema: Json
     resolver: Resolver
@@ -48,7 +48,7 @@ class SchemaNode:
     """Whether the keywords beside a reference are ignored, as they are up to draft 7."""
 
     def inside(self, part: Json) -> "SchemaNode":
-        """The node of a part that lies directly in this one; an id of its own changes the base of its references."""
+        """The node of a direct part of this one; its own id changes the base URI of its references."""
         if isinstance(part, dict) and ("$id" in part or "id" in part):
             resolver = self.resolver.in_subresource(resource_of(part))
             return replace(self, schema=part, resolver=resolver)
@@ -62,7 +62,7 @@ class SchemaNode:
         node, seen = self, set[int]()
         while node.is_reference and (node.is_reference_alone or node.has_nothing_beside):
             if id(node.schema) in seen:
-                raise InvalidSchema("a reference leads back to itself")
+                raise InvalidSchema("a reference refers to itself")
             seen.add(id(node.schema))
             node = node.referred()
         return node
@@ -76,14 +76,14 @@ class SchemaNode:
         return isinstance(self.schema, dict) and self.schema.keys() <= ANNOTATIONS
 
     def referred(self) -> "SchemaNode":
-        """The target of the reference. Parsing the schema has checked that there is one."""
+        """The target of the reference. It exists, because parsing checks all references."""
         assert isinstance(self.schema, dict)
         found = self.resolver.lookup(self.schema["$ref"])
         return replace(self, schema=found.contents, resolver=found.resolver)
 
 
 def resource_of(value: Json) -> Resource[Any]:
-    """The form of a schema that `referencing` resolves references in, by the draft that it names; draft 7 if none."""
+    """The schema as a resource of the library `referencing`, by its draft; draft 7 without one."""
     dialect = value.get("$schema") if isinstance(value, dict) else None
     specification = specification_with(dialect, default=DRAFT7) if isinstance(dialect, str) else DRAFT7
     contents: Any = value

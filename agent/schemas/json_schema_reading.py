@@ -1,11 +1,11 @@
-"""Whether values of one JSON Schema are all values of another.
+"""Checks whether all values of one JSON Schema are values of another.
 
-Rule: what is accepted is sound, as far as the rules for content models are: a property may be added to an object that
-was closed, and not to one that was open, where anything may stand under its name; it may be removed from an open one.
+Rule: the content models decide. A property may be added to a closed object; in an open one its name may have held
+anything. A property may be removed from an open object.
 Source: Confluent's documentation, "JSON Schema compatibility rules", and io.confluent.kafka.schemaregistry.json.diff,
-whose words for what is wrong these are. Differs from Confluent's: a change is refused of what there is no rule for
-there (if, then and else, pattern properties, names, contains, unevaluated parts, required names without a property); a
-demand may be dropped from several that hold together.
+with its names of faults. Differs from Confluent's registry: changes of keywords without a rule there are faults (if,
+then and else, pattern properties, names, contains, unevaluated parts, required names without a property); a member of
+allOf may be removed.
 """
 
 from collections.abc import Callable
@@ -57,8 +57,11 @@ def faults_reading(*, reader: SchemaNode, writer: SchemaNode) -> list[str]:
 
 
 class JsonSchemaComparison:
-    """Compares each pair of schemas once. One that comes back to itself goes together, unless it is known not to: so
-    the comparison is made again until no more pairs turn out to be unreadable than it began with."""
+    """Compares each pair of schemas once.
+
+    A pair that is reached again inside its own comparison counts as compatible, unless it is in `unreadable`. So the
+    caller repeats the comparison until it finds no further unreadable pairs.
+    """
 
     def __init__(self, unreadable: set[tuple[int, int]], budget: Budget) -> None:
         self.unreadable = set(unreadable)
@@ -101,8 +104,10 @@ class JsonSchemaComparison:
         return [] if leaf is None else leaf(before, after, path)
 
     def _joined_faults(self, before: Shape, after: Shape, path: str) -> list[str]:
-        """Of what was joined by any or one each member has to go; of all, one that does is enough. The other way round
-        for what it has to go with."""
+        """The faults between combined schemas.
+
+        Before: each member of anyOf and oneOf has to be compatible, of allOf one member is enough. After: the reverse.
+        """
         if after.kind == ONE and len(after.members) > 1 and not _is_exclusive(before):
             return [fault("COMBINED_TYPE_CHANGED", path)]
         if before.kind in CHOICES:
@@ -130,17 +135,17 @@ def _shape(part: Part) -> Shape:
 
 
 def _is_exclusive(before: Shape) -> bool:
-    """Whether it is known that no value goes with two members, or there is but one."""
+    """Whether no value can match two members, or there is only one member."""
     return before.kind != ANY or before.are_types or len(before.members) == 1
 
 
 def _enum_faults(before: Shape, after: Shape, path: str) -> list[str]:
-    is_extended = all(any(same_json(one, other) for other in after.values) for one in before.values)
+    is_extended = all(any(same_json(value, other) for other in after.values) for value in before.values)
     return [] if is_extended else [fault("ENUM_ARRAY_NARROWED", f"{path}/enum")]
 
 
 def _rest_faults(before: Shape, after: Shape, path: str) -> list[str]:
-    """There is no rule for these: what was demanded may stay or go. `if`, `then` and `else` are one demand."""
+    """The faults of keywords without a rule: they may stay or be removed. `if`, `then` and `else` count as one."""
     was, now = schema_dict(before), schema_dict(after)
     words = [word for word in sorted(WITHOUT_A_RULE) if word in now]
     changed = [word for word in words if word not in was or not same_json(was[word], now[word])]

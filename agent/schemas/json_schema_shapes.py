@@ -1,6 +1,6 @@
-"""The demands of a JSON Schema, taken apart: one demand on one type of value, or several joined by all, any or one of.
+"""Splits a JSON Schema into shapes: constraints on one type of value each, or combined by allOf, anyOf or oneOf.
 
-Rule: nothing that a schema asks is left out: what there is no rule for stands in a demand of its own, "rest".
+Rule: no constraint is lost. Keywords without a compatibility rule form a shape of their own, "rest".
 Specification: JSON Schema validation drafts 4 to 2020-12, "Validation Keywords for ...".
 """
 
@@ -16,7 +16,7 @@ JOINED = frozenset({ALL, ANY, ONE})
 CHOICES = frozenset({ANY, ONE})
 
 KINDS = {"integer": NUMBER}
-"""The kinds of types whose name is another."""
+"""Types whose kind has another name."""
 KEYWORDS = {
     STRING: frozenset({"maxLength", "minLength", "pattern"}),
     NUMBER: frozenset({"maximum", "minimum", "exclusiveMaximum", "exclusiveMinimum", "multipleOf"}),
@@ -48,7 +48,7 @@ KEYWORDS = {
         }
     ),
 }
-"""Which types of values each keyword is about."""
+"""The keywords for each type of value."""
 WITHOUT_A_RULE = frozenset(
     {
         "if",
@@ -66,19 +66,21 @@ WITHOUT_A_RULE = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
+    """A constraint of a schema."""
+
     kind: str
     node: SchemaNode
     is_typed: bool = True
-    """Whether values of other types are refused."""
+    """Whether values of other types are invalid."""
     is_integer: bool = False
     are_types: bool = False
-    """Whether the members are types, of which no value has two."""
+    """Whether the members are types: no value has two of them."""
     members: "tuple[Shape | SchemaNode, ...]" = ()
     values: tuple[Json, ...] = ()
 
 
 def shape_of(given: SchemaNode) -> Shape:
-    """The demand of a schema that is followed already."""
+    """The shape of a schema whose reference is resolved."""
     schema = given.schema
     if not isinstance(schema, dict):
         return Shape(kind=NOTHING if schema is False else ANYTHING, node=given)

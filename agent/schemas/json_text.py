@@ -1,6 +1,6 @@
-"""JSON as schemas are written in it.
+"""Reads and writes the JSON of schemas.
 
-Rule: what comes out can be walked by functions that call themselves, and written again as the same value.
+Rule: a value that `read_json` returns is not nested too deeply for recursive functions, and can be written again.
 Specification: RFC 8259.
 """
 
@@ -23,7 +23,7 @@ def read_json(text: str) -> Json:
     except RecursionError as error:
         raise InvalidSchema(TOO_DEEP) from error
     except UnicodeEncodeError as error:
-        raise InvalidSchema("it has half of a surrogate pair, which is no character") from error
+        raise InvalidSchema("it holds half of a surrogate pair, which is not a character") from error
     except ValueError as error:
         raise InvalidSchema(f"it is not JSON: {error}") from error
     _check_depth(value)
@@ -31,17 +31,17 @@ def read_json(text: str) -> Json:
 
 
 def write_json(value: Json) -> str:
-    """The shortest text of a value, its keys in the order in which they came."""
+    """The shortest text of a value, with its keys in their original order."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def write_sorted_json(value: Json) -> str:
-    """The shortest text of a value, keys in order."""
+    """The shortest text of a value, with its keys sorted."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
 def same_json(one: Json, other: Json) -> bool:
-    """Whether two values are the same to JSON: 1 and true are not, though Python says so; 1 and 1.0 are."""
+    """Whether two JSON values are equal. Unlike in Python, 1 and true differ; 1 and 1.0 are equal."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):
@@ -52,13 +52,13 @@ def same_json(one: Json, other: Json) -> bool:
 
 
 def _no_number(text: str) -> Json:
-    raise ValueError(f"{text} is no number of JSON")
+    raise ValueError(f"{text} is not a JSON number")
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text[:20]} is too large a number")
+        raise ValueError(f"the number {text[:20]} is too large")
     return number
 
 

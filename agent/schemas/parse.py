@@ -1,7 +1,7 @@
-"""The parser of schemas in any format: it calls the parser of the text's own format.
+"""Parses schemas of all formats.
 
-Rule: a format's module is imported when the first schema of it is parsed, so that an agent that serves no schemas does
-not load protoc, jsonschema and what they need.
+Rule: a format's module is imported with its first schema, so that an agent without schemas does not load protoc,
+jsonschema and their dependencies.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from coordinator.commands.registry import SchemaType
 
 
 def parse(schema_type: SchemaType, text: str, references: Sequence[NamedText] = ()) -> Parsed:
-    """The schema of a text. Parsing is CPU work: the caller runs it in a thread.
+    """The parsed schema. CPU work: the caller runs it in a thread.
 
-    `references`: every schema that the text needs, directly or not, each after those that it needs itself.
+    `references`: every schema that the text refers to, directly or not, each after its own references.
     Raises `InvalidSchema`.
     """
     match schema_type:

@@ -1,7 +1,7 @@
-"""Common parts of the formats of schemas.
+"""Common parts of the schema formats.
 
-Rule: a schema that cannot be read raises `InvalidSchema` with a sentence for whoever wrote it; two that can be read are
-compared by `Parsed.faults_reading`, which never raises.
+Rule: parsing raises `InvalidSchema` with a sentence for the schema's author. `Parsed.faults_reading` compares two
+parsed schemas and never raises.
 """
 
 from collections.abc import Sequence
@@ -13,53 +13,52 @@ from protocol.limits import SCHEMA_COMPARISONS_MAX
 
 
 class InvalidSchema(Exception):
-    """A text that is no schema of its format."""
+    """A text that is not a valid schema of its format."""
 
 
 class Incomparable(Exception):
-    """Two schemas that cannot be compared: it would take too long, or a part of them is beyond the rules."""
+    """Two schemas that cannot be compared: it takes too long, or there is no rule for a part of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedText:
-    """A schema that others refer to, under the name by which they do."""
+    """A schema that others refer to, with the name in their references."""
 
     name: str
     text: str
 
 
 class Parsed(Protocol):
-    """A schema that was read."""
+    """A parsed schema."""
 
     @property
     def schema_type(self) -> SchemaType: ...
 
     @property
     def text(self) -> str:
-        """The text that is registered: the given one without parts that mean nothing in the format."""
+        """The text to register: the original without parts that have no meaning in the format."""
         ...
 
     @property
     def normalized(self) -> str:
-        """The text that all schemas have in common which differ in nothing that matters."""
+        """The normal form: equal for schemas that differ only in insignificant details."""
         ...
 
     def faults_reading(self, writer: "Parsed") -> list[str]:
-        """Why records of `writer`, of the same format, cannot all be read with this; empty where they can."""
+        """The reasons why records of `writer`, of the same format, cannot be read with this; empty if they can."""
         ...
 
     def is_same(self, other: "Parsed") -> bool:
-        """Whether both say the same, though their texts may differ."""
+        """Whether both have the same meaning, although their texts may differ."""
         ...
 
-    def formatted(self, wanted: str) -> str:
-        """The text in the form of this name (the API's parameter `format`); one that is not known is `text`."""
+    def formatted(self, text_format: str) -> str:
+        """The text in a format of the API's parameter `format`; `text` for an unknown one."""
         ...
 
 
 NOTED_ELSEWHERE = ""
-"""Stands for a pair of parts that leads back to itself and is known not to go together: what is wrong with it is told
-where it was met first."""
+"""A placeholder fault of a recursive, incompatible pair: its faults are reported where it was compared first."""
 
 
 def distinct_faults(faults: Sequence[str]) -> list[str]:
@@ -68,15 +67,15 @@ def distinct_faults(faults: Sequence[str]) -> list[str]:
 
 
 class Budget:
-    """How many pairs of parts a comparison may still look at: with some schemas it would never end."""
+    """Bounds the number of pairs that a comparison visits: for some schemas it would never end."""
 
-    __slots__ = ("_left",)
+    __slots__ = ("_pairs_left",)
 
     def __init__(self) -> None:
-        self._left = SCHEMA_COMPARISONS_MAX
+        self._pairs_left = SCHEMA_COMPARISONS_MAX
 
     def take(self) -> None:
-        """Raises `Incomparable` when there is none left."""
-        self._left -= 1
-        if self._left < 0:
+        """Count one pair. Raises `Incomparable` above the limit."""
+        self._pairs_left -= 1
+        if self._pairs_left < 0:
             raise Incomparable(f"the schemas differ in too many ways: {SCHEMA_COMPARISONS_MAX} pairs were compared")

@@ -1,9 +1,9 @@
-"""Protobuf schemas: compiled by protoc, as text or as the descriptor that clients make of a message's class.
+"""Parses Protobuf schemas: texts, which protoc compiles, or descriptors that clients derive from a message class.
 
-Rule: a schema is what its descriptor says, so a text and a descriptor of it are the same. Imports are found among the
-references, and the files that every Protobuf client brings along; nothing else is read. A descriptor comes as its bytes
-in base64, which is how Confluent's clients for Python, Go and .NET register messages. Specification: Protocol Buffers
-language guides, editions included; descriptor.proto. Whose records can be read: `agent.schemas.protobuf_reading`.
+Rule: the descriptor is the schema, so a text and its descriptor are equal. Imports are resolved in the references and
+in the files that every Protobuf client has; nothing else is read. A descriptor comes as base64, as Confluent's clients
+for Python, Go and .NET register messages. Specification: Protocol Buffers language guides, including editions;
+descriptor.proto. `agent.schemas.protobuf_reading` compares them.
 """
 # protoc is a compiled module without stubs.
 # pyright: reportAttributeAccessIssue=false
@@ -31,11 +31,11 @@ from agent.schemas.protobuf_reading import faults_reading
 from coordinator.commands.registry import SchemaType
 
 SERIALIZED = "serialized"
-"""The format of the API that asks for a descriptor."""
+"""The API's format for a descriptor."""
 BASE64 = re.compile(r"[A-Za-z0-9+/\s]+={0,2}\s*")
-"""No text of a schema looks like that: it has a semicolon or a brace."""
+"""Matches no text of a schema: that has a semicolon or a brace."""
 FILE_NAME = re.compile(r"(?!.*(?:^|/)\.{1,2}(?:/|$))[A-Za-z0-9_.\-]+(?:/[A-Za-z0-9_.\-]+)*")
-"""Of a reference, so that it stays where it is written."""
+"""The names that references may have: relative paths that stay inside the compiler's folder."""
 OWN_NAME = "schema.proto"
 
 
@@ -46,7 +46,7 @@ class ProtobufSchema:
     text: str
     file: FileDescriptorProto
     files: Mapping[str, FileDescriptorProto]
-    """The schemas that it imports, directly or not, by names."""
+    """The schemas that it imports, directly or not, by name."""
     schema_type: SchemaType = SchemaType.PROTOBUF
 
     @property
@@ -60,8 +60,8 @@ class ProtobufSchema:
     def is_same(self, other: Parsed) -> bool:
         return isinstance(other, ProtobufSchema) and _without_name(self.file) == _without_name(other.file)
 
-    def formatted(self, wanted: str) -> str:
-        if wanted != SERIALIZED:
+    def formatted(self, text_format: str) -> str:
+        if text_format != SERIALIZED:
             return self.text
         return base64.standard_b64encode(self.file.SerializeToString()).decode("ascii")
 
@@ -72,7 +72,7 @@ def parse_protobuf(text: str, references: Sequence[NamedText] = ()) -> ProtobufS
     texts: dict[str, str] = {}
     for reference in references:
         if not FILE_NAME.fullmatch(reference.name):
-            raise InvalidSchema(f"{reference.name!r} is not the name of a file that can be imported")
+            raise InvalidSchema(f"{reference.name!r} is not a valid name of an imported file")
         if BASE64.fullmatch(reference.text):
             described[reference.name] = _read_descriptor(reference.text, reference.name)
         else:
@@ -81,7 +81,7 @@ def parse_protobuf(text: str, references: Sequence[NamedText] = ()) -> ProtobufS
         return _parse_descriptor(text, texts, described)
     if described:
         raise InvalidSchema(
-            f"{min(described)!r} was registered as a descriptor, which a text cannot import: register its text"
+            f"{min(described)!r} was registered as a descriptor, and a text cannot import it: register its text"
         )
     files = compile_text(text, texts)
     own = files.pop(next(reversed(files)))
@@ -100,10 +100,10 @@ def _parse_descriptor(
         files |= {**compiled, name: last}
     files |= described
     if own.name in files:
-        raise InvalidSchema(f"it calls itself {own.name!r}, as one of its references is called")
-    wanted = {name for each in (own, *files.values()) for name in each.dependency} - files.keys() - {own.name}
-    if wanted:
-        imports = "".join(f'import public "{name}";\n' for name in sorted(wanted))
+        raise InvalidSchema(f"its name {own.name!r} is also the name of one of its references")
+    missing = {name for each in (own, *files.values()) for name in each.dependency} - files.keys() - {own.name}
+    if missing:
+        imports = "".join(f'import public "{name}";\n' for name in sorted(missing))
         builtin = compile_text(f'syntax = "proto3";\n{imports}', {})
         builtin.popitem()
         files |= builtin
@@ -112,7 +112,7 @@ def _parse_descriptor(
 
 
 def compile_text(text: str, imports: Mapping[str, str]) -> dict[str, FileDescriptorProto]:
-    """Descriptors of all files that a text imports, and of itself as the last. Raises `InvalidSchema`."""
+    """The descriptors of all files that a text imports, and last its own. Raises `InvalidSchema`."""
     own_name = OWN_NAME
     while own_name in imports:
         own_name = f"_{own_name}"
@@ -137,8 +137,10 @@ def compile_text(text: str, imports: Mapping[str, str]) -> dict[str, FileDescrip
 
 
 def _with_syntax(text: str) -> str:
-    """A text whose first statement says in which language it is: of others protoc tells the agent's standard error that
-    it takes them for proto2. Lines stay where they are."""
+    """The text with a syntax statement, on the same lines.
+
+    Without one protoc assumes proto2, and writes a warning to the agent's standard error.
+    """
     rest = text.lstrip("\ufeff \t\r\n")
     while rest.startswith(("//", "/*")):
         end = "\n" if rest.startswith("//") else "*/"
@@ -147,7 +149,7 @@ def _with_syntax(text: str) -> str:
 
 
 def _error_text(error: "_protoc_compiler.ProtocError") -> str:
-    """Lines and columns count from 0 there."""
+    """A message of protoc, whose lines and columns count from 0."""
     name, message = (
         part.decode(errors="replace") if isinstance(part, bytes) else part for part in (error.filename, error.message)
     )
@@ -156,7 +158,7 @@ def _error_text(error: "_protoc_compiler.ProtocError") -> str:
 
 @cache
 def _include_folders() -> tuple[bytes, ...]:
-    """Where the files of google/protobuf and google/type are."""
+    """The folders with the files of google/protobuf and google/type."""
     tools = importlib.util.find_spec("grpc_tools")
     types = importlib.util.find_spec("google.type")
     assert tools is not None
@@ -169,12 +171,12 @@ def _include_folders() -> tuple[bytes, ...]:
 
 
 def _descriptor_in(code: bytes) -> FileDescriptorProto:
-    """The descriptor that generated Python code adds to its pool: what protoc tells of a file without writing one."""
+    """The descriptor in generated Python code: the only output of protoc that needs no file."""
     for node in ast.walk(ast.parse(code)):
         match node:
             case ast.Call(func=ast.Attribute(attr="AddSerializedFile"), args=[ast.Constant(value=bytes() as data)]):
                 return FileDescriptorProto.FromString(data)
-    raise AssertionError("protoc's code adds no descriptor")
+    raise AssertionError("the code of protoc has no descriptor")
 
 
 def _read_descriptor(text: str, name: str | None) -> FileDescriptorProto:
@@ -190,7 +192,7 @@ def _read_descriptor(text: str, name: str | None) -> FileDescriptorProto:
 
 
 def _check_together(files: Iterable[FileDescriptorProto]) -> None:
-    """Raises `InvalidSchema` unless a client can build all of them."""
+    """Raise `InvalidSchema` unless a client can build all descriptors."""
     pool = DescriptorPool()
     waiting = {file.name: file for file in files}
     while waiting:

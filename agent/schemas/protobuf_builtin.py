@@ -1,4 +1,4 @@
-"""Files that Confluent's clients bring along, so that no schema names them among its references.
+"""Files that Confluent's clients include, so that schemas import them without a reference.
 
 Rule: names, numbers and types are those of the clients; a test compares them.
 """

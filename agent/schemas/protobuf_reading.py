@@ -1,9 +1,9 @@
-"""Whether messages written with one Protobuf schema can be read with another.
+"""Checks whether messages written with one Protobuf schema can be read with another.
 
-Rule: fields are the same by number, messages by name; what is read as something else than was written is refused.
+Rule: fields are matched by number, messages by name. A value that would be read as another value is a fault.
 Source: Protocol Buffers language guide, "Updating A Message Type"; Confluent's documentation, "Protobuf compatibility
-rules", and io.confluent.kafka.schemaregistry.protobuf.diff, whose words for what is wrong these are. Differs from
-Confluent's: a number that was single and comes to be repeated, or the other way round, is refused in proto3 too.
+rules", and io.confluent.kafka.schemaregistry.protobuf.diff, with its names of faults. Differs from Confluent's
+registry: a numeric field that becomes repeated, or is no longer repeated, is a fault in proto3, too.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ WIRE_KINDS = {
     _F.TYPE_MESSAGE: "message",
     _F.TYPE_GROUP: "group",
 }
-"""Types that are read in place of each other are of one kind."""
+"""The kind of each type. Types of one kind can be read as each other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class _Side:
 
     own: FileDescriptorProto
     messages: Mapping[str, tuple[DescriptorProto, str]]
-    """By full name: the message and its package."""
+    """The messages with their packages, by full name."""
 
     def local_name(self, full_name: str) -> str:
         """The name without the package."""
@@ -78,7 +78,7 @@ def _side(own: FileDescriptorProto, imports: Iterable[FileDescriptorProto]) -> _
 
 
 def _by_name(messages: Iterable[DescriptorProto]) -> dict[str, DescriptorProto]:
-    """Without those that stand for maps."""
+    """Messages by name, without the entry messages of maps."""
     return {message.name: message for message in messages if not message.options.map_entry}
 
 
@@ -111,14 +111,14 @@ def _compare_messages(comparison: _ProtobufComparison, was: DescriptorProto, now
 
 
 def _one_of(message: DescriptorProto, found: FieldDescriptorProto) -> str | None:
-    """The name of the oneof that the field stands in. The ones that proto3 makes of `optional` are none."""
+    """The name of the field's oneof. The synthetic oneof of a proto3 `optional` field does not count."""
     if not found.HasField("oneof_index") or found.proto3_optional:
         return None
     return str(message.oneof_decl[found.oneof_index].name)
 
 
 def _one_ofs(message: DescriptorProto) -> dict[str, set[int]]:
-    """Numbers of the fields of each oneof, by its name."""
+    """The field numbers of each oneof, by its name."""
     found: dict[str, set[int]] = {}
     for each in message.field:
         name = _one_of(message, each)
@@ -128,8 +128,10 @@ def _one_ofs(message: DescriptorProto) -> dict[str, set[int]]:
 
 
 def _compare_one_ofs(comparison: _ProtobufComparison, was: DescriptorProto, now: DescriptorProto, path: str) -> None:
-    """Of fields that could be set together one would be lost, so no more than one may come to stand in a oneof, and
-    only in a new one."""
+    """Compare oneofs. Only one existing field may move into a oneof, and only into a new one.
+
+    Otherwise a writer may have set two of its fields, and a reader would lose one of them.
+    """
     before = _one_ofs(was)
     in_one_before = {number for numbers in before.values() for number in numbers}
     known = {each.number for each in was.field}
@@ -139,7 +141,7 @@ def _compare_one_ofs(comparison: _ProtobufComparison, was: DescriptorProto, now:
             comparison.note("MULTIPLE_FIELDS_MOVED_TO_ONEOF", f"{path}/{name}")
         elif moved and numbers & in_one_before:
             comparison.note("FIELD_MOVED_TO_EXISTING_ONEOF", f"{path}/{name}")
-        if len({other for other, held in before.items() if held & numbers}) > 1:
+        if len({other for other, other_numbers in before.items() if other_numbers & numbers}) > 1:
             comparison.note("ONEOFS_JOINED", f"{path}/{name}")
 
 
@@ -168,8 +170,7 @@ def _map_entry(side: _Side, found: FieldDescriptorProto) -> DescriptorProto | No
 
 
 def _compare_types(comparison: _ProtobufComparison, was: str, now: str, path: str) -> None:
-    """Messages by which fields are made. Those of the files themselves are compared by name anyway; imported ones are
-    compared here."""
+    """Compare the message types of two fields; here only imported ones, since others are compared by name."""
     if comparison.writer.local_name(was) != comparison.reader.local_name(now):
         comparison.note("FIELD_NAMED_TYPE_CHANGED", path)
         return

@@ -1,6 +1,6 @@
-"""Schemas of the registry, read together with what they refer to, and kept as they were read.
+"""Parses schemas of the registry together with their references, and caches the results.
 
-Rule: what an id stands for never changes, so what was read of a content and of the ids that it refers to can be kept.
+Rule: an id never changes its content, so a parsed schema is valid as long as its references have the same ids.
 """
 
 from collections import OrderedDict
@@ -16,32 +16,32 @@ Key = tuple[bytes, tuple[tuple[str, int], ...]]
 
 
 class TextsMissing(Exception):
-    """A reference to what is not registered."""
+    """A reference to a version that is not registered."""
 
 
 class ParsedSchemas:
-    """Owns what it keeps; used by one event loop."""
+    """A cache of parsed schemas; used by one event loop."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[Key, Parsed] = OrderedDict()
+        self._cache: OrderedDict[Key, Parsed] = OrderedDict()
 
     async def parse(self, registry: Registry, content: SchemaContent) -> Parsed:
-        """The schema, read in a thread. Raises `InvalidSchema` or `TextsMissing`."""
+        """The parsed schema, by a thread if it is not cached. Raises `InvalidSchema` or `TextsMissing`."""
         referred = referred_ids(registry, content)
         key = content.digest, tuple(referred.items())
-        found = self._kept.get(key)
+        found = self._cache.get(key)
         if found is None:
             texts = [NamedText(name=name, text=registry.schemas[each].text) for name, each in referred.items()]
             found = await run_in_thread(parse, content.schema_type, content.text, texts)
-        self._kept[key] = found
-        self._kept.move_to_end(key)
-        if len(self._kept) > SCHEMAS_PARSED_CACHED_MAX:
-            self._kept.popitem(last=False)
+        self._cache[key] = found
+        self._cache.move_to_end(key)
+        if len(self._cache) > SCHEMAS_PARSED_CACHED_MAX:
+            self._cache.popitem(last=False)
         return found
 
 
 def referred_ids(registry: Registry, content: SchemaContent) -> dict[str, int]:
-    """Ids of all schemas that are needed, by the names under which they are; each behind what it needs itself.
+    """The ids of all schemas that a content refers to, directly or not, by name; each after its own references.
 
     Raises `InvalidSchema` or `TextsMissing`.
     """
@@ -57,7 +57,7 @@ def referred_ids(registry: Registry, content: SchemaContent) -> dict[str, int]:
             raise InvalidSchema(f"{message}, which one of the type {content.schema_type.name} cannot refer to")
         if reference.name in found:
             if found[reference.name] != schema_id:
-                raise InvalidSchema(f"two schemas are referred to by the name {reference.name!r}")
+                raise InvalidSchema(f"the name {reference.name!r} refers to two schemas")
         elif is_ready or not needed.references:
             found[reference.name] = schema_id
             text_bytes += len(needed.text)
@@ -65,15 +65,15 @@ def referred_ids(registry: Registry, content: SchemaContent) -> dict[str, int]:
             waiting.append((reference, True))
             waiting += [(each, False) for each in reversed(needed.references)]
         if max(len(found), len(waiting)) > SCHEMA_FILES_MAX or text_bytes > SCHEMA_FILES_BYTES_MAX:
-            message = f"{SCHEMA_FILES_MAX} schemas of {SCHEMA_FILES_BYTES_MAX} bytes together are the most"
-            raise InvalidSchema(f"it needs too many others to be read: {message}")
+            message = f"at most {SCHEMA_FILES_MAX} schemas with {SCHEMA_FILES_BYTES_MAX} bytes in total"
+            raise InvalidSchema(f"it refers to too many schemas: {message}")
     return found
 
 
 def _schema_id(registry: Registry, reference: SchemaReference) -> int:
-    held = registry.subjects.get(reference.subject)
-    found = None if held is None else held.versions.get(reference.version)
-    if found is None:
+    subject = registry.subjects.get(reference.subject)
+    version = None if subject is None else subject.versions.get(reference.version)
+    if version is None:
         message = f"No schema reference found for subject '{reference.subject}' and version {reference.version}"
         raise TextsMissing(message)
-    return found.schema_id
+    return version.schema_id

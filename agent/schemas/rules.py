@@ -1,7 +1,7 @@
-"""Which earlier versions a new schema has to go with, and in which direction.
+"""The compatibility levels: the earlier versions with which a new schema has to be compatible, and the direction.
 
-Rule: BACKWARD: the new one reads what was written with the earlier one; FORWARD: the other way round; FULL: both. With
-TRANSITIVE all earlier versions count, without it the last one. Schemas of two formats never go together.
+Rule: BACKWARD: the new schema reads records of the earlier one; FORWARD: the reverse; FULL: both. TRANSITIVE levels
+compare with all earlier versions, the others with the last one. Schemas of different formats are incompatible.
 Source: Confluent's documentation, "Schema Evolution and Compatibility", table of compatibility types.
 """
 
@@ -43,7 +43,7 @@ def versions_that_count(compatibility: Compatibility, versions: Sequence[T]) -> 
 
 
 def faults_between(new: Parsed, earlier: Parsed, version: int, compatibility: Compatibility) -> list[str]:
-    """Sentences on why `new` does not go with version `version` of its subject; empty where it does."""
+    """The reasons why `new` is incompatible with a version of its subject, as sentences; empty if it is compatible."""
     if new.schema_type is not earlier.schema_type:
         fault = f"Version {version} is a schema of the type {earlier.schema_type.name}, not {new.schema_type.name}"
         return [] if compatibility is Compatibility.NONE else [fault]

@@ -71,7 +71,7 @@ UNREADABLE: list[tuple[object, object, str]] = [
     (
         record(field("a"), field("b")),
         record(field("a")),
-        "READER_FIELD_MISSING_DEFAULT_VALUE at /fields/1: the field 'b'",
+        "READER_FIELD_MISSING_DEFAULT_VALUE at /fields/1: the writer lacks the field 'b'",
     ),
     (record(field("a", "int")), record(field("a", "string")), "TYPE_MISMATCH at /fields/0/type"),
     (record(field("a"), name="S"), record(field("a")), "NAME_MISMATCH at /name: expected R"),
