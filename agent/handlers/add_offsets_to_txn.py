@@ -5,22 +5,20 @@ rule S7). Kafka makes a partition of its own topic part of the transaction, here
 Source: org.apache.kafka.server.KafkaApis.handleAddOffsetsToTxnRequest (Kafka 4.3).
 """
 
-from collections.abc import Sequence
+from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import connection_epoch_of, decided
 from coordinator.commands.transaction import AddToTransaction
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX
-from storage.object_store import Buffer
 from txn.transaction_requests import answered_code, check_transactional_id, compared_producer
 
 API_KEY = 25
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     error_code = check_transactional_id(body.transactional_id)
     if error_code is ErrorCode.none and len(body.group_id.encode()) > GROUP_ID_BYTES_MAX:
         error_code = ErrorCode.invalid_group_id
@@ -36,4 +34,4 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         )
         error_code = (await decided(services, request, command)).error_code
     error_code = answered_code(API_KEY, request.frame.api_version, error_code)
-    return answer(request.frame, {"error_code": error_code})
+    return {"error_code": error_code}

@@ -14,17 +14,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.admin.topics import TopicLookup
-from agent.request.messages import Values, answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import connection_epoch_of, decided
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.transaction import AddToTransaction, TransactionPartition
 from coordinator.configs.topic_names import INTERNAL_TOPICS
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, ProducerEpoch, ProducerId
-from storage.object_store import Buffer
 from txn.transaction import VerifyInTransaction
 from txn.transaction_requests import answered_code, check_transactional_id, compared_producer
 from txn.transitions import decide
@@ -37,7 +36,7 @@ ErrorCodes = Mapping[PartitionName, ErrorCode]
 
 
 class _Asked(NamedTuple):
-    """The request of one transactional id."""
+    """The part of a request for one transactional id."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -50,11 +49,10 @@ class _Asked(NamedTuple):
         return [(topic.name, index) for topic in self.topics for index in topic.partitions]
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    frame = request.frame
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
+    version = request.frame.api_version
     pacer, lookup = CooperativeYield(services.clock), TopicLookup(services.topics)
-    if frame.api_version <= LAST_OF_CLIENTS:
+    if version <= LAST_OF_CLIENTS:
         producer_id, epoch = compared_producer(body.v3_and_below_producer_id, body.v3_and_below_producer_epoch)
         asked = _Asked(
             transactional_id=body.v3_and_below_transactional_id,
@@ -62,8 +60,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             epoch=epoch,
             topics=body.v3_and_below_topics,
         )
-        rows = _rows(asked, await _add(services, request, asked, lookup, pacer), frame.api_version)
-        return await inline_or_in_thread(len(asked.names), answer, frame, {"results_by_topic_v3_and_below": rows})
+        rows = _rows(asked, await _add(services, request, asked, lookup, pacer), version)
+        return {"results_by_topic_v3_and_below": rows}
     results = []
     for transaction in body.transactions:
         producer_id, epoch = compared_producer(transaction.producer_id, transaction.producer_epoch)
@@ -74,12 +72,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             topics=transaction.topics,
             is_verify_only=transaction.verify_only,
         )
-        rows = _rows(asked, await _add(services, request, asked, lookup, pacer), frame.api_version)
+        rows = _rows(asked, await _add(services, request, asked, lookup, pacer), version)
         results.append({"transactional_id": asked.transactional_id, "topic_results": rows})
         await pacer.step()
-    return await inline_or_in_thread(
-        rows_at_most(frame.body), answer, frame, {"error_code": ErrorCode.none, "results_by_transaction": results}
-    )
+    return {"error_code": ErrorCode.none, "results_by_transaction": results}
 
 
 def _rows(asked: _Asked, error_codes: ErrorCodes, version: int) -> list[Values]:
@@ -131,8 +127,8 @@ async def _add(
 
 
 async def _find(lookup: TopicLookup, name: str, index: int) -> TopicState | ErrorCode:
-    """The topic with the partition, or what to answer."""
-    if name in INTERNAL_TOPICS:  # who writes there expects groups to change
+    """The topic with the partition, or the error."""
+    if name in INTERNAL_TOPICS:  # a producer that writes there expects groups to change
         return ErrorCode.topic_authorization_failed
     try:
         topic = await lookup.by_name(name)
@@ -146,7 +142,7 @@ async def _find(lookup: TopicLookup, name: str, index: int) -> TopicState | Erro
 async def _verified(
     services: Services, asked: _Asked, found: Mapping[TransactionPartition, PartitionName]
 ) -> ErrorCodes:
-    """The error for each partition: whether it is part of the transaction as it is behind a barrier."""
+    """The error for each partition: whether it is part of the transaction, after a barrier."""
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:

@@ -10,23 +10,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.admin.topics import TopicError, before, deadline_s
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.apply.client_quotas import IP, InvalidQuota, check_quota, quota_entity_of
 from coordinator.commands.admin import AlterClientQuotas
 from coordinator.commands.commands import Refused
 from coordinator.configs.config_types import shorten
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 49
 
 log = logging.getLogger(__name__)
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     end_s = deadline_s(services.clock)
     pacer = CooperativeYield(services.clock)
     entries: dict[frozenset[Any], list[Any]] = {}
@@ -51,11 +49,11 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         entity = [{"entity_type": entity_type, "entity_name": name} for entity_type, name in sorted(named, key=_order)]
         rows.append({"error_code": error_code, "error_message": message, "entity": entity})
         await pacer.step()
-    return await inline_or_in_thread(len(rows), answer, request.frame, {"entries": rows})
+    return {"entries": rows}
 
 
 def _order(part: tuple[str, str | None]) -> tuple[bool, str]:
-    """Kafka's order of types in an answer: client-id, user, ip."""
+    """Kafka's order of types in a response: client-id, user, ip."""
     return part[0] == IP, part[0]
 
 

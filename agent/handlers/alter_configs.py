@@ -4,21 +4,18 @@ Of topics, brokers, groups and telemetry subscriptions; loggers are not served, 
 Source: kafka.server.ConfigAdminManager.preprocess, org.apache.kafka.controller.ConfigurationControlManager (Kafka 4.3).
 """
 
-from collections.abc import Sequence
+from typing import Any
 
 from agent.admin.configs import Alteration
 from agent.request.config_alterations import alter_all
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.commands.admin import OperationKind
-from storage.object_store import Buffer
 
 API_KEY = 33
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     wanted = [
         Alteration(
             resource_type=resource.resource_type,
@@ -29,4 +26,4 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         for resource in body.resources
     ]
     rows = await alter_all(services, wanted, is_validate_only=body.validate_only)
-    return await inline_or_in_thread(len(rows), answer, request.frame, {"responses": rows})
+    return {"responses": rows}

@@ -12,28 +12,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.admin.topics import TopicError, before, deadline_s
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.admin import Replicas
 from coordinator.state.rendezvous import Assignment
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex
-from storage.object_store import Buffer
 
 API_KEY = 45
 FIRST_WITH_FACTOR_CHANGE = 1
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     await services.metadata.barrier()
     pacer = CooperativeYield(services.clock)
     may_change_factor = request.frame.api_version < FIRST_WITH_FACTOR_CHANGE or body.allow_replication_factor_change
     zone = services.zone_of(request)
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
     topics = []
-    row_count = 0
     for wanted in body.topics:
         rows = []
         judged = _Judged(services, wanted.name, zone, may_change_factor=may_change_factor)
@@ -42,19 +39,17 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             await pacer.step()
         await judged.assign(end_s, rows)
         topics.append({"name": wanted.name, "partitions": rows})
-        row_count += 1 + len(rows)
         await pacer.step()
-    values = {
+    return {
         "allow_replication_factor_change": may_change_factor,
         "error_code": ErrorCode.none,
         "error_message": None,
         "responses": topics,
     }
-    return await inline_or_in_thread(row_count, answer, request.frame, values)
 
 
 class _Judged:
-    """The partitions of one topic, judged one after the other; those with nothing against them are altered together."""
+    """The partitions of one topic, judged one by one. Those that may be altered are altered together."""
 
     def __init__(self, services: Services, name: str, zone: str | None, *, may_change_factor: bool) -> None:
         self._services = services
@@ -67,14 +62,14 @@ class _Judged:
         self._accepted: dict[PartitionIndex, Replicas] = {}
 
     def result(self, wanted: Any) -> dict[str, Any]:
-        """The partition's row of the answer, as far as it can be told before anything is altered."""
+        """The partition's row of the response, as far as it is known before anything is altered."""
         error_code, message = self._judge(wanted)
         if error_code is ErrorCode.none:
             self._accepted[PartitionIndex(wanted.partition_index)] = tuple(wanted.replicas)
         return {"partition_index": wanted.partition_index, "error_code": error_code, "error_message": message}
 
     async def assign(self, end_s: float, rows: Sequence[dict[str, Any]]) -> None:
-        """Alter what was accepted; where that fails, `rows` tell of it. Done by `end_s` on the monotonic clock."""
+        """Alters the accepted partitions by `end_s` (monotonic clock). Where that fails, sets the error in `rows`."""
         if self._topic is None or not self._accepted:
             return
         alteration = self._services.topics.assign_replicas(self._topic, self._accepted)

@@ -6,24 +6,20 @@ Source: org.apache.kafka.server.KafkaApis.handleAlterReplicaLogDirsRequest, Repl
 (Kafka 4.3).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 34
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     await services.metadata.barrier()
     pacer = CooperativeYield(services.clock)
     topics: dict[str, list[dict[str, Any]]] = {}
-    row_count = 0
     for directory in body.dirs:
         is_found = directory.path == services.store_url
         for wanted in directory.topics:
@@ -31,11 +27,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             for index in wanted.partitions:
                 error_code = _error(services, wanted.name, index) if is_found else ErrorCode.log_dir_not_found
                 rows.append({"partition_index": index, "error_code": error_code})
-                row_count += 1
                 await pacer.step()
             await pacer.step()
     results = [{"topic_name": name, "partitions": rows} for name, rows in topics.items()]
-    return await inline_or_in_thread(row_count, answer, request.frame, {"results": results})
+    return {"results": results}
 
 
 def _error(services: Services, name: str, index: int) -> ErrorCode:

@@ -7,24 +7,20 @@ Source: org.apache.kafka.controller.ScramControlManager.alterCredentials (Kafka 
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 51
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     mentions = Counter(change.name for change in (*body.deletions, *body.upsertions))
     deleted = {deletion.name for deletion in body.deletions}
     results = [_result(name, is_twice=count > 1, is_deleted=name in deleted) for name, count in mentions.items()]
-    return await inline_or_in_thread(len(results), answer, request.frame, {"results": results})
+    return {"results": results}
 
 
 def _result(name: str, *, is_twice: bool, is_deleted: bool) -> dict[str, Any]:

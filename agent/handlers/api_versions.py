@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from agent.request.features import finalized_features, supported_features
-from agent.request.messages import answer, entity, request_body
+from agent.request.messages import decode, encode, entity
 from agent.request.services import Request, Services
 from protocol.api_versions import API_VERSIONS, range_of
 from protocol.errors import ErrorCode
@@ -21,7 +21,7 @@ from storage.object_store import Buffer
 API_KEY = 18
 FIRST_WITH_CLIENT_NAME = 3
 CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""And its version. Source: org.apache.kafka.common.requests.ApiVersionsRequest (Kafka 4.3)."""
+"""The characters of a client's name, and of its version."""
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -30,9 +30,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     version = request.frame.api_version
     is_served = served.version_min <= version <= served.version_max
     if is_served and version >= FIRST_WITH_CLIENT_NAME:
-        body = request_body(request.frame)
+        body = await decode(request.frame)
         if not is_client_named(body.client_software_name, body.client_software_version):
-            return answer(request.frame, {"error_code": ErrorCode.invalid_request, "api_keys": []})
+            return encode(request.frame, {"error_code": ErrorCode.invalid_request, "api_keys": []})
         request.client.software_name = body.client_software_name[:CLIENT_SAID_CHARS_MAX]
         request.client.software_version = body.client_software_version[:CLIENT_SAID_CHARS_MAX]
     values = {
@@ -49,5 +49,5 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
 
 
 def is_client_named(software_name: str, software_version: str) -> bool:
-    """Whether a client gave its name and version, in the characters that may stand in metrics."""
+    """Whether a client gave its name and version in characters that a metric's label may have."""
     return bool(CLIENT_NAME.fullmatch(software_name) and CLIENT_NAME.fullmatch(software_version))

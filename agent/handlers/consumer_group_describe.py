@@ -13,15 +13,13 @@ from typing import Any
 
 from agent.groups.group_ledger import NotCoordinator
 from agent.request.authorized_operations import on_group
-from agent.request.messages import Values, answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
 from coordinator.commands.consumer_group_values import ConsumerGroup, GroupPhase, Partitions, without_epochs
 from coordinator.ledger.port import LedgerUnavailable
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_MEMBERS_LISTED_MAX
-from storage.object_store import Buffer
 
 API_KEY = 69
 CLASSIC_MEMBER = 0
@@ -34,48 +32,42 @@ _PHASES = {
 }
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    frame = request.frame
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
-        return await inline_or_in_thread(len(body.group_ids), _answer_away, frame, body.group_ids)
+        return {"groups": await inline_or_in_thread(len(body.group_ids), _unavailable, body.group_ids)}
     pacer = CooperativeYield(services.clock)
     groups: list[dict[str, Any]] = []
-    members_count = rows_count = 0
+    members_count = 0
     for group_id in dict.fromkeys(body.group_ids):
         if members_count >= GROUP_MEMBERS_LISTED_MAX:
             groups.append(_error(group_id, ErrorCode.coordinator_load_in_progress, "Ask for fewer groups at once."))
             await pacer.step()
             continue
-        group_row, rows = await _group(services, group_id, pacer, is_asked=body.include_authorized_operations)
-        groups.append(group_row)
-        members_count += len(group_row["members"])
-        rows_count += rows
-    return await inline_or_in_thread(len(groups) + rows_count, answer, frame, {"groups": groups})
+        groups.append(await _group(services, group_id, pacer, is_asked=body.include_authorized_operations))
+        members_count += len(groups[-1]["members"])
+    return {"groups": groups}
 
 
-def _answer_away(frame: RequestFrame, group_ids: Sequence[str]) -> Sequence[Buffer]:
-    away = ErrorCode.coordinator_not_available
-    return answer(frame, {"groups": [_error(group_id, away, "the ledger does not answer") for group_id in group_ids]})
+def _unavailable(group_ids: Sequence[str]) -> list[dict[str, Any]]:
+    error_code = ErrorCode.coordinator_not_available
+    return [_error(group_id, error_code, "the ledger does not answer") for group_id in group_ids]
 
 
-async def _group(
-    services: Services, group_id: str, pacer: CooperativeYield, *, is_asked: bool
-) -> tuple[dict[str, Any], int]:
-    """The group as it is now, and how many rows it is told in: members, and topics of their assignments."""
+async def _group(services: Services, group_id: str, pacer: CooperativeYield, *, is_asked: bool) -> dict[str, Any]:
+    """The row of the group as it is now."""
     await pacer.step()
     if not group_id:
-        return _error(group_id, ErrorCode.invalid_group_id, None), 0
+        return _error(group_id, ErrorCode.invalid_group_id, None)
     try:
         found = services.group_ledger.readable(group_id)
     except NotCoordinator as error:
-        return _error(group_id, error.error_code, error.message), 0
+        return _error(group_id, error.error_code, error.message)
     if found is None or not isinstance(found.value, ConsumerGroup):
         why = "not found" if found is None else "is not a consumer group"
-        return _error(group_id, ErrorCode.group_id_not_found, f"Group {group_id} {why}."), 0
-    # Members are told in turns, all of them as they are now.
+        return _error(group_id, ErrorCode.group_id_not_found, f"Group {group_id} {why}.")
+    # Other tasks run between two members, and may change the group: a copy keeps the response consistent.
     group = found.value.copy()
     group_row = {
         "error_code": ErrorCode.none,
@@ -88,14 +80,12 @@ async def _group(
         "authorized_operations": on_group(is_asked=is_asked),
     }
     members: list[Values] = []
-    rows_count = 0
     for member_id in sorted(group.members):
         topics_count = len(group.assignment(member_id).assigned) + len(group.targets.get(member_id, ()))
         members.append(_member(services, group, member_id))
-        rows_count += 1 + topics_count
         for _ in range(1 + topics_count):
             await pacer.step()
-    return group_row | {"members": members}, rows_count
+    return group_row | {"members": members}
 
 
 def _member(services: Services, group: ConsumerGroup, member_id: str) -> Values:
@@ -117,7 +107,7 @@ def _member(services: Services, group: ConsumerGroup, member_id: str) -> Values:
 
 
 def _topics(services: Services, found: Partitions) -> Values:
-    """The topics that still exist."""
+    """The partitions of the topics that still exist."""
     topics = services.state.topics
     return {
         "topic_partitions": [

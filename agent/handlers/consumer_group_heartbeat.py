@@ -13,15 +13,13 @@ from typing import Any
 from kio.static.primitive import i32Timedelta
 
 from agent.groups.group_ledger import NotCoordinator
-from agent.request.messages import Values, answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.ids import uuid_text
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.commands.consumer_group_values import JOIN_EPOCH, Partitions, partitions
 from coordinator.groups.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
-from storage.object_store import Buffer
 
 API_KEY = 68
 FIRST_WITH_OWN_IDS = 1
@@ -29,9 +27,8 @@ _MILLISECOND = timedelta(milliseconds=1)
 _NO_TOPIC = bytes(16)
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
+async def handle(services: Services, request: Request, body: Any) -> Values:
     frame = request.frame
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
     is_id_required = frame.api_version >= FIRST_WITH_OWN_IDS
     member_id = body.member_id
     if not member_id and not is_id_required and body.member_epoch == JOIN_EPOCH:
@@ -54,10 +51,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             body.group_id, heartbeat, is_id_required=is_id_required
         )
     except GroupRefusal as refusal:
-        return answer(frame, _error(refusal.error_code, refusal.message))
+        return _error(refusal.error_code, refusal.message)
     except NotCoordinator as error:
-        return answer(frame, _error(error.error_code, error.message))
-    return answer(frame, _heartbeat_values(heartbeat_answer))
+        return _error(error.error_code, error.message)
+    return _heartbeat_values(heartbeat_answer)
 
 
 def _owned(topics: Sequence[Any] | None) -> Partitions | None:

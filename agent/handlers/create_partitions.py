@@ -6,21 +6,18 @@ Source: org.apache.kafka.controller.ReplicationControlManager.createPartitions, 
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 from agent.admin.topics import TopicError, before, catch_up, deadline_s
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 37
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     mentions = Counter(topic.name for topic in body.topics)
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
     pacer = CooperativeYield(services.clock)
@@ -39,7 +36,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             error_code, message = error.error_code, error.message
         results.append({"name": topic.name, "error_code": error_code, "error_message": message})
         await pacer.step()
-    return await inline_or_in_thread(len(results), answer, request.frame, {"results": results})
+    return {"results": results}
 
 
 async def _grow(services: Services, topic: Any, *, is_validate_only: bool) -> None:

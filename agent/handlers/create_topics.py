@@ -14,13 +14,12 @@ from typing import Any
 
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.request.config_entries import created_topic_configs
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.configs.topic_configs import broker_value
 from protocol.errors import ErrorCode
 from protocol.limits import CREATIONS_PER_TURN, PARTITIONS_CREATED_PER_REQUEST_MAX
-from storage.object_store import Buffer
 
 API_KEY = 19
 REPLICATION_FACTOR = 1
@@ -28,8 +27,7 @@ USE_DEFAULT = -1
 FIRST_WITH_CONFIGS = 5
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     mentions = Counter(topic.name for topic in body.topics)
     is_validate_only = body.validate_only
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
@@ -58,12 +56,11 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                 }
             )
         await pacer.step()
-    row_count = sum(1 + len(result["configs"]) for result in results)
-    return await inline_or_in_thread(row_count, answer, request.frame, {"topics": results})
+    return {"topics": results}
 
 
 def _partitions_wanted(services: Services, topics: Sequence[Any]) -> int:
-    """How many partitions are asked for in all; what is refused by itself counts nothing."""
+    """The number of partitions that a request would create. A topic that is rejected by itself counts nothing."""
     default = int(broker_value(services.broker_configs, "num.partitions"))
     return sum(
         len(topic.assignments) or (default if topic.num_partitions == USE_DEFAULT else max(topic.num_partitions, 0))

@@ -9,25 +9,23 @@ org.apache.kafka.coordinator.group.GroupCoordinatorShard.deleteGroups (Kafka 4.3
 """
 
 import asyncio
-from collections.abc import Sequence
+from typing import Any
 
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.groups.group_ledger import NotCoordinator
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.offset_commits import as_client_error
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Refused
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from protocol.limits import GROUPS_PER_TURN
-from storage.object_store import Buffer
 
 API_KEY = 42
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     end_s = deadline_s(services.clock)
     error_codes = dict.fromkeys(body.groups_names, ErrorCode.coordinator_not_available)
     if await _barrier(services):
@@ -42,7 +40,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                 deletions = [tasks.create_task(_delete(services, group_id, end_s)) for group_id in share]
             error_codes |= {group_id: done.result() for group_id, done in zip(share, deletions, strict=True)}
     results = [{"group_id": group_id, "error_code": error_code} for group_id, error_code in error_codes.items()]
-    return await inline_or_in_thread(len(results), answer, request.frame, {"results": results})
+    return {"results": results}
 
 
 async def _barrier(services: Services) -> bool:
@@ -55,7 +53,7 @@ async def _barrier(services: Services) -> bool:
 
 
 def _look_up(services: Services, group_id: str) -> ErrorCode:
-    """NONE where the group is there, and may be this agent's to delete."""
+    """NONE where the group exists and this agent may delete it."""
     try:
         return ErrorCode.none if services.groups.is_there(group_id) else ErrorCode.group_id_not_found
     except NotCoordinator as error:
@@ -63,7 +61,7 @@ def _look_up(services: Services, group_id: str) -> ErrorCode:
 
 
 async def _delete(services: Services, group_id: str, end_s: float) -> ErrorCode:
-    """The error of one group. Groups of one turn of the loop share an entry for their claims."""
+    """Deletes one group and returns its error. Groups of one turn of the loop share an entry for their claims."""
     ledger = services.group_ledger
     try:
         group = await ledger.claim(group_id)
@@ -84,6 +82,6 @@ async def _delete(services: Services, group_id: str, end_s: float) -> ErrorCode:
 
 
 async def _has_joining_members(services: Services, group_id: str) -> bool:
-    """Whether members are joining that the ledger does not have yet. Raises `NotCoordinator`."""
+    """Whether members join that the ledger does not have yet. Raises `NotCoordinator`."""
     described = await services.groups.describe(group_id)
     return (described is not None and bool(described.members)) or services.consumer_groups.is_live(group_id)

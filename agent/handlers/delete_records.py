@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.ledger.entry_batches import batches, split
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import AdvanceLogStart, LogStartsAdvanced, Refused
 from coordinator.configs.config_types import split_list
 from coordinator.configs.topic_configs import effective
@@ -23,7 +23,6 @@ from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from coordinator.state.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import Offset, TopicId
-from storage.object_store import Buffer
 
 API_KEY = 21
 HIGH_WATERMARK = -1
@@ -34,7 +33,7 @@ PartitionName = tuple[str, int]
 
 
 class Answered(NamedTuple):
-    """The answer for one partition: the low watermark is where its log starts, -1 with an error."""
+    """The result of one partition: the low watermark is where its log starts, -1 with an error."""
 
     error_code: ErrorCode
     low_watermark: int = NO_OFFSET
@@ -48,8 +47,7 @@ class _Advance(NamedTuple):
     log_start: Offset
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
     pacer = CooperativeYield(services.clock)
     wanted: dict[PartitionName, int] = {}
@@ -65,7 +63,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         topics.setdefault(name[0], []).append(row)
         await pacer.step()
     rows = [{"name": topic_name, "partitions": partitions} for topic_name, partitions in topics.items()]
-    return await inline_or_in_thread(len(wanted), answer, request.frame, {"topics": rows})
+    return {"topics": rows}
 
 
 async def _delete(
@@ -107,7 +105,7 @@ def _judge(services: Services, name: PartitionName, offset: int) -> Answered | _
 
 
 def _split(partition: PartitionState, advance: _Advance) -> Iterator[tuple[_Advance, int]]:
-    """The way to the offset by as many chunks as one entry lets go of, each step with their number."""
+    """Splits the way to the offset into steps of as many chunks as one entry may release, each with their number."""
     row, row_end = 0, partition.index.count_before(advance.log_start)
     for chunk_count in split(row_end):
         row += chunk_count
@@ -116,7 +114,7 @@ def _split(partition: PartitionState, advance: _Advance) -> Iterator[tuple[_Adva
 
 
 async def _advance(services: Services, advances: Sequence[_Advance], end_s: float) -> Mapping[PartitionName, Answered]:
-    """The answers of one entry. Where its outcome is not known the client asks again: to hide twice is no error."""
+    """The results of one entry. Where its outcome is unknown the client repeats the request, which is no error."""
     rows = {topic_id: row for row, topic_id in enumerate(dict.fromkeys(each.topic_id for each in advances))}
     command = AdvanceLogStart(
         topic_ids=tuple(rows),

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.admin.topics import TopicError, before, deadline_s
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
-from storage.object_store import Buffer
 
 API_KEY = 20
 
@@ -23,8 +22,7 @@ Mention = tuple[str | None, uuid.UUID | None]
 """A topic's name or id, as a request gives it."""
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
     if request.frame.api_version >= 6:
         wanted = [(topic.name, topic.topic_id) for topic in body.topics]
@@ -36,11 +34,11 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     for (name, topic_id), count in mentions.items():
         results.append(await _delete(services, name, topic_id, count, end_s))
         await pacer.step()
-    return await inline_or_in_thread(len(results), answer, request.frame, {"responses": results})
+    return {"responses": results}
 
 
 def merge_mentions(wanted: Sequence[Mention], name_of: Mapping[uuid.UUID, str]) -> Counter[Mention]:
-    """How often each topic is meant; one that is meant by its name and by its id stands there once, with both."""
+    """The number of mentions of each topic. One that is named both by name and by id has one key with both."""
     mentions = Counter(wanted)
     for topic_id, name in name_of.items():
         if (name, None) in mentions:
@@ -49,7 +47,7 @@ def merge_mentions(wanted: Sequence[Mention], name_of: Mapping[uuid.UUID, str]) 
 
 
 async def _names_of_ids(services: Services, wanted: Sequence[Mention]) -> dict[uuid.UUID, str]:
-    """The names of the topics that are meant by id alone and exist."""
+    """The names of the topics that exist and are named by id alone."""
     ids = [topic_id for name, topic_id in wanted if topic_id is not None and name is None]
     found = {topic_id: await services.topics.by_id(TopicId(topic_id.bytes)) for topic_id in ids}
     return {topic_id: topic.name for topic_id, topic in found.items() if topic is not None}

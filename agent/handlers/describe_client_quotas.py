@@ -3,32 +3,28 @@
 Source: org.apache.kafka.image.ClientQuotasImage.describe (Kafka 4.3).
 """
 
-from collections.abc import Sequence
+from typing import Any
 
 from agent.admin.topics import catch_up, deadline_s
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.apply.client_quotas import InvalidQuota, UnknownEntityType, described, entity_filter
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 48
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     components = [(component.entity_type, component.match_type, component.match) for component in body.components]
     try:
         wanted = entity_filter(components, is_strict=body.strict)
     except InvalidQuota as error:
         is_unknown = isinstance(error, UnknownEntityType)
         error_code = ErrorCode.unsupported_version if is_unknown else ErrorCode.invalid_request
-        return answer(request.frame, {"error_code": error_code, "error_message": str(error), "entries": None})
+        return {"error_code": error_code, "error_message": str(error), "entries": None}
     unseen = await catch_up(services.metadata, services.clock, deadline_s(services.clock))
     if unseen is not None:
-        refusal = {"error_code": unseen.error_code, "error_message": unseen.message, "entries": None}
-        return answer(request.frame, refusal)
+        return {"error_code": unseen.error_code, "error_message": unseen.message, "entries": None}
     entries = [
         {
             "entity": [{"entity_type": entity_type, "entity_name": name} for entity_type, name in entity],
@@ -36,5 +32,4 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         }
         for entity, quotas in described(services.state.client_quotas, wanted)
     ]
-    values = {"error_code": ErrorCode.none, "error_message": None, "entries": entries}
-    return await inline_or_in_thread(len(entries), answer, request.frame, values)
+    return {"error_code": ErrorCode.none, "error_message": None, "entries": entries}

@@ -7,15 +7,13 @@ Source: org.apache.kafka.server.KafkaApis.handleDescribeCluster (Kafka 4.3), KIP
 KIP-1073 (fenced brokers).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from agent.admin.cluster_view import BrokerView, leaving_brokers
 from agent.request.authorized_operations import on_cluster
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 60
 BROKERS = 1
@@ -24,40 +22,33 @@ FIRST_WITH_ENDPOINT_TYPES = 1
 FIRST_WITH_FENCED = 2
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     version = request.frame.api_version
     endpoint_type = body.endpoint_type if version >= FIRST_WITH_ENDPOINT_TYPES else BROKERS
     if endpoint_type != BROKERS:
-        return answer(
-            request.frame,
-            {
-                "error_code": ErrorCode.mismatched_endpoint_type
-                if endpoint_type == CONTROLLERS
-                else ErrorCode.unsupported_endpoint_type,
-                "error_message": "The request was sent to an endpoint of type BROKER, but it wanted another type.",
-                "endpoint_type": BROKERS,
-                "cluster_id": "",
-                "brokers": [],
-            },
-        )
+        return {
+            "error_code": ErrorCode.mismatched_endpoint_type
+            if endpoint_type == CONTROLLERS
+            else ErrorCode.unsupported_endpoint_type,
+            "error_message": "The request was sent to an endpoint of type BROKER, but it wanted another type.",
+            "endpoint_type": BROKERS,
+            "cluster_id": "",
+            "brokers": [],
+        }
     alive = services.brokers(request.listener)
     are_fenced_wanted = version >= FIRST_WITH_FENCED and body.include_fenced_brokers
     fenced = leaving_brokers(services.state, request.listener) if are_fenced_wanted else []
-    return answer(
-        request.frame,
-        {
-            "error_code": ErrorCode.none,
-            "endpoint_type": BROKERS,
-            "cluster_id": services.cluster_id,
-            "controller_id": alive[0].node_id if alive else -1,
-            "brokers": [
-                *(_broker_row(broker, is_fenced=False) for broker in alive),
-                *(_broker_row(broker, is_fenced=True) for broker in fenced),
-            ],
-            "cluster_authorized_operations": on_cluster(is_asked=body.include_cluster_authorized_operations),
-        },
-    )
+    return {
+        "error_code": ErrorCode.none,
+        "endpoint_type": BROKERS,
+        "cluster_id": services.cluster_id,
+        "controller_id": alive[0].node_id if alive else -1,
+        "brokers": [
+            *(_broker_row(broker, is_fenced=False) for broker in alive),
+            *(_broker_row(broker, is_fenced=True) for broker in fenced),
+        ],
+        "cluster_authorized_operations": on_cluster(is_asked=body.include_cluster_authorized_operations),
+    }
 
 
 def _broker_row(broker: BrokerView, *, is_fenced: bool) -> dict[str, Any]:

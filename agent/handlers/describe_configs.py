@@ -5,7 +5,7 @@ its own broker configs and loggers: clients ask the node that they want to know 
 Source: org.apache.kafka.server.ConfigHelper.describeConfigs (Kafka 4.3).
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from agent.admin.agent_configs import agent_entries
@@ -13,9 +13,9 @@ from agent.admin.configs import ConfigError
 from agent.admin.log_levels import loggers
 from agent.admin.topics import catch_up, deadline_s
 from agent.request.config_entries import config_rows, logger_rows
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.admin import ResourceType
 from coordinator.configs.broker_configs import BROKER_CONFIGS
 from coordinator.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
@@ -33,7 +33,6 @@ from coordinator.configs.topic_names import InvalidTopicName, validate_topic_nam
 from coordinator.state.state import EVERY_BROKER
 from protocol.errors import ErrorCode
 from protocol.limits import CONFIG_RESOURCES_DESCRIBED_MAX, CREATIONS_PER_TURN
-from storage.object_store import Buffer
 
 API_KEY = 32
 TOO_MANY = (
@@ -41,8 +40,7 @@ TOO_MANY = (
 )
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     with_documentation = request.frame.api_version >= 3 and body.include_documentation
     unseen = await catch_up(services.metadata, services.clock, deadline_s(services.clock))
     pacer = CooperativeYield(services.clock, CREATIONS_PER_TURN)
@@ -67,8 +65,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             result |= {"error_code": error.error_code, "error_message": str(error)}
         results.append(result)
         await pacer.step()
-    row_count = sum(1 + len(result["configs"]) for result in results)
-    return await inline_or_in_thread(row_count, answer, request.frame, {"results": results})
+    return {"results": results}
 
 
 def _rows(services: Services, resource: Any, *, with_synonyms: bool, with_documentation: bool) -> list[dict[str, Any]]:
@@ -81,7 +78,7 @@ def _rows(services: Services, resource: Any, *, with_synonyms: bool, with_docume
 
 
 def _entries(services: Services, resource_type: int, name: str, names: Collection[str] | None) -> Iterable[ConfigEntry]:
-    """All entries of the resource, or those named; names that do not exist are left out, as in Kafka."""
+    """All entries of the resource, or the named ones. Names that do not exist are left out, as in Kafka."""
     layers = services.broker_configs.layers
     match resource_type:
         case ResourceType.TOPIC:

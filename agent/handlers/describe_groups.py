@@ -13,15 +13,13 @@ from typing import Any
 
 from agent.groups.group_ledger import NotCoordinator
 from agent.request.authorized_operations import NOT_ASKED, on_group
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
 from coordinator.groups.classic_messages import DescribedMember, Description
 from coordinator.ledger.port import LedgerUnavailable
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_MEMBERS_LISTED_MAX
-from storage.object_store import Buffer
 
 API_KEY = 15
 FIRST_WITH_OPERATIONS = 3
@@ -30,14 +28,13 @@ DEAD = Description(state="Dead")
 NOTHING = Description(state="")
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    frame, version = request.frame, request.frame.api_version
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
+    version = request.frame.api_version
     is_asked = version >= FIRST_WITH_OPERATIONS and body.include_authorized_operations
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
-        return await inline_or_in_thread(len(body.groups), _answer_away, frame, body.groups)
+        return {"groups": await inline_or_in_thread(len(body.groups), _unavailable, body.groups)}
     pacer = CooperativeYield(services.clock)
     groups = []
     members_count = 0
@@ -53,18 +50,18 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         groups.append(row | {"members": rows})
         members_count += len(rows)
         await pacer.step()
-    return await inline_or_in_thread(len(groups) + members_count, answer, frame, {"groups": groups})
+    return {"groups": groups}
 
 
-def _answer_away(frame: RequestFrame, group_ids: Sequence[str]) -> Sequence[Buffer]:
-    away = ErrorCode.coordinator_not_available
-    return answer(frame, {"groups": [_row(group_id, NOTHING, away) | {"members": []} for group_id in group_ids]})
+def _unavailable(group_ids: Sequence[str]) -> list[dict[str, Any]]:
+    error_code = ErrorCode.coordinator_not_available
+    return [_row(group_id, NOTHING, error_code) | {"members": []} for group_id in group_ids]
 
 
 async def _described(
     services: Services, group_id: str, version: int, *, is_asked: bool
 ) -> tuple[dict[str, Any], tuple[DescribedMember, ...]]:
-    """The row of a group, and its members as of now, whose rows are made in turns."""
+    """The row of a group, and its members as they are now. Other tasks run while the members' rows are made."""
     try:
         group = services.group_ledger.readable(group_id)
         description = await services.groups.describe(group_id)

@@ -10,24 +10,21 @@ Source: org.apache.kafka.server.KafkaApis.handleDescribeLogDirsRequest, ReplicaM
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 35
 UNKNOWN_BYTES = -1
 NO_LAG = 0
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     await services.metadata.barrier()
     pacer = CooperativeYield(services.clock)
     topics = []
-    row_count = 0
     async for topic, indexes in _wanted(services, body.topics, pacer):
         assignments = services.assignments(topic, zone=None)
         partitions = []
@@ -37,7 +34,6 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             await pacer.step()
         if partitions:
             topics.append({"name": topic.name, "partitions": partitions})
-            row_count += 1 + len(partitions)
     directory = {
         "error_code": ErrorCode.none,
         "log_dir": services.store_url,
@@ -46,15 +42,13 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         "usable_bytes": UNKNOWN_BYTES,
         "is_cordoned": False,
     }
-    return await inline_or_in_thread(
-        row_count, answer, request.frame, {"error_code": ErrorCode.none, "results": [directory]}
-    )
+    return {"error_code": ErrorCode.none, "results": [directory]}
 
 
 async def _wanted(
     services: Services, topics: Sequence[Any] | None, pacer: CooperativeYield
 ) -> AsyncIterator[tuple[TopicState, Sequence[int]]]:
-    """The topics that exist, of those named or of all where None is, each with the partitions that are asked about."""
+    """The existing topics among `topics` (None: all topics), each with the partitions that the request names."""
     if topics is None:
         for topic in list(services.state.topics.values()):
             yield topic, range(len(topic.partitions))

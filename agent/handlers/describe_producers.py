@@ -7,17 +7,15 @@ the ledger: its epoch is that of all markers.
 Source: org.apache.kafka.server.KafkaApis.handleDescribeProducersRequest, ReplicaManager.activeProducerState (4.3).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.state.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.records.control_batches import COORDINATOR_EPOCH
 from protocol.types import NO_TIMESTAMP, SEQUENCE_END, PartitionIndex
-from storage.object_store import Buffer
 from txn.producer_state import NO_ACTIVITY_TIME
 
 API_KEY = 61
@@ -26,8 +24,7 @@ NO_TRANSACTION = -1
 NO_SEQUENCE = -1
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     await services.metadata.barrier()
     pacer = CooperativeYield(services.clock)
     wanted: dict[str, dict[PartitionIndex, None]] = {}
@@ -35,7 +32,6 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         wanted.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
         await pacer.step()
     topics = []
-    row_count = 0
     for name, indexes in wanted.items():
         known = services.topics.known(name)
         partitions = []
@@ -43,11 +39,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             partition = None if known is None else services.state.partition(known.topic_id, index)
             row = _unknown(index) if partition is None else await _described(services, index, partition, pacer)
             partitions.append(row)
-            row_count += 1 + len(partitions[-1]["active_producers"])
             await pacer.step()
         topics.append({"name": name, "partitions": partitions})
         await pacer.step()
-    return await inline_or_in_thread(row_count, answer, request.frame, {"topics": topics})
+    return {"topics": topics}
 
 
 def _unknown(index: int) -> dict[str, Any]:

@@ -12,12 +12,11 @@ answer, clients are told to ask again. Source: org.apache.kafka.raft.KafkaRaftCl
 from collections.abc import Sequence
 from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import SessionState
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 55
 METADATA_TOPIC = "__cluster_metadata"
@@ -25,22 +24,21 @@ METADATA_PARTITION = 0
 UNKNOWN = -1
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     asked = [(topic.topic_name, [found.partition_index for found in topic.partitions]) for topic in body.topics]
     if asked != [(METADATA_TOPIC, [METADATA_PARTITION])]:
         refused = [
             (name, [_partition(ErrorCode.unknown_topic_or_partition, index) for index in found])
             for name, found in asked
         ]
-        return _answer(request, refused, [])
+        return _values(refused, [])
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
-        return _answer(request, [(METADATA_TOPIC, [_partition(ErrorCode.not_leader_or_follower)])], [])
+        return _values([(METADATA_TOPIC, [_partition(ErrorCode.not_leader_or_follower)])], [])
     state = services.state
     if state.maintenance_leader is None:
-        return _answer(request, [(METADATA_TOPIC, [_partition(ErrorCode.not_leader_or_follower)])], [])
+        return _values([(METADATA_TOPIC, [_partition(ErrorCode.not_leader_or_follower)])], [])
     leader = state.sessions[state.maintenance_leader]
     observers = [session for session_id, session in state.sessions.items() if session_id != state.maintenance_leader]
     now_ms = services.clock.now_ms()
@@ -51,21 +49,16 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         "current_voters": [_replica(leader, state.position, now_ms)],
         "observers": [_replica(observer, UNKNOWN, UNKNOWN) for observer in observers],
     }
-    return _answer(request, [(METADATA_TOPIC, [described])], [leader])
+    return _values([(METADATA_TOPIC, [described])], [leader])
 
 
-def _answer(
-    request: Request, topics: Sequence[tuple[str, list[dict[str, Any]]]], voters: Sequence[SessionState]
-) -> Sequence[Buffer]:
-    return answer(
-        request.frame,
-        {
-            "error_code": ErrorCode.none,
-            "error_message": None,
-            "topics": [{"topic_name": name, "partitions": partitions} for name, partitions in topics],
-            "nodes": [_node(voter) for voter in voters],
-        },
-    )
+def _values(topics: Sequence[tuple[str, list[dict[str, Any]]]], voters: Sequence[SessionState]) -> Values:
+    return {
+        "error_code": ErrorCode.none,
+        "error_message": None,
+        "topics": [{"topic_name": name, "partitions": partitions} for name, partitions in topics],
+        "nodes": [_node(voter) for voter in voters],
+    }
 
 
 def _partition(error_code: ErrorCode, index: int = METADATA_PARTITION) -> dict[str, Any]:

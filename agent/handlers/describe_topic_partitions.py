@@ -5,30 +5,27 @@ says where the next request goes on. Source: org.apache.kafka.server.handlers.De
 """
 
 import uuid
-from collections.abc import Sequence
 from typing import Any
 
 from agent.request.authorized_operations import NOT_ASKED, ON_TOPIC
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
 from coordinator.configs.topic_names import InvalidTopicName, validate_topic_name
 from protocol.errors import ErrorCode
 from protocol.limits import DESCRIBED_PARTITIONS_MAX
 from protocol.types import LEADER_EPOCH
-from storage.object_store import Buffer
 
 API_KEY = 75
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     await services.metadata.barrier()
     names = sorted({topic.name for topic in body.topics} or services.state.topic_ids)
     cursor_name = body.cursor.topic_name if body.cursor else ""
     cursor_index = body.cursor.partition_index if body.cursor else 0
     if body.cursor and (cursor_index < 0 or (body.topics and cursor_name not in names)):
         refused = [_missing(name, ErrorCode.invalid_request, NOT_ASKED) for name in names]
-        return answer(request.frame, {"topics": refused, "next_cursor": None})
+        return {"topics": refused, "next_cursor": None}
     budget = max(1, min(body.response_partition_limit, DESCRIBED_PARTITIONS_MAX))
     topics: list[dict[str, Any]] = []
     next_cursor = None
@@ -45,7 +42,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         if index_end < count:
             next_cursor = {"topic_name": name, "partition_index": index_end}
             break
-    return answer(request.frame, {"topics": topics, "next_cursor": next_cursor})
+    return {"topics": topics, "next_cursor": next_cursor}
 
 
 def _describe(

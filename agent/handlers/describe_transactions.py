@@ -9,13 +9,12 @@ marker do not exist.
 Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleDescribeTransactions (Kafka 4.3).
 """
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.configs.broker_configs import broker_value
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import ClusterState
@@ -23,22 +22,19 @@ from coordinator.state.transactions import TransactionalId
 from protocol.errors import ErrorCode
 from protocol.limits import TRANSACTION_MEMBERS_LISTED_MAX
 from protocol.types import PartitionIndex, TopicId
-from storage.object_store import Buffer
 
 API_KEY = 65
 GROUPS_TOPIC: Final = "__consumer_offsets"
 EPOCH_OF_UNIX: Final = datetime.fromtimestamp(0, tz=UTC)
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    frame = request.frame
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     asked = body.transactional_ids
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
         away = [_error(transactional_id, ErrorCode.coordinator_not_available) for transactional_id in asked]
-        return await inline_or_in_thread(len(asked), answer, frame, {"transaction_states": away})
+        return {"transaction_states": away}
     pacer = CooperativeYield(services.clock)
     offsets_partitions = int(broker_value(services.broker_configs, "offsets.topic.num.partitions"))
     rows = []
@@ -48,7 +44,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         rows.append(_row(services.state, transactional_id, offsets_partitions, is_full=is_full))
         members_count += sum(len(topic["partitions"]) for topic in rows[-1]["topics"])
         await pacer.step()
-    return await inline_or_in_thread(len(rows) + members_count, answer, frame, {"transaction_states": rows})
+    return {"transaction_states": rows}
 
 
 def _row(state: ClusterState, transactional_id: str, offsets_partitions: int, *, is_full: bool) -> dict[str, Any]:
@@ -84,7 +80,10 @@ def _topics(state: ClusterState, held: TransactionalId, offsets_partitions: int)
 
 
 def partition_of_group(group_id: str, partition_count: int) -> int:
-    """Where Kafka keeps a group's offsets (GroupMetadataManager.partitionFor): by Java's String.hashCode."""
+    """The partition in which Kafka keeps a group's offsets, by Java's String.hashCode.
+
+    Source: GroupMetadataManager.partitionFor.
+    """
     units = group_id.encode("utf-16-be", "surrogatepass")
     code = 0
     for first in range(0, len(units), 2):

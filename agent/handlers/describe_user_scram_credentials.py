@@ -6,24 +6,19 @@ Source: org.apache.kafka.image.ScramImage.describe (Kafka 4.3).
 """
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 50
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     mentions = Counter(user.name for user in body.users or ())
     results = [_result(name, is_twice=count > 1) for name, count in mentions.items()]
-    values = {"error_code": ErrorCode.none, "error_message": None, "results": results}
-    return await inline_or_in_thread(len(results), answer, request.frame, values)
+    return {"error_code": ErrorCode.none, "error_message": None, "results": results}
 
 
 def _result(name: str, *, is_twice: bool) -> dict[str, Any]:

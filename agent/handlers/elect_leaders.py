@@ -5,40 +5,33 @@ So each partition that is named is ELECTION_NOT_NEEDED, which Kafka's tools take
 Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders (Kafka 4.3).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 43
 FIRST_WITH_TYPES = 1
 PREFERRED, UNCLEAN = 0, 1
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     election_type = body.election_type if request.frame.api_version >= FIRST_WITH_TYPES else PREFERRED
     if election_type not in (PREFERRED, UNCLEAN):
-        return answer(request.frame, {"error_code": ErrorCode.invalid_request, "replica_election_results": []})
+        return {"error_code": ErrorCode.invalid_request, "replica_election_results": []}
     await services.metadata.barrier()
     pacer = CooperativeYield(services.clock)
     topics = []
-    row_count = 0
     for wanted in body.topic_partitions or ():
         rows = []
         for index in wanted.partitions:
             rows.append(_result(services, wanted.topic, index))
             await pacer.step()
         topics.append({"topic": wanted.topic, "partition_result": rows})
-        row_count += 1 + len(rows)
         await pacer.step()
-    return await inline_or_in_thread(
-        row_count, answer, request.frame, {"error_code": ErrorCode.none, "replica_election_results": topics}
-    )
+    return {"error_code": ErrorCode.none, "replica_election_results": topics}
 
 
 def _result(services: Services, name: str, index: int) -> dict[str, Any]:

@@ -5,26 +5,24 @@ id and epoch of the next transaction. An older one carries its connection's stam
 Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleEndTransaction (Kafka 4.3).
 """
 
-from collections.abc import Sequence
+from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import connection_epoch_of, decided
 from coordinator.commands.transaction import EndTransaction, TransactionDecided
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 from txn.transaction import TransactionVersion
 from txn.transaction_requests import answered_code, check_transactional_id, compared_producer, transaction_version
 
 API_KEY = 26
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     version = transaction_version(API_KEY, request.frame.api_version)
     refused = check_transactional_id(body.transactional_id)
     if refused is not ErrorCode.none:
-        return _answer(request, TransactionDecided(error_code=refused))
+        return _values(request.frame.api_version, TransactionDecided(error_code=refused))
     producer_id, epoch = compared_producer(body.producer_id, body.producer_epoch)
     decision = await decided(
         services,
@@ -38,16 +36,12 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             stamp=await connection_epoch_of(services, request) if version is TransactionVersion.V1 else None,
         ),
     )
-    return _answer(request, decision)
+    return _values(request.frame.api_version, decision)
 
 
-def _answer(request: Request, decision: TransactionDecided) -> Sequence[Buffer]:
-    frame = request.frame
-    return answer(
-        frame,
-        {
-            "error_code": answered_code(API_KEY, frame.api_version, decision.error_code),
-            "producer_id": decision.producer_id,
-            "producer_epoch": decision.epoch,
-        },
-    )
+def _values(api_version: int, decision: TransactionDecided) -> Values:
+    return {
+        "error_code": answered_code(API_KEY, api_version, decision.error_code),
+        "producer_id": decision.producer_id,
+        "producer_epoch": decision.epoch,
+    }

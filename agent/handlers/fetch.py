@@ -52,7 +52,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     plan = _plan(services, body, wanted, version)
     max_wait_ms, bytes_min, bytes_max = min(body.max_wait_ms, FETCH_WAIT_MS_MAX), body.bytes_min, body.bytes_max
     isolation, rack = IsolationLevel(body.isolation_level), body.rack_id
-    # It may wait for long: nothing of the request is kept meanwhile but what the wait needs.
+    # The fetch may wait long: it keeps only the parts of the request that the wait needs.
     del body, wanted
     request.frame.leave_body()
     if plan.error_code is not ErrorCode.none:
@@ -88,15 +88,15 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
 
 
 def _is_elsewhere(services: Services, rack: str) -> bool:
-    """Whether the consumer's rack has agents of its own, and this is none of them."""
+    """Whether the consumer's rack has agents, and this one is not among them."""
     own = services.state.sessions.get(services.writer.session)
     return own is not None and own.zone != rack and rack in services.placement.zones
 
 
 def _name_replicas(services: Services, reads: Sequence[PartitionRead], rack: str) -> bool:
-    """Tell for each partition that can be read which node of the rack to ask (KIP-392). Returns whether all have one.
+    """Names for each readable partition the node of the rack to fetch from (KIP-392). Returns whether all have one.
 
-    Of replicas that were given by hand none may be in the rack, and clients ask no others: they are to be served here.
+    Replicas that were assigned by hand may all be outside the rack. Then this agent serves the records.
     """
     placement = services.placement
     assignments: dict[TopicId, Sequence[Assignment]] = {}
@@ -123,7 +123,7 @@ def _session_id(plan: FetchPlan) -> int:
 def _read(frame: RequestFrame) -> tuple[FetchRequest, list[WantedPartition]]:
     """The request, and the partitions that it names, each once: the last mention counts.
 
-    Raises `MalformedRequest` also where it names more than any client has.
+    Raises `MalformedRequest`, also where it names more partitions than any client has.
     """
     body = read_fetch_request(frame.body, frame.api_version)
     named_count = sum([len(topic.partitions) for topic in body.topics])
@@ -147,13 +147,13 @@ def _read(frame: RequestFrame) -> tuple[FetchRequest, list[WantedPartition]]:
 def _answer(
     frame: RequestFrame, reported: Sequence[PartitionRead], isolation: IsolationLevel, session_id: int
 ) -> Sequence[Buffer]:
-    """The response's bytes; of a partition that a session knows only what does not change is looked at."""
+    """The response's bytes. It may run in a thread, so it reads only what does not change of a session's partition."""
     response = FetchResponse(topics=_topics(reported, isolation), session_id=session_id)
     return write_fetch_response(frame.correlation_id, frame.api_version, response)
 
 
 def _answer_unknown_level(frame: RequestFrame, wanted: Sequence[WantedPartition], session_id: int) -> Sequence[Buffer]:
-    """The answer of Kafka to a request that it cannot read: partitions with nothing but defaults."""
+    """Kafka's response to a request that it cannot read: partitions with defaults alone."""
     reported: Sequence[PartitionRead] = ()
     if frame.api_version < FIRST_WITH_TOPIC_IDS:
         reported = [PartitionRead(partition, ErrorCode.unknown_server_error) for partition in wanted]
@@ -183,7 +183,7 @@ def _plan(services: Services, body: FetchRequest, wanted: Sequence[WantedPartiti
 
 
 def _new_session_id(services: Services, sessions: FetchSessions) -> int:
-    """A positive id that no session has."""
+    """A positive id that is free."""
     while True:
         session_id = int.from_bytes(services.ids.new_uuid()[:4], "big") >> 1
         if session_id > 0 and sessions.is_free(session_id):
@@ -198,7 +198,7 @@ def _key(name: str | None, topic_id: bytes | None) -> TopicKey:
 
 
 def _is_changed(read: PartitionRead) -> bool:
-    """Whether an incremental answer names the partition: data, an error, or a mark that moved."""
+    """Whether an incremental response has the partition: it has data, an error, or a mark that moved."""
     return (
         read.record_bytes > 0
         or read.error_code is not ErrorCode.none
@@ -210,7 +210,7 @@ def _is_changed(read: PartitionRead) -> bool:
 
 
 def _rotate(plan: FetchPlan, reads: Sequence[PartitionRead]) -> None:
-    """Partitions that gave data go to the end of the session, so that the others come first next time."""
+    """Moves partitions with data to the end of the session, so that the others come first next time."""
     assert plan.session is not None
     for read in reads:
         if read.record_bytes > 0 and read.wanted.name in plan.session.wanted:
@@ -218,7 +218,7 @@ def _rotate(plan: FetchPlan, reads: Sequence[PartitionRead]) -> None:
 
 
 def _topics(reads: Sequence[PartitionRead], isolation: IsolationLevel) -> list[FetchResponseTopic]:
-    """The answers, partitions of a topic together where they come one after the other, as in Kafka."""
+    """The response's topics. Partitions of a topic stand together where they follow each other, as in Kafka."""
     topics: list[FetchResponseTopic] = []
     key: TopicKey | None = None
     partitions: list[FetchResponsePartition] = []

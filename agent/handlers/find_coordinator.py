@@ -8,25 +8,23 @@ Source: org.apache.kafka.server.KafkaApis.handleFindCoordinatorRequest (Kafka 4.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from agent.admin.cluster_view import agent_of
-from agent.request.messages import Values, answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
 from coordinator.state.rendezvous import owner_of, transaction_key
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX, GROUPS_ASKED_MAX, GROUPS_PER_TURN
 from protocol.types import SessionId
-from storage.object_store import Buffer
 
 API_KEY = 10
 GROUP = 0
 TRANSACTION = 1
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     version = request.frame.api_version
     key_type = body.key_type if version >= 1 else GROUP
     keys = body.coordinator_keys if version >= 4 else (body.key,)
@@ -36,13 +34,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         found.append(_coordinator(services, request, key_type, key))
         await pacer.step()
     if version >= 4:
-        return await inline_or_in_thread(len(keys), _answer_all, request.frame, found, keys[GROUPS_ASKED_MAX:])
-    return answer(request.frame, found[0])
+        rejected = await inline_or_in_thread(len(keys), _too_many, keys[GROUPS_ASKED_MAX:])
+        return {"coordinators": [*found, *rejected]}
+    return found[0]
 
 
-def _answer_all(frame: RequestFrame, found: Sequence[Values], too_many: Sequence[str]) -> Sequence[Buffer]:
+def _too_many(keys: Sequence[str]) -> list[Values]:
     why = f"Ask for at most {GROUPS_ASKED_MAX} coordinators at once."
-    return answer(frame, {"coordinators": [*found, *(_error(key, ErrorCode.invalid_request, why) for key in too_many)]})
+    return [_error(key, ErrorCode.invalid_request, why) for key in keys]
 
 
 def _coordinator(services: Services, request: Request, key_type: int, key: str) -> Values:
@@ -66,7 +65,7 @@ def _coordinator(services: Services, request: Request, key_type: int, key: str) 
 
 
 def transaction_coordinator(services: Services, transactional_id: str) -> SessionId | None:
-    """The agent that clients ask about a transactional id; None while no agent lives."""
+    """The agent that clients ask about a transactional id; None while no agent is live."""
     return owner_of(transaction_key(transactional_id), services.state.sessions)
 
 

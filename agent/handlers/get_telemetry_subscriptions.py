@@ -5,20 +5,17 @@ Source: org.apache.kafka.server.ClientMetricsManager.processGetTelemetrySubscrip
 """
 
 import datetime
-from collections.abc import Sequence
 from typing import Any
 
-from agent.request.messages import NO_TIME, answer, request_body
+from agent.request.messages import NO_TIME, Values
 from agent.request.services import Request, Services
 from agent.telemetry.subscriptions import ACCEPTED_COMPRESSION, TelemetryRefused
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 71
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     try:
         instance = await services.telemetry.subscribe(body.client_instance_id, request.asker)
     except TelemetryRefused as refused:
@@ -31,17 +28,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             "delta_temporality": False,
             "requested_metrics": [],
         }
-        return answer(request.frame, {"error_code": refused.error_code, **nothing})
-    return answer(
-        request.frame,
-        {
-            "error_code": ErrorCode.none,
-            "client_instance_id": instance.instance_id,
-            "subscription_id": instance.subscription_id,
-            "accepted_compression_types": ACCEPTED_COMPRESSION,
-            "push_interval": datetime.timedelta(milliseconds=instance.interval_ms),
-            "telemetry_max_bytes": services.telemetry.bytes_max,
-            "delta_temporality": True,
-            "requested_metrics": instance.metrics,
-        },
-    )
+        return {"error_code": refused.error_code, **nothing}
+    return {
+        "error_code": ErrorCode.none,
+        "client_instance_id": instance.instance_id,
+        "subscription_id": instance.subscription_id,
+        "accepted_compression_types": ACCEPTED_COMPRESSION,
+        "push_interval": datetime.timedelta(milliseconds=instance.interval_ms),
+        "telemetry_max_bytes": services.telemetry.bytes_max,
+        "delta_temporality": True,
+        "requested_metrics": instance.metrics,
+    }

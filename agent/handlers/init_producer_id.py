@@ -6,12 +6,11 @@ Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleIn
 """
 
 import logging
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from agent.ledger.producer_ids import AllocationRefused
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import NOT_KNOWN, decided
 from coordinator.commands.transaction import InitTransactionalProducer, TransactionDecided
@@ -20,7 +19,6 @@ from coordinator.ledger.port import OutcomeUnknown
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX, TRANSACTIONAL_ID_CHARS_MAX
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
-from storage.object_store import Buffer
 from txn.transaction_requests import answered_code, check_init_producer_id, compared_producer
 
 log = logging.getLogger(__name__)
@@ -30,20 +28,17 @@ FIRST_WITH_PRODUCER = 3
 EPOCH_FIRST = ProducerEpoch(0)
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body, version = request_body(request.frame), request.frame.api_version
+async def handle(services: Services, request: Request, body: Any) -> Values:
+    version = request.frame.api_version
     has_producer = version >= FIRST_WITH_PRODUCER
     producer_id = ProducerId(body.producer_id) if has_producer else NO_PRODUCER_ID
     epoch = ProducerEpoch(body.producer_epoch) if has_producer else NO_PRODUCER_EPOCH
     decision = await _initialise(services, request, body, producer_id, epoch)
-    return answer(
-        request.frame,
-        {
-            "error_code": answered_code(API_KEY, version, decision.error_code),
-            "producer_id": decision.producer_id,
-            "producer_epoch": decision.epoch,
-        },
-    )
+    return {
+        "error_code": answered_code(API_KEY, version, decision.error_code),
+        "producer_id": decision.producer_id,
+        "producer_epoch": decision.epoch,
+    }
 
 
 async def _initialise(
@@ -85,7 +80,7 @@ async def _initialise(
 
 
 async def _fresh(services: Services) -> TransactionDecided:
-    """An id that nobody has had."""
+    """A producer id that was never given before."""
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
             producer_id = await services.producer_ids.take()

@@ -9,18 +9,16 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupJoin
 """
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from agent.groups.classic_group import next_ticket
-from agent.request.deferred import later
-from agent.request.messages import answer, request_body
-from agent.request.services import Answer, Request, Services
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
+from agent.request.deferred import DeferredValues
+from agent.request.messages import Values
+from agent.request.services import Request, Services
 from coordinator.groups.classic_messages import Join, JoinAnswer
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_PROTOCOLS_MAX
-from storage.object_store import Buffer
 
 API_KEY = 11
 FIRST_WITH_REBALANCE_TIMEOUT = 1
@@ -32,14 +30,12 @@ FIRST_WITH_SKIPPED_ASSIGNMENT = 9
 MILLISECOND = timedelta(milliseconds=1)
 
 
-async def handle(services: Services, request: Request) -> Answer:
-    frame = request.frame
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
-    frame.leave_body()
+async def handle(services: Services, request: Request, body: Any) -> Values | DeferredValues[Any]:
+    to_values = partial(_values, request.frame.api_version)
     if len(body.protocols) > CLASSIC_PROTOCOLS_MAX:
-        return _answer(frame, JoinAnswer(error_code=ErrorCode.inconsistent_group_protocol, member_id=body.member_id))
+        return to_values(JoinAnswer(error_code=ErrorCode.inconsistent_group_protocol, member_id=body.member_id))
     joining = await services.groups.join(body.group_id, _join(services, request, body))
-    return later(joining, lambda join_answer: _answer(frame, join_answer))
+    return DeferredValues(joining, to_values)
 
 
 def _join(services: Services, request: Request, body: Any) -> Join:
@@ -63,18 +59,15 @@ def _join(services: Services, request: Request, body: Any) -> Join:
     )
 
 
-def _answer(frame: RequestFrame, join_answer: JoinAnswer) -> list[Buffer]:
-    is_typed = frame.api_version >= FIRST_WITH_PROTOCOL_TYPE
-    return answer(
-        frame,
-        {
-            "error_code": join_answer.error_code,
-            "generation_id": join_answer.generation,
-            "protocol_type": join_answer.protocol_type,
-            "protocol_name": join_answer.protocol if is_typed or join_answer.protocol is not None else "",
-            "leader": join_answer.leader,
-            "skip_assignment": join_answer.skip_assignment,
-            "member_id": join_answer.member_id,
-            "members": [member._asdict() for member in join_answer.members],
-        },
-    )
+def _values(api_version: int, join_answer: JoinAnswer) -> Values:
+    is_typed = api_version >= FIRST_WITH_PROTOCOL_TYPE
+    return {
+        "error_code": join_answer.error_code,
+        "generation_id": join_answer.generation,
+        "protocol_type": join_answer.protocol_type,
+        "protocol_name": join_answer.protocol if is_typed or join_answer.protocol is not None else "",
+        "leader": join_answer.leader,
+        "skip_assignment": join_answer.skip_assignment,
+        "member_id": join_answer.member_id,
+        "members": [member._asdict() for member in join_answer.members],
+    }

@@ -5,31 +5,26 @@ their instance ids alone (KIP-345), each with an error of its own; 5 brings a re
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupLeave (Kafka 4.3).
 """
 
-from collections.abc import Sequence
+from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.groups.classic_messages import Leaver
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_MEMBERS_MAX
-from storage.object_store import Buffer
 
 API_KEY = 13
 FIRST_WITH_MEMBERS = 3
 FIRST_WITH_REASON = 5
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body, version = (
-        await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame),
-        request.frame.api_version,
-    )
+async def handle(services: Services, request: Request, body: Any) -> Values:
+    version = request.frame.api_version
     if version < FIRST_WITH_MEMBERS:
         error_code, error_codes = await services.groups.leave(body.group_id, [Leaver(body.member_id, None)])
-        return answer(request.frame, {"error_code": error_codes[0] if error_code is ErrorCode.none else error_code})
+        return {"error_code": error_codes[0] if error_code is ErrorCode.none else error_code}
     if len(body.members) > CLASSIC_MEMBERS_MAX:
-        return answer(request.frame, {"error_code": ErrorCode.invalid_request, "members": []})
+        return {"error_code": ErrorCode.invalid_request, "members": []}
     leavers = [
         Leaver(
             member.member_id,
@@ -44,4 +39,4 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         {"member_id": leaver.member_id, "group_instance_id": leaver.group_instance_id, "error_code": member_error}
         for leaver, member_error in member_errors
     ]
-    return answer(request.frame, {"error_code": error_code, "members": members})
+    return {"error_code": error_code, "members": members}

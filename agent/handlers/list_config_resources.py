@@ -4,38 +4,34 @@ Source: kafka.server.KafkaApis.handleListConfigResources (Kafka 4.3).
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from agent.admin.topics import catch_up, deadline_s
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import inline_or_in_thread
 from coordinator.commands.admin import ResourceType
 from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 74
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     types: Sequence[int] = (ResourceType.CLIENT_METRICS,)
     if request.frame.api_version >= 1:
         types = body.resource_types or tuple(ResourceType)
     if not set(types) <= set(ResourceType):
-        return answer(request.frame, {"error_code": ErrorCode.unsupported_version, "config_resources": []})
+        return {"error_code": ErrorCode.unsupported_version, "config_resources": []}
     unseen = await catch_up(services.metadata, services.clock, deadline_s(services.clock))
     if unseen is not None:
-        return answer(request.frame, {"error_code": unseen.error_code, "config_resources": []})
+        return {"error_code": unseen.error_code, "config_resources": []}
     rows = [
         {"resource_type": resource_type.value, "resource_name": name}
         for resource_type in ResourceType
         if resource_type in types
         for name in _names(services, resource_type)
     ]
-    return await inline_or_in_thread(
-        len(rows), answer, request.frame, {"error_code": ErrorCode.none, "config_resources": rows}
-    )
+    return {"error_code": ErrorCode.none, "config_resources": rows}
 
 
 def _names(services: Services, resource_type: ResourceType) -> Iterator[str]:

@@ -9,13 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.groups.group_ledger import NotCoordinator
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 16
 FIRST_WITH_STATES = 4
@@ -24,15 +23,14 @@ CLASSIC = "classic"
 CONSUMER = "consumer"
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    frame, version = request.frame, request.frame.api_version
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
+    version = request.frame.api_version
     states = _names(body.states_filter) if version >= FIRST_WITH_STATES else frozenset[str]()
     types = _names(body.types_filter) if version >= FIRST_WITH_TYPES else frozenset[str]()
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
-        return answer(frame, {"error_code": ErrorCode.coordinator_not_available, "groups": []})
+        return {"error_code": ErrorCode.coordinator_not_available, "groups": []}
     pacer = CooperativeYield(services.clock)
     rows: list[Mapping[str, Any]] = []
     for group_id in dict.fromkeys((*services.state.groups, *services.groups.unwritten())):
@@ -40,7 +38,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         if row is not None and _is_wanted(row["group_state"], states) and _is_wanted(row["group_type"], types):
             rows.append(row)
         await pacer.step()
-    return await inline_or_in_thread(len(rows), answer, frame, {"error_code": ErrorCode.none, "groups": rows})
+    return {"error_code": ErrorCode.none, "groups": rows}
 
 
 def _names(wanted: Sequence[str]) -> frozenset[str]:
@@ -52,7 +50,7 @@ def _is_wanted(name: str, names: frozenset[str]) -> bool:
 
 
 async def _row(services: Services, group_id: str) -> Mapping[str, Any] | None:
-    """The row of a group; None for one that is another agent's, or that is gone."""
+    """The row of a group; None where another agent coordinates it, or where it was deleted."""
     try:
         group = services.group_ledger.readable(group_id)
         description = await services.groups.describe(group_id)

@@ -52,7 +52,7 @@ LEVELS = tuple(IsolationLevel)
 Answer = tuple[ErrorCode, tuple[int, int, int]]
 """An error, or timestamp, offset and leader epoch."""
 NOTHING = (-1, -1, -1)
-"""Timestamp, offset and leader epoch where no record is meant."""
+"""Timestamp, offset and leader epoch of no record."""
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -92,7 +92,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
 
 
 def _read(frame: RequestFrame) -> tuple[ListOffsetsRequest, set[tuple[str, int]]]:
-    """The request, and what it names more than once. Raises `MalformedRequest`."""
+    """The request, and the partitions that it names more than once. Raises `MalformedRequest`."""
     body = read_list_offsets_request(frame.body, frame.api_version)
     mentions = Counter(
         (topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions
@@ -110,7 +110,7 @@ async def _barrier(services: Services) -> bool:
 
 
 def _find(services: Services, version: int, topic_name: str, wanted: OffsetWanted) -> TopicState | ErrorCode:
-    """The partition's topic as it stands now, or why nothing is told of it."""
+    """The partition's topic as it is now, or the error of the partition."""
     topic = services.topics.known(topic_name)
     if topic is None or not 0 <= wanted.partition_index < len(topic.partitions):
         return ErrorCode.unknown_topic_or_partition
@@ -121,7 +121,7 @@ def _find(services: Services, version: int, topic_name: str, wanted: OffsetWante
 
 
 def _known(partition: PartitionState, timestamp: int, isolation: IsolationLevel) -> Answer | None:
-    """The answer that needs no records; None where they have to be read."""
+    """The result that needs no records; None where they have to be read."""
     match timestamp:
         case -1:
             return ErrorCode.none, (-1, visible_end(partition, isolation), LEADER_EPOCH)
@@ -136,9 +136,9 @@ def _known(partition: PartitionState, timestamp: int, isolation: IsolationLevel)
 async def offset_at(
     timestamps: TimestampSearch, key: PartitionKey, partition: PartitionState, timestamp: int, isolation: IsolationLevel
 ) -> Answer:
-    """The same by a look into records. Asking again helps where ledger or store are away, not for damage.
+    """The result that has to be read from records. `partition` is the partition as it is now.
 
-    `partition` is as it stands now.
+    Without ledger or store it is NOT_LEADER_OR_FOLLOWER, and clients ask again. They do not for damaged objects.
     """
     end = visible_end(partition, isolation)
     try:

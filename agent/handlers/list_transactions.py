@@ -12,16 +12,15 @@ Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.listTra
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.regexes import matcher, regex_problem
 from agent.runtime.threads import run_in_thread
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.rendezvous import owners_of, transaction_key
 from coordinator.state.transactions import TransactionalId
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 from txn.transaction import TransactionStatus
 
 API_KEY = 66
@@ -36,32 +35,29 @@ KAFKAS_STATES: Final = frozenset(status.value for status in TransactionStatus) |
 """States that never occur here are valid filters (org.apache.kafka...TransactionState)."""
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    frame = request.frame
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
+    version = request.frame.api_version
     unknown = [name for name in dict.fromkeys(body.state_filters) if name not in KAFKAS_STATES]
-    pattern = (body.transactional_id_pattern or "") if frame.api_version >= FIRST_WITH_PATTERN else ""
+    pattern = (body.transactional_id_pattern or "") if version >= FIRST_WITH_PATTERN else ""
     if pattern and await run_in_thread(regex_problem, pattern) is not None:
-        return _refusal(request, ErrorCode.invalid_regular_expression)
+        return _error(ErrorCode.invalid_regular_expression)
     try:
         await services.metadata.barrier()
     except LedgerUnavailable:
-        return _refusal(request, ErrorCode.coordinator_not_available)
-    found = await _wanted(services, body, frame.api_version)
+        return _error(ErrorCode.coordinator_not_available)
+    found = await _wanted(services, body, version)
     rows = await inline_or_in_thread(len(found), _own, services, found)
     if pattern:
         rows = await run_in_thread(_matching, rows, pattern)
-    values = {"error_code": ErrorCode.none, "unknown_state_filters": unknown, "transaction_states": rows}
-    return await inline_or_in_thread(len(rows), answer, frame, values)
+    return {"error_code": ErrorCode.none, "unknown_state_filters": unknown, "transaction_states": rows}
 
 
-def _refusal(request: Request, error_code: ErrorCode) -> Sequence[Buffer]:
-    values = {"error_code": error_code, "unknown_state_filters": (), "transaction_states": ()}
-    return answer(request.frame, values)
+def _error(error_code: ErrorCode) -> Values:
+    return {"error_code": error_code, "unknown_state_filters": (), "transaction_states": ()}
 
 
 async def _wanted(services: Services, body: Any, version: int) -> list[Mapping[str, Any]]:
-    """The ids of all agents that state, producer id and duration let through."""
+    """The ids of all agents that pass the filters by state, producer id and duration."""
     pacer = CooperativeYield(services.clock)
     states, producer_ids = frozenset(body.state_filters), frozenset(body.producer_id_filters)
     open_ms_least = body.duration_filter if version >= FIRST_WITH_DURATION else -1

@@ -17,28 +17,26 @@ from typing import Any
 
 from agent.admin.topics import TopicError, TopicLookup, before, deadline_s
 from agent.request.authorized_operations import on_cluster, on_topic
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
 from coordinator.configs.topic_names import InvalidTopicName, validate_topic_name
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from coordinator.state.rendezvous import Assignment
 from coordinator.state.state import TopicState
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH, TopicId
-from storage.object_store import Buffer
 
 API_KEY = 3
 FIRST_WITH_OPERATIONS = 8
 LAST_WITH_CLUSTER_OPERATIONS = 10
 FIRST_WITH_NULL_NAMES = 12
-"""Versions 10 and 11 take an id but have no word for a topic without a name: Kafka fails there, here it is empty."""
+"""Versions 10 and 11 have ids, but no null for a topic without a name: Kafka fails there, here the name is empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TopicCopy:
-    """The answer for one topic, copied from the state."""
+    """The result for one topic, copied from the state."""
 
     name: str | None
     topic_id: uuid.UUID | None
@@ -46,14 +44,13 @@ class _TopicCopy:
     assignments: Sequence[Assignment] = ()
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     pacer = CooperativeYield(services.clock)
     version = request.frame.api_version
     may_create = services.topics.is_auto_create_enabled and (version < 4 or body.allow_auto_topic_creation)
     zone = services.zone_of(request)
     if body.topics is None or (version == 0 and not body.topics):
-        # A topic that was created through another agent is there at once; so little is not worth an outage, though.
+        # The barrier brings topics that were just created through another agent. Without it the list is only older.
         with suppress(LedgerUnavailable):
             await services.metadata.barrier()
         topics = []
@@ -71,7 +68,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         topics = list({(topic.name, topic.topic_id): topic for topic in topic_copies}.values())
     alive = services.brokers(request.listener)
     has_cluster_operations = FIRST_WITH_OPERATIONS <= version <= LAST_WITH_CLUSTER_OPERATIONS
-    values = {
+    are_operations_asked = version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations
+    row_count = sum(1 + len(topic.assignments) for topic in topics)
+    return {
         "brokers": [
             {"node_id": broker.node_id, "host": broker.host, "port": broker.port, "rack": broker.zone}
             for broker in alive
@@ -82,25 +81,15 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             is_asked=has_cluster_operations and body.include_cluster_authorized_operations
         ),
         "error_code": ErrorCode.none,
+        "topics": await inline_or_in_thread(row_count, _rows, topics, are_operations_asked=are_operations_asked),
     }
-    are_operations_asked = version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations
-    row_count = sum(1 + len(topic.assignments) for topic in topics)
-    return await inline_or_in_thread(
-        row_count, _answer, request.frame, values, topics, are_operations_asked=are_operations_asked
-    )
 
 
-def _answer(
-    frame: RequestFrame,
-    values: Mapping[str, Any],
-    topics: Sequence[_TopicCopy],
-    *,
-    are_operations_asked: bool,
-) -> Sequence[Buffer]:
-    """The response's bytes; runs in a thread where they are many, so it is given copies alone."""
-    # Partitions of one index that are led alike are the same in every topic, so each is made once.
+def _rows(topics: Sequence[_TopicCopy], *, are_operations_asked: bool) -> list[dict[str, Any]]:
+    """The rows of the response. A thread makes them where there are many, so it takes copies alone."""
+    # Topics share the row of a partition that has the same index and the same leader and replicas.
     made: dict[tuple[int, Assignment], Mapping[str, Any]] = {}
-    topic_copies = [
+    return [
         {
             "error_code": topic.error_code,
             "name": topic.name,
@@ -114,7 +103,6 @@ def _answer(
         }
         for topic in topics
     ]
-    return answer(frame, {**values, "topics": topic_copies})
 
 
 async def _wanted(
@@ -125,7 +113,7 @@ async def _wanted(
     creation_end_s: float | None,
     zone: str | None,
 ) -> _TopicCopy:
-    """The answer for one topic; without a deadline none is created."""
+    """The result for one topic. Without a deadline none is created."""
     topic_id = wanted.topic_id if version >= 10 else None
     nameless = None if version >= FIRST_WITH_NULL_NAMES else ""
     try:

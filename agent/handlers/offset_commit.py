@@ -16,16 +16,14 @@ from functools import partial
 from typing import Any
 
 from agent.groups.group_ledger import NO_RETENTION, NotCoordinator, OffsetRow
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.offset_commits import commit_error, commit_offsets, refusal
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import inline_or_in_thread
 from coordinator.state.state import TopicState
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.types import Offset, PartitionIndex, TopicId
-from storage.object_store import Buffer
 
 API_KEY = 8
 LAST_WITH_RETENTION = 4
@@ -36,8 +34,7 @@ FIRST_WITH_TOPIC_IDS = 10
 NO_LEADER_EPOCH = -1
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     errors, wanted = await read_rows(services, _request(services, request.frame.api_version, body))
     if wanted:
         error_code = await _claim(services, request, body)
@@ -47,7 +44,8 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             error_codes = [error_code] * len(wanted)
         for each, client_error_code in zip(wanted, error_codes, strict=True):
             errors[each.position] = client_error_code
-    return await inline_or_in_thread(len(errors), _answer, request.frame, body.topics, errors)
+    named = partial(_named, request.frame.api_version)
+    return {"topics": await inline_or_in_thread(len(errors), answered_topics, body.topics, errors, named)}
 
 
 def _request(services: Services, version: int, body: Any) -> OffsetRequest:
@@ -83,13 +81,13 @@ def _find(services: Services, version: int, topic: Any) -> TopicState | None:
 
 
 def _retention_ms(retention: timedelta) -> int:
-    """-1 where the group's own retention holds; below that is over already."""
+    """The retention in milliseconds; -1 where the group's own applies. A shorter one is over already."""
     retention_ms = retention // timedelta(milliseconds=1)
     return NO_RETENTION if retention_ms == NO_RETENTION else max(0, retention_ms)
 
 
 async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
-    """NONE once this agent coordinates the group. A generation of a group that does not exist is refused unwritten."""
+    """NONE once this agent coordinates the group. A member of an unknown group is rejected without an entry."""
     ledger = services.group_ledger
     is_of_member = body.generation_id_or_member_epoch >= 0
     try:
@@ -103,7 +101,7 @@ async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
 
 
 async def _commit(services: Services, request: Request, body: Any, wanted: Sequence[WantedOffset]) -> list[ErrorCode]:
-    """An error for each of `wanted`. The coordinator's comes before that of a note that is too long, as in Kafka."""
+    """The error for each of `wanted`. The coordinator's comes before that of a note that is too long, as in Kafka."""
     rows = [each.row for each in wanted if each.row is not None]
     error_code = _judge(services, request, body, rows)
     if error_code is not ErrorCode.none:
@@ -125,10 +123,6 @@ def _judge(services: Services, request: Request, body: Any, rows: Sequence[Offse
         api_version=version,
         rows=rows,
     )
-
-
-def _answer(frame: RequestFrame, topics: Sequence[Any], errors: Sequence[ErrorCode]) -> Sequence[Buffer]:
-    return answer(frame, {"topics": answered_topics(topics, errors, partial(_named, frame.api_version))})
 
 
 def _named(version: int, topic: Any) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.groups.group_ledger import NotCoordinator
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.offset_commits import as_client_error
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Refused
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.group_values import ClassicGroup, GroupState
@@ -30,7 +30,6 @@ from protocol.consumer_protocol import PROTOCOL_TYPE
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSETS_PER_COMMIT_ENTRY_MAX
 from protocol.types import PartitionIndex, TopicId
-from storage.object_store import Buffer
 
 API_KEY = 47
 
@@ -38,28 +37,26 @@ Partition = tuple[TopicId, PartitionIndex]
 
 
 class _Dropped(NamedTuple):
-    """A partition whose offset may go, and its row of the answer."""
+    """A partition whose offset may be deleted, and its row of the response."""
 
     topic_name: str
     partition: Partition
     row: dict[str, Any]
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     group = await _claim(services, body.group_id)
     if isinstance(group, ErrorCode):
-        return answer(request.frame, {"error_code": group, "topics": []})
+        return {"error_code": group, "topics": []}
     topics, dropped = await _judge(services, body, group)
     error_code = await _drop(services, body.group_id, dropped)
     if error_code is not ErrorCode.none:
         topics = []
-    row_count = sum(len(topic["partitions"]) for topic in topics)
-    return await inline_or_in_thread(row_count, answer, request.frame, {"error_code": error_code, "topics": topics})
+    return {"error_code": error_code, "topics": topics}
 
 
 async def _claim(services: Services, group_id: str) -> GroupState | ErrorCode:
-    """The group, once this agent coordinates it, or why it keeps its offsets."""
+    """The group, once this agent coordinates it, or the error because of which its offsets stay."""
     if not group_id:
         return ErrorCode.invalid_group_id
     try:
@@ -73,7 +70,7 @@ async def _claim(services: Services, group_id: str) -> GroupState | ErrorCode:
 
 
 async def _settled(services: Services, group_id: str) -> GroupState | ErrorCode:
-    """The group, once the ledger has all that was decided of it, or why it keeps its offsets."""
+    """The group, once all its decided changes are applied, or the error because of which its offsets stay."""
     error_code = await _settle(services, group_id)
     if error_code is not ErrorCode.none:
         return error_code
@@ -82,7 +79,7 @@ async def _settled(services: Services, group_id: str) -> GroupState | ErrorCode:
 
 
 async def _settle(services: Services, group_id: str) -> ErrorCode:
-    """NONE once the ledger has all that was decided of the group, while this agent holds the claim."""
+    """NONE once all decided changes of the group are applied, while this agent holds the claim."""
     ledger, end_s = services.group_ledger, deadline_s(services.clock)
     while ledger.owns(group_id) and ledger.has_unapplied_changes(group_id):
         try:
@@ -95,7 +92,7 @@ async def _settle(services: Services, group_id: str) -> ErrorCode:
 
 
 def _values(services: Services, group: GroupState) -> Sequence[ClassicGroup | ConsumerGroup]:
-    """The group as the ledger has it, and as its live part is ahead of that."""
+    """The group as the ledger has it, and as the coordinator has it, which may be ahead."""
     return [value for value in (group.value, services.groups.value(group.group_id)) if value is not None]
 
 
@@ -104,7 +101,7 @@ def _speaks_otherwise(value: ClassicGroup | ConsumerGroup) -> bool:
 
 
 def _subscribed(services: Services, group: GroupState) -> frozenset[str] | None:
-    """The topics whose offsets stay; None where all do."""
+    """The topics whose offsets stay; None for all topics."""
     subscribed: frozenset[str] = frozenset()
     for value in _values(services, group):
         topics = subscribed_topics(value)
@@ -119,7 +116,7 @@ def _is_kept(topic_name: str, subscribed: frozenset[str] | None) -> bool:
 
 
 async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list[dict[str, Any]], list[_Dropped]]:
-    """The rows of the answer, and the partitions whose offsets may go."""
+    """The rows of the response, and the partitions whose offsets may be deleted."""
     pacer = CooperativeYield(services.clock)
     subscribed, pending = _subscribed(services, group), group.pending_partitions()
     topics: list[dict[str, Any]] = []
@@ -144,7 +141,7 @@ async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list
 
 
 async def _drop(services: Services, group_id: str, dropped: Sequence[_Dropped]) -> ErrorCode:
-    """NONE once the group has forgotten them, but for those whose topics members have subscribed to meanwhile."""
+    """NONE once the offsets are deleted, without the topics to which members have subscribed meanwhile."""
     end_s = deadline_s(services.clock)
     for first in range(0, len(dropped), OFFSETS_PER_COMMIT_ENTRY_MAX):
         if first > 0:
@@ -152,7 +149,7 @@ async def _drop(services: Services, group_id: str, dropped: Sequence[_Dropped]) 
         group = await _settled(services, group_id)
         if isinstance(group, ErrorCode):
             return group
-        # What is judged here is handed over in the same turn of the loop.
+        # The offsets are judged and proposed in one turn of the loop, so that no member joins in between.
         share = _still_free(_subscribed(services, group), dropped[first : first + OFFSETS_PER_COMMIT_ENTRY_MAX])
         error_code = await _forget(services, group_id, share, end_s) if share else ErrorCode.none
         if error_code is not ErrorCode.none:
@@ -161,7 +158,7 @@ async def _drop(services: Services, group_id: str, dropped: Sequence[_Dropped]) 
 
 
 def _still_free(subscribed: frozenset[str] | None, dropped: Sequence[_Dropped]) -> list[Partition]:
-    """The partitions among them that nobody has subscribed to; the rows of the others say so."""
+    """The partitions without a subscription. The rows of the others get the error."""
     free: list[Partition] = []
     for each in dropped:
         if _is_kept(each.topic_name, subscribed):
@@ -172,7 +169,7 @@ def _still_free(subscribed: frozenset[str] | None, dropped: Sequence[_Dropped]) 
 
 
 async def _forget(services: Services, group_id: str, partitions: Sequence[Partition], end_s: float) -> ErrorCode:
-    """NONE once that is applied; to ask again is no error."""
+    """NONE once the deletion is applied. To repeat it is no error."""
     try:
         outcome = await before(end_s, services.clock, services.group_ledger.delete_offsets(group_id, partitions))
     except TopicError:

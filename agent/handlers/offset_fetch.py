@@ -16,16 +16,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.groups.group_ledger import NotCoordinator
-from agent.request.messages import Values, answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.group_values import CommittedOffset, GroupState, count_offsets
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from protocol.limits import GROUPS_PER_TURN, OFFSETS_LISTED_MAX
 from protocol.types import PartitionIndex, TopicId
-from storage.object_store import Buffer
 
 API_KEY = 9
 FIRST_WITH_GROUP_ERROR = 2
@@ -39,38 +38,36 @@ NO_LEADER_EPOCH = -1
 Partitions = frozenset[tuple[TopicId, PartitionIndex]]
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    frame = request.frame
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
+    version = request.frame.api_version
     group_pacer = CooperativeYield(services.clock, GROUPS_PER_TURN)
-    wanted = body.groups if frame.api_version >= FIRST_WITH_GROUPS else (body,)
+    wanted = body.groups if version >= FIRST_WITH_GROUPS else (body,)
     groups: list[dict[str, Any]] = []
     row_count = 0
     fetch = _Fetch(
         services=services,
-        version=frame.api_version,
+        version=version,
         is_barred=await _barrier(services),
-        is_stable=frame.api_version >= FIRST_WITH_STABLE and body.require_stable,
+        is_stable=version >= FIRST_WITH_STABLE and body.require_stable,
         pacer=CooperativeYield(services.clock),
     )
     for each in wanted:
         groups.append(await _group(fetch, each, rows_max=OFFSETS_LISTED_MAX - row_count))
         row_count += 1 + sum(len(topic["partitions"]) for topic in groups[-1]["topics"])
         await group_pacer.step()
-    values = {"groups": groups} if frame.api_version >= FIRST_WITH_GROUPS else groups[0]
-    return await inline_or_in_thread(row_count, answer, frame, values)
+    return {"groups": groups} if version >= FIRST_WITH_GROUPS else groups[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Fetch:
-    """The common parts of the rows of one answer."""
+    """The common parts of the rows of one response."""
 
     services: Services
     version: int
     is_barred: bool
-    """The ledger answered."""
+    """Whether the ledger answered the barrier."""
     is_stable: bool
-    """Offsets that an open transaction may change are not to be told."""
+    """Whether offsets that an open transaction may change are UNSTABLE_OFFSET_COMMIT."""
     pacer: CooperativeYield
 
 
@@ -84,7 +81,7 @@ async def _barrier(services: Services) -> bool:
 
 
 async def _group(fetch: _Fetch, wanted: Any, *, rows_max: int) -> dict[str, Any]:
-    """One group of the answer; one that committed more than `rows_max` offsets, and is asked for all, gets an error."""
+    """The row of a group. It is an error where all offsets are requested and there are more than `rows_max`."""
     error_code, group = _look_up(fetch, wanted)
     if wanted.topics is None and group is not None and count_offsets([group]) > rows_max:
         error_code = ErrorCode.invalid_request
@@ -100,7 +97,7 @@ async def _group(fetch: _Fetch, wanted: Any, *, rows_max: int) -> dict[str, Any]
 
 
 def _look_up(fetch: _Fetch, wanted: Any) -> tuple[ErrorCode, GroupState | None]:
-    """An error of the whole group, or the group; None where there is none."""
+    """The error of the whole group, and the group; None where it does not exist."""
     if not fetch.is_barred:
         return ErrorCode.coordinator_not_available, None
     try:
@@ -113,7 +110,9 @@ def _look_up(fetch: _Fetch, wanted: Any) -> tuple[ErrorCode, GroupState | None]:
 
 
 def member_error(group: GroupState, member_id: str | None, member_epoch: int) -> ErrorCode:
-    """The error for the member that asks: of a consumer group only members of now may, and who does not say who it is.
+    """The error for the member that sends the request.
+
+    Only current members of a consumer group may, and clients that name no member.
 
     Source: org.apache.kafka.coordinator.group.modern.consumer.ConsumerGroup.validateOffsetFetch (Kafka 4.3).
     """
@@ -128,7 +127,7 @@ def member_error(group: GroupState, member_id: str | None, member_epoch: int) ->
 
 
 async def _all(fetch: _Fetch, group: GroupState, unstable: Partitions) -> list[dict[str, Any]]:
-    """Everything that the group committed, as of now."""
+    """The rows of all offsets that the group has committed now."""
     held = [(topic_id, sorted(partitions.items())) for topic_id, partitions in group.offsets.items()]
     names = {topic_id: fetch.services.state.topics[topic_id].name for topic_id, _ in held}
     topics = []
@@ -167,7 +166,7 @@ async def _asked(
 
 
 async def _failed(wanted: Sequence[Any], error_code: ErrorCode, pacer: CooperativeYield) -> list[dict[str, Any]]:
-    """The error in every partition, for the version that has no other place for it."""
+    """The rows with the error in every partition, for the version that has no error of the group."""
     topics = []
     for topic in wanted:
         rows = []

@@ -5,38 +5,33 @@ the log starts. Every answer takes a barrier: an end that is behind would look l
 Source: org.apache.kafka.cluster.Partition.lastOffsetForLeaderEpoch (Kafka 4.3).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from agent.admin.cluster_view import leader_epoch_error
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.state.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH
-from storage.object_store import Buffer
 
 API_KEY = 23
 NO_EPOCH = -1
 NO_OFFSET = -1
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = await inline_or_in_thread(rows_at_most(request.frame.body), request_body, request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     await services.metadata.barrier()
     pacer = CooperativeYield(services.clock)
     topics = []
-    row_count = 0
     for topic in body.topics:
         partitions = []
         for partition in topic.partitions:
             partitions.append(await _end_offset(services, topic.topic, partition))
             await pacer.step()
         topics.append({"topic": topic.topic, "partitions": partitions})
-        row_count += 1 + len(partitions)
         await pacer.step()
-    return await inline_or_in_thread(row_count, answer, request.frame, {"topics": topics})
+    return {"topics": topics}
 
 
 async def _end_offset(services: Services, topic_name: str, partition: Any) -> dict[str, Any]:

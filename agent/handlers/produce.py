@@ -47,15 +47,15 @@ API_KEY = 0
 ACKS_NONE = 0
 ACKS_ALL = -1
 TIMEOUT_MS_MIN_OF_ONE = 30_000
-"""The timeout is for replicas in Kafka: with acks=1 or 0 it does not count, and may be 0."""
+"""In Kafka the time-out is for replicas: with acks=1 or 0 it does not count, and may be 0."""
 ACKS_VALID = (-1, 0, 1)
 ERRORS_WITHOUT_LOG_START = (ErrorCode.corrupt_message, ErrorCode.message_too_large)
-"""Kafka answers these as if it knew nothing of the log. Source: ReplicaManager.appendRecordsToLeader (Kafka 4.3)."""
+"""With these errors Kafka returns no log start. Source: ReplicaManager.appendRecordsToLeader (Kafka 4.3)."""
 NOT_IN_TIME = Acknowledgement(error_code=ErrorCode.request_timed_out)
 """The records may still be committed, and an idempotent producer's repeat finds them."""
 SENT_AWAY = Acknowledgement(error_code=ErrorCode.not_leader_or_follower)
 NO_TRANSACTIONAL_ID = Acknowledgement(error_code=ErrorCode.transactional_id_authorization_failed)
-"""Nobody may write to a transaction without saying to which."""
+"""A transactional batch needs a transactional id."""
 
 
 async def handle(services: Services, request: Request) -> Answer:
@@ -87,7 +87,7 @@ async def handle(services: Services, request: Request) -> Answer:
             partition.records = None
             await pacer.step()
         await pacer.step()
-    # Checks and the wait for room take time: a drain that began meanwhile may have told others to lead (S8).
+    # Checks and the wait for memory take time. Once a drain has begun meanwhile, other agents may lead (S8).
     if body.acks != ACKS_NONE and await services.draining.sends_away():
         for group in accepted:
             cast("PartitionAnswer", group.ticket).settle(SENT_AWAY)
@@ -97,7 +97,7 @@ async def handle(services: Services, request: Request) -> Answer:
         _end_where_due(services, pending, has_room=has_room)
         return None
     pending.begin()
-    # A large one is answered before the next request of its connection is taken up: none shares its flush anyway.
+    # A large request is answered before the next one of its connection: no other shares its flush anyway.
     if not pending.is_large:
         return pending.answer
     await pending.answer
@@ -105,19 +105,19 @@ async def handle(services: Services, request: Request) -> Answer:
 
 
 def _end_where_due(services: Services, pending: "PendingProduce", *, has_room: bool) -> None:
-    """Raise `NoAnswerOwed` where a client that gets no answers (acks=0) has to look again."""
+    """Raises `NoAnswerOwed` where a client that gets no responses (acks=0) has to refresh its metadata."""
     if not has_room:
-        raise NoAnswerOwed("the intake is full, and nobody waits for an error")
+        raise NoAnswerOwed("the intake is full, and the client waits for no error")
     if pending.refused is not None:
-        raise NoAnswerOwed(f"{pending.refused.name} for records that nobody waits for")
+        raise NoAnswerOwed(f"{pending.refused.name} for records with acks=0")
     if services.draining.is_sending_away:
-        raise NoAnswerOwed("this agent is stopping, and nobody waits for an error")
+        raise NoAnswerOwed("this agent is stopping, and the client waits for no error")
 
 
 def _refused(request: Request, body: ProduceRequest, acknowledgement: Acknowledgement) -> Answer:
-    """Nothing of it is taken, and each partition is told the same."""
+    """The answer where no partition is accepted: the same error for each."""
     if body.acks == ACKS_NONE:
-        raise NoAnswerOwed(f"{acknowledgement.error_code.name} for records that nobody waits for")
+        raise NoAnswerOwed(f"{acknowledgement.error_code.name} for records with acks=0")
     pending = PendingProduce(request, body)
     for topic_row, topic in enumerate(body.topics):
         for partition in topic.partitions:
@@ -136,7 +136,7 @@ def _timeout_s(body: ProduceRequest) -> float:
 
 
 class PendingProduce:
-    """A Produce request until every partition has its answer, or its timeout is over."""
+    """A Produce request until every partition has its result, or its time-out is over."""
 
     __slots__ = ("_body", "_frame", "_is_begun", "_places", "_timer", "_unsettled_count", "answer")
 
@@ -151,7 +151,7 @@ class PendingProduce:
 
     @property
     def refused(self) -> ErrorCode | None:
-        """The first error that is known already."""
+        """The first error that is known by now."""
         settled = (place.acknowledgement for place in self._places if place.acknowledgement is not NOT_IN_TIME)
         return next(
             (
@@ -167,7 +167,7 @@ class PendingProduce:
         self._unsettled_count += 1
 
     def begin(self) -> None:
-        """Every partition is placed: answer once all are settled, or in time with what is known then."""
+        """Begins to answer, after all partitions are added: once all are settled, or at the time-out."""
         self._is_begun = True
         if self._unsettled_count == 0:
             self._finish()
@@ -187,11 +187,11 @@ class PendingProduce:
 
     @property
     def is_large(self) -> bool:
-        """Whether the answer is to be written in a thread: `answer` tells when, and not what."""
+        """Whether a thread writes the response: the result of `answer` is empty then."""
         return len(self._places) > INLINE_ROWS_MAX
 
     def response(self) -> Sequence[Buffer]:
-        """The answer as it stands now."""
+        """The response with the results of now."""
         return _response(self._frame, self._body, self._places)
 
 
@@ -209,19 +209,19 @@ class PartitionAnswer:
 
     def settle(self, acknowledgement: Acknowledgement) -> None:
         self.acknowledgement = acknowledgement
-        # The request knows its places: a way back would keep its records until the garbage collector comes.
+        # A reference back would be a cycle: the records would stay in memory until the cyclic GC runs.
         pending, self._pending = self._pending, None
         assert pending is not None, "settled twice"
         pending.place_settled()
 
 
 async def _find_topic(lookup: TopicLookup, topic: ProduceTopic) -> tuple[TopicState | None, ErrorCode]:
-    """The topic, and what to answer where it is None."""
+    """The topic, and the error where it is None."""
     try:
         if topic.topic_id is not None:
             return await lookup.by_id(TopicId(topic.topic_id)), ErrorCode.unknown_topic_id
         assert topic.name is not None
-        if topic.name in INTERNAL_TOPICS:  # who writes there expects groups to change
+        if topic.name in INTERNAL_TOPICS:  # a producer that writes there expects groups to change
             return None, ErrorCode.invalid_topic_exception
         return await lookup.by_name(topic.name), ErrorCode.unknown_topic_or_partition
     except LedgerUnavailable:
@@ -229,7 +229,7 @@ async def _find_topic(lookup: TopicLookup, topic: ProduceTopic) -> tuple[TopicSt
 
 
 async def _find_partition(lookup: TopicLookup, topic: TopicState, index: int) -> tuple[TopicState | None, ErrorCode]:
-    """The topic with a partition that was not known of it, and what to answer where it is None."""
+    """The topic with a partition that it did not have before, and the error where it is None."""
     try:
         return await lookup.grown_to(topic, index), ErrorCode.unknown_topic_or_partition
     except LedgerUnavailable:
@@ -245,7 +245,7 @@ async def _check(
     place: PartitionAnswer,
     transaction: BatchesOfTransaction,
 ) -> BatchGroup | None:
-    """One partition's records, checked; None where the place was settled with what is wrong."""
+    """The checked records of one partition; None where `place` was settled with an error."""
     if body.acks not in ACKS_VALID:
         place.settle(Acknowledgement(error_code=ErrorCode.invalid_required_acks))
     elif topic is None:
@@ -277,10 +277,10 @@ def _arrival_now(services: Services) -> Arrival:
 
 
 def _take_in(services: Services, request: Request, accepted: Sequence[BatchGroup]) -> None:
-    """Put what was accepted into the intake, and let go of the rest of the request.
+    """Puts the accepted records into the intake, and releases the other bytes of the request.
 
-    Records share the memory that they were received in. Where they are but a little of it they move out: the intake's
-    bound counts records, and would otherwise bound nothing.
+    Records share the memory that they were received in. Where they are a small part of it they are copied: the intake's
+    limit counts the bytes of records, and would otherwise limit no memory.
     """
     received_bytes = max(len(request.frame.body), RECEIVE_BUFFER_BYTES)
     request.frame.body = memoryview(b"")
@@ -290,7 +290,7 @@ def _take_in(services: Services, request: Request, accepted: Sequence[BatchGroup
 
 
 def _refusal(error: InvalidBatch, log_start: int) -> Acknowledgement:
-    """The answer to records that do not pass: as Kafka's it tells the log start where the log was asked about them."""
+    """The result of invalid records. As in Kafka, it has the log start where the log was needed to judge them."""
     is_log_asked = not isinstance(error, NotOneBatch) and error.error_code not in ERRORS_WITHOUT_LOG_START
     return Acknowledgement(
         error_code=error.error_code,

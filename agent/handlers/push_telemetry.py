@@ -3,19 +3,17 @@
 Source: org.apache.kafka.server.ClientMetricsManager.processPushTelemetryRequest (Kafka 4.3).
 """
 
-from collections.abc import Sequence
+from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.telemetry.subscriptions import Push, TelemetryRefused
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 72
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    body = request_body(request.frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     push = Push(
         subscription_id=body.subscription_id,
         is_terminating=body.terminating,
@@ -25,5 +23,5 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     try:
         await services.telemetry.push(body.client_instance_id, request.asker, push)
     except TelemetryRefused as refused:
-        return answer(request.frame, {"error_code": refused.error_code})
-    return answer(request.frame, {"error_code": ErrorCode.none})
+        return {"error_code": refused.error_code}
+    return {"error_code": ErrorCode.none}

@@ -10,31 +10,26 @@ org.apache.kafka.server.KafkaApis.handleSyncGroupRequest (Kafka 4.3).
 from typing import Any
 
 from agent.groups.classic_group import next_ticket
-from agent.request.deferred import later
-from agent.request.messages import answer, request_body
-from agent.request.services import Answer, Request, Services
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
+from agent.request.deferred import DeferredValues
+from agent.request.messages import Values
+from agent.request.services import Request, Services
 from coordinator.groups.classic_messages import Sync, SyncAnswer
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_MEMBERS_MAX
-from storage.object_store import Buffer
 
 API_KEY = 14
 FIRST_WITH_INSTANCES = 3
 FIRST_WITH_PROTOCOL = 5
 
 
-async def handle(services: Services, request: Request) -> Answer:
-    frame = request.frame
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
-    frame.leave_body()
-    if frame.api_version >= FIRST_WITH_PROTOCOL and None in (body.protocol_type, body.protocol_name):
-        return _answer(frame, SyncAnswer(error_code=ErrorCode.inconsistent_group_protocol))
+async def handle(services: Services, request: Request, body: Any) -> Values | DeferredValues[Any]:
+    version = request.frame.api_version
+    if version >= FIRST_WITH_PROTOCOL and None in (body.protocol_type, body.protocol_name):
+        return _values(SyncAnswer(error_code=ErrorCode.inconsistent_group_protocol))
     if len(body.assignments) > CLASSIC_MEMBERS_MAX:
-        return _answer(frame, SyncAnswer(error_code=ErrorCode.invalid_request))
-    syncing = await services.groups.sync(body.group_id, _sync(frame.api_version, body))
-    return later(syncing, lambda sync_answer: _answer(frame, sync_answer))
+        return _values(SyncAnswer(error_code=ErrorCode.invalid_request))
+    syncing = await services.groups.sync(body.group_id, _sync(version, body))
+    return DeferredValues(syncing, _values)
 
 
 def _sync(version: int, body: Any) -> Sync:
@@ -49,13 +44,10 @@ def _sync(version: int, body: Any) -> Sync:
     )
 
 
-def _answer(frame: RequestFrame, sync_answer: SyncAnswer) -> list[Buffer]:
-    return answer(
-        frame,
-        {
-            "error_code": sync_answer.error_code,
-            "protocol_type": sync_answer.protocol_type,
-            "protocol_name": sync_answer.protocol,
-            "assignment": sync_answer.assignment,
-        },
-    )
+def _values(sync_answer: SyncAnswer) -> Values:
+    return {
+        "error_code": sync_answer.error_code,
+        "protocol_type": sync_answer.protocol_type,
+        "protocol_name": sync_answer.protocol,
+        "assignment": sync_answer.assignment,
+    }

@@ -18,21 +18,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from agent.groups.group_ledger import CommittingProducer, NotCoordinator, OffsetRow
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.offset_commits import as_client_error, commit_error, commit_timeout_s, refusal
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import connection_epoch_of, stale
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import inline_or_in_thread
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import TransactionalOffsetsPending
 from coordinator.ledger.port import OutcomeUnknown
 from coordinator.state.state import TopicState
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSETS_PER_ENTRY_MAX, TRANSACTIONAL_METADATA_BYTES_MAX
 from protocol.types import Offset, PartitionIndex
-from storage.object_store import Buffer
 from txn.transaction import TransactionVersion
 from txn.transaction_requests import answered_code, check_transactional_id, compared_producer, transaction_version
 
@@ -43,14 +41,12 @@ NO_LEADER_EPOCH = -1
 NO_GENERATION = -1
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    frame = request.frame
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
-    errors, wanted = await read_rows(services, _request(services, frame.api_version, body))
+async def handle(services: Services, request: Request, body: Any) -> Values:
+    errors, wanted = await read_rows(services, _request(services, request.frame.api_version, body))
     if wanted:
         for each, error_code in zip(wanted, await _pend(services, request, body, wanted), strict=True):
             errors[each.position] = error_code
-    return await inline_or_in_thread(len(errors), _answer, frame, body.topics, errors)
+    return {"topics": await inline_or_in_thread(len(errors), answered_topics, body.topics, errors, _named)}
 
 
 def _request(services: Services, version: int, body: Any) -> OffsetRequest:
@@ -72,13 +68,13 @@ def _request(services: Services, version: int, body: Any) -> OffsetRequest:
 
 
 async def _pend(services: Services, request: Request, body: Any, wanted: Sequence[WantedOffset]) -> list[ErrorCode]:
-    """An error for each of `wanted`. The coordinator's comes before that of a note that is too long, as in Kafka."""
+    """The error for each of `wanted`. The coordinator's comes before that of a note that is too long, as in Kafka."""
     error_code = await _claim(services, request, body)
     if error_code is not ErrorCode.none:
         return [error_code] * len(wanted)
     producer = await _producer(services, request, body)
     rows = [each.row for each in wanted if each.row is not None]
-    # What is judged here is handed over in the same turn of the loop.
+    # The offsets are judged and proposed in one turn of the loop, so that the group does not change in between.
     error_code = _judge(services, request, body, rows)
     if error_code is not ErrorCode.none:
         return await refusal(services, body.group_id, len(wanted), error_code)
@@ -89,7 +85,7 @@ async def _pend(services: Services, request: Request, body: Any, wanted: Sequenc
 
 
 async def _claim(services: Services, request: Request, body: Any) -> ErrorCode:
-    """NONE once this agent coordinates the group. A generation of a group that does not exist is refused unwritten."""
+    """NONE once this agent coordinates the group. A member of an unknown group is rejected without an entry."""
     ledger, group_id = services.group_ledger, body.group_id
     if not group_id:
         return ErrorCode.invalid_group_id
@@ -136,7 +132,7 @@ def _judge(services: Services, request: Request, body: Any, rows: Sequence[Offse
 async def _submit(
     services: Services, request: Request, group_id: str, rows: Sequence[OffsetRow], producer: CommittingProducer
 ) -> Sequence[ErrorCode]:
-    """An error for each row. Raises `NoAnswerOwed` where the request is stale (S7)."""
+    """The error for each row. Raises `NoAnswerOwed` where the request is stale (S7)."""
     if not _fits(rows):
         return [ErrorCode.invalid_commit_offset_size] * len(rows)
     pending = services.group_ledger.commit_in_transaction(group_id, rows, producer)
@@ -158,10 +154,10 @@ async def _submit(
 
 
 def _fits(rows: Sequence[OffsetRow]) -> bool:
-    """Whether one entry holds all of them."""
+    """Whether one entry has space for all of them."""
     metadata_bytes = sum(len(row.metadata.encode()) for row in rows)
     return len(rows) <= OFFSETS_PER_ENTRY_MAX and metadata_bytes <= TRANSACTIONAL_METADATA_BYTES_MAX
 
 
-def _answer(frame: RequestFrame, topics: Sequence[Any], errors: Sequence[ErrorCode]) -> Sequence[Buffer]:
-    return answer(frame, {"topics": answered_topics(topics, errors, lambda topic: {"name": topic.name})})
+def _named(topic: Any) -> dict[str, Any]:
+    return {"name": topic.name}

@@ -7,20 +7,16 @@ of the state are not features of this kind: agents raise them by themselves (saf
 Source: org.apache.kafka.controller.FeatureControlManager.updateFeatures, QuorumFeatures.reasonNotSupported (Kafka 4.3).
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 from agent.admin.topics import TopicError, before, catch_up, deadline_s
 from agent.request.features import LEVEL_MIN, TRANSACTION_VERSION
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import SetTransactionVersion
 from coordinator.state.state import TRANSACTION_VERSION_NEWEST
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
-from storage.object_store import Buffer
 
 API_KEY = 57
 FIRST_WITH_UPGRADE_TYPES = 1
@@ -31,31 +27,29 @@ UPGRADE_TYPES = (UPGRADE, SAFE_DOWNGRADE, 3)
 OFF = 0
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    frame = request.frame
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
     unsure = await catch_up(services.metadata, services.clock, end_s)
     if unsure is not None:
-        return _refused(frame, unsure.error_code, unsure.message)
+        return _error(unsure.error_code, unsure.message)
     level = services.state.transaction_version
     for update in body.feature_updates:
-        reason = _refusal(update, frame.api_version, level)
+        reason = _refusal(update, request.frame.api_version, level)
         if reason is not None:
-            return _refused(frame, ErrorCode.invalid_update_version, reason)
+            return _error(ErrorCode.invalid_update_version, reason)
         if update.feature == TRANSACTION_VERSION:
             level = update.max_version_level
-    is_validate_only = frame.api_version >= FIRST_WITH_UPGRADE_TYPES and body.validate_only
+    is_validate_only = request.frame.api_version >= FIRST_WITH_UPGRADE_TYPES and body.validate_only
     if level != services.state.transaction_version and not is_validate_only:
         try:
             await before(end_s, services.clock, _set(services, level))
         except TopicError as error:
-            return _refused(frame, error.error_code, error.message)
+            return _error(error.error_code, error.message)
     results = [
         {"feature": update.feature, "error_code": ErrorCode.none, "error_message": None}
         for update in body.feature_updates
     ]
-    return answer(frame, {"error_code": ErrorCode.none, "error_message": None, "results": results})
+    return {"error_code": ErrorCode.none, "error_message": None, "results": results}
 
 
 async def _set(services: Services, level: int) -> None:
@@ -64,12 +58,12 @@ async def _set(services: Services, level: int) -> None:
         raise TopicError(outcome.error_code, outcome.reason)
 
 
-def _refused(frame: RequestFrame, error_code: ErrorCode, reason: str | None) -> Sequence[Buffer]:
-    return answer(frame, {"error_code": error_code, "error_message": reason, "results": []})
+def _error(error_code: ErrorCode, reason: str | None) -> Values:
+    return {"error_code": error_code, "error_message": reason, "results": []}
 
 
 def _refusal(update: Any, version: int, transaction_version: int) -> str | None:
-    """Why the level cannot be had; None where it is the feature's already, or can be."""
+    """The reason why the level is not possible; None where it is, or where the feature has it already."""
     level = update.max_version_level
     is_known = update.feature == TRANSACTION_VERSION
     current, highest = (transaction_version, TRANSACTION_VERSION_NEWEST) if is_known else (OFF, OFF)

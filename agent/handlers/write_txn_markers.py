@@ -17,9 +17,9 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from agent.request.messages import answer, request_body
+from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import TerminateTransaction, TransactionDecided, TransactionPartition
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
@@ -27,7 +27,6 @@ from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX
 from protocol.types import PartitionIndex, ProducerId
-from storage.object_store import Buffer
 from txn.transaction import ForceTerminate
 from txn.transaction_requests import compared_producer
 from txn.transitions import decide
@@ -36,15 +35,13 @@ log = logging.getLogger(__name__)
 
 API_KEY = 27
 LOOK_AGAIN = ErrorCode.not_leader_or_follower
-"""The tool asks again, as it does while a partition has no leader."""
+"""The tool repeats the request, as it does while a partition has no leader."""
 
 Results = dict[str, dict[int, ErrorCode]]
 """By topic and partition."""
 
 
-async def handle(services: Services, request: Request) -> Sequence[Buffer]:
-    frame = request.frame
-    body = await inline_or_in_thread(rows_at_most(frame.body), request_body, frame)
+async def handle(services: Services, request: Request, body: Any) -> Values:
     try:
         await services.metadata.barrier()
         is_caught_up = True
@@ -62,7 +59,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                 is_known = not is_caught_up or (topic.name, index) in known
                 partitions[index] = error_code if is_known else ErrorCode.unknown_topic_or_partition
                 await pacer.step()
-    return await inline_or_in_thread(rows_at_most(frame.body), answer, frame, {"markers": _rows(results)})
+    return {"markers": _rows(results)}
 
 
 def _rows(results: dict[ProducerId, Results]) -> list[dict[str, Any]]:
@@ -100,7 +97,7 @@ async def _known_partitions(
 async def _ended(
     services: Services, request: Request, marker: Any, known: dict[tuple[str, int], TransactionPartition]
 ) -> ErrorCode:
-    """The errors of a marker for partitions that exist."""
+    """The error of a marker for partitions that exist."""
     producer_id, epoch = compared_producer(marker.producer_id, marker.producer_epoch)
     command = TerminateTransaction(
         producer_id=producer_id,
@@ -137,7 +134,7 @@ async def _ended(
 def _without_entry(
     state: ClusterState, command: TerminateTransaction, partitions: Sequence[TransactionPartition]
 ) -> ErrorCode | None:
-    """The errors where no entry is needed, as nothing would change; None where something would."""
+    """The error where no entry is needed, because it would change nothing; None where it would change something."""
     transactional_id = state.producers_of_transactions.get(command.producer_id)
     held = None if transactional_id is None else state.transactional_ids[transactional_id]
     event = ForceTerminate(producer_id=command.producer_id, epoch=command.epoch, is_commit=command.is_commit)

@@ -1,1 +1,1 @@
-"""The parts that a handler gets: the request, the services, Kafka's messages as values, draining, features."""
+"""The inputs of a handler: the request, the services, the codec of messages, draining, features."""

@@ -1,135 +1,62 @@
-"""Which handler answers which API. The table is complete: a test holds it against `protocol.api_versions`."""
+"""The handler of each API, and the codec around it: decodes the request's body, encodes what the handler returns.
 
-from collections.abc import Awaitable, Callable
-from types import ModuleType
+An API is a row of `protocol.api_versions` and a module of `agent.handlers`, which is found by being there. A module has
+`API_KEY` and `handle(services, request, body)`, which returns the response's fields. The APIs of `RAW` read and write
+their bytes themselves: `handle(services, request)`. APIs that are always rejected are rows of one table.
+"""
 
-from agent.handlers import (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_client_quotas,
-    alter_configs,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    alter_user_scram_credentials,
-    api_versions,
-    consumer_group_describe,
-    consumer_group_heartbeat,
-    create_acls,
-    create_delegation_token,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_delegation_token,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_quorum,
-    describe_topic_partitions,
-    describe_transactions,
-    describe_user_scram_credentials,
-    elect_leaders,
-    end_txn,
-    expire_delegation_token,
-    fetch,
-    find_coordinator,
-    get_telemetry_subscriptions,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    push_telemetry,
-    renew_delegation_token,
-    sasl_authenticate,
-    sasl_handshake,
-    sync_group,
-    txn_offset_commit,
-    update_features,
-    write_txn_markers,
-)
+import pkgutil
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from importlib import import_module
+from typing import Any, Final
+
+import agent.handlers
+from agent.handlers.rejected_requests import REJECTIONS
+from agent.request.deferred import DeferredValues, later
+from agent.request.messages import Values, decode, encode, encode_yielding
 from agent.request.services import Answer, Request, Services
+from protocol.api_versions import ApiKey
+from protocol.connection import RequestFrame
+from storage.object_store import Buffer
 
-Handler = Callable[[Services, Request], Awaitable[Answer]]
+Handler = Callable[[Services, Request, Any], Awaitable[Values | DeferredValues[Any]]]
+"""Takes the decoded body, returns the fields of the response."""
+RawHandler = Callable[[Services, Request], Awaitable[Answer]]
+"""Takes the request's bytes, returns those of the response."""
 
-_MODULES: tuple[ModuleType, ...] = (
-    add_offsets_to_txn,
-    add_partitions_to_txn,
-    alter_client_quotas,
-    alter_configs,
-    alter_partition_reassignments,
-    alter_replica_log_dirs,
-    alter_user_scram_credentials,
-    api_versions,
-    consumer_group_describe,
-    consumer_group_heartbeat,
-    create_acls,
-    create_delegation_token,
-    create_partitions,
-    create_topics,
-    delete_acls,
-    delete_groups,
-    delete_records,
-    delete_topics,
-    describe_acls,
-    describe_client_quotas,
-    describe_cluster,
-    describe_configs,
-    describe_delegation_token,
-    describe_groups,
-    describe_log_dirs,
-    describe_producers,
-    describe_quorum,
-    describe_topic_partitions,
-    describe_transactions,
-    describe_user_scram_credentials,
-    elect_leaders,
-    end_txn,
-    expire_delegation_token,
-    fetch,
-    find_coordinator,
-    get_telemetry_subscriptions,
-    heartbeat,
-    incremental_alter_configs,
-    init_producer_id,
-    join_group,
-    leave_group,
-    list_config_resources,
-    list_groups,
-    list_offsets,
-    list_partition_reassignments,
-    list_transactions,
-    metadata,
-    offset_commit,
-    offset_delete,
-    offset_fetch,
-    offset_for_leader_epoch,
-    produce,
-    push_telemetry,
-    renew_delegation_token,
-    sasl_authenticate,
-    sasl_handshake,
-    sync_group,
-    txn_offset_commit,
-    update_features,
-    write_txn_markers,
-)
+RAW: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.API_VERSIONS})
+"""Hot APIs with a codec of their own; and ApiVersions, which answers in versions that cannot be decoded (KIP-511)."""
 
-HANDLERS: dict[int, Handler] = {module.API_KEY: module.handle for module in _MODULES}
+
+def with_codec(handle: Handler) -> RawHandler:
+    """The handler, with its request decoded and its response encoded.
+
+    Raises `MalformedRequest` where the body cannot be decoded: close the connection.
+    """
+
+    async def answer(services: Services, request: Request) -> Answer:
+        frame = request.frame
+        # No variable holds the decoded body: a response may be minutes away.
+        values = await handle(services, request, await decode(frame))
+        if isinstance(values, DeferredValues):
+            return later(values.pending, partial(_encode_result, frame, values))
+        return await encode_yielding(frame, values)
+
+    return answer
+
+
+def _encode_result(frame: RequestFrame, deferred: DeferredValues[Any], result: object) -> list[Buffer]:
+    return encode(frame, deferred.values(result))
+
+
+def _handlers() -> Iterator[tuple[int, RawHandler]]:
+    for rejection in REJECTIONS:
+        yield rejection.api_key, with_codec(rejection.handle)
+    for found in pkgutil.iter_modules(agent.handlers.__path__):
+        module = import_module(f"{agent.handlers.__name__}.{found.name}")
+        if hasattr(module, "API_KEY"):
+            yield module.API_KEY, module.handle if module.API_KEY in RAW else with_codec(module.handle)
+
+
+HANDLERS: Final[dict[int, RawHandler]] = dict(_handlers())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.handlers.rejected_requests import REJECTIONS
 from protocol.api_versions import API_VERSIONS, ApiRange
 from tests.architecture.source import PACKAGES, dotted, modules, place, texts, tree
 
@@ -113,7 +114,7 @@ def test_every_handler_names_its_api_and_versions_and_every_api_has_a_handler() 
         if not any(re.match(rf"{re.escape(header)}(?![\w-])", first_line) for header in headers):
             wrong.append(f"{place(module)}: its docstring should start with '{headers[0]}:'")
     assert not wrong, "\n".join(wrong)
-    assert handled == set(rows)
+    assert handled | {int(rejection.api_key) for rejection in REJECTIONS} == set(rows)
 
 
 def test_nothing_is_left_to_do_in_a_comment() -> None:

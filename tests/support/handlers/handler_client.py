@@ -2,7 +2,7 @@
 
 import asyncio
 import typing
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import timedelta
 
@@ -15,6 +15,7 @@ from agent.server.dispatch import HANDLERS
 from agent.telemetry.client_info import ConnectedClient
 from protocol.api_versions import range_of
 from protocol.connection import RequestFrame
+from storage.object_store import Buffer
 from tests.support.records.kio_messages import KioEntity, kio_read, kio_write, made, response_module
 
 CORRELATION_ID_BYTES = 4
@@ -61,14 +62,20 @@ async def ask_for_bytes(
         client=client or ConnectedClient(),
         stamp=stamp,
     )
-    answer = await HANDLERS[api_key](services, request)
-    if isinstance(answer, asyncio.Future):
-        answer = await answer
-    assert isinstance(answer, list)
+    answer = await handled(services, request)
     served = range_of(api_key)
     assert served is not None
     header_bytes = CORRELATION_ID_BYTES + served.response_header_version(version)
     return b"".join(bytes(part) for part in answer)[header_bytes:]
+
+
+async def handled(services: Services, request: Request) -> Sequence[Buffer]:
+    """The response to a request, header included, as a connection sends it."""
+    answer = await HANDLERS[request.frame.api_key](services, request)
+    if isinstance(answer, asyncio.Future):
+        answer = await answer
+    assert answer is not None
+    return answer
 
 
 async def turns_of_others(asked: Coroutine[object, object, KioEntity]) -> tuple[KioEntity, int]:

@@ -2,9 +2,9 @@
 
 import struct
 
-from agent.handlers import create_topics
 from protocol.errors import ErrorCode
 from protocol.limits import PARTITIONS_CREATED_PER_REQUEST_MAX
+from tests.support.handlers.handler_client import handled
 from tests.unit.agent.handlers.test_ledger_waits import Impatient, joined, request, stalled
 
 EXCESSIVE = b"Excessively large number of partitions per request."
@@ -29,7 +29,7 @@ def told(name: bytes, error_code: ErrorCode, message: bytes | None) -> bytes:
 async def answered(*topics: tuple[bytes, int, int]) -> bytes:
     """The answer's topics."""
     async with stalled(Impatient()) as services:
-        return joined(await create_topics.handle(services, request(19, 4, asked(*topics))))[12:]
+        return joined(await handled(services, request(19, 4, asked(*topics))))[12:]
 
 
 async def test_as_many_partitions_as_one_request_may_create_are_valid() -> None:

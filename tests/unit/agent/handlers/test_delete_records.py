@@ -5,7 +5,6 @@ import struct
 
 import pytest
 
-from agent.handlers import delete_records
 from agent.ledger import entry_batches
 from agent.request.services import Request
 from coordinator.commands.commands import DeleteTopic
@@ -14,6 +13,7 @@ from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from tests.support.agent.data_paths import DataPaths, data_paths, services_of
 from tests.support.commands.commands import TOPIC, create
+from tests.support.handlers.handler_client import handled
 from tests.support.records.plain_records import Record, make_batch
 
 BATCH = make_batch([Record(offset=n, timestamp=1_000 + n) for n in range(3)])
@@ -38,7 +38,7 @@ async def deleted(paths: DataPaths, *rows: Row, topic: bytes = b"t") -> dict[int
     """The answers by partition."""
     async with asyncio.TaskGroup() as tasks:
         services = services_of(paths, paths.parts.clock, tasks)
-        answer = b"".join(bytes(part) for part in await delete_records.handle(services, request(*rows, topic=topic)))
+        answer = b"".join(bytes(part) for part in await handled(services, request(*rows, topic=topic)))
     rows_bytes = 14 * len({partition for partition, _ in rows})
     told = struct.iter_unpack(">iqh", answer[-rows_bytes:])
     return {partition: (low_watermark, error_code) for partition, low_watermark, error_code in told}

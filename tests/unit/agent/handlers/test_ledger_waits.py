@@ -5,7 +5,6 @@ import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from agent.handlers import create_topics, delete_records, delete_topics, init_producer_id, metadata
 from agent.request.services import Request, Services
 from coordinator.ledger.memory import AppendFate, MemoryLedger
 from coordinator.ledger.port import LedgerEntry
@@ -17,6 +16,7 @@ from storage.object_store import Buffer
 from tests.support.agent.data_paths import data_paths, services_of
 from tests.support.agent.ledger_parts import ManualClock
 from tests.support.commands.commands import TOPIC
+from tests.support.handlers.handler_client import handled
 
 TIMED_OUT = struct.pack(">h", ErrorCode.request_timed_out)
 NOT_AVAILABLE = struct.pack(">h", ErrorCode.coordinator_not_available)
@@ -71,7 +71,7 @@ async def test_a_topic_that_is_not_created_within_the_requests_time_is_told_as_t
     clock = Impatient()
     topics = b"\0\0\0\1\0\1u" + b"\0\0\0\1\0\1" + bytes(4) + bytes(4)
     async with stalled(clock) as services:
-        answer = joined(await create_topics.handle(services, request(19, 2, topics + TIMEOUT + b"\0")))
+        answer = joined(await handled(services, request(19, 2, topics + TIMEOUT + b"\0")))
         assert b"\0\1u" + TIMED_OUT in answer
         assert clock.waits == [2.5]
 
@@ -79,7 +79,7 @@ async def test_a_topic_that_is_not_created_within_the_requests_time_is_told_as_t
 async def test_a_topic_that_is_not_deleted_within_the_requests_time_is_told_as_timed_out() -> None:
     clock = Impatient()
     async with stalled(clock) as services:
-        answer = joined(await delete_topics.handle(services, request(20, 1, b"\0\0\0\1\0\1t" + TIMEOUT)))
+        answer = joined(await handled(services, request(20, 1, b"\0\0\0\1\0\1t" + TIMEOUT)))
         assert b"\0\1t" + TIMED_OUT in answer
         assert clock.waits == [2.5]
 
@@ -90,7 +90,7 @@ async def test_records_that_are_not_deleted_within_the_requests_time_are_told_as
     async with stalled(clock) as services:
         services.state.topics[TOPIC].partitions[0].index.append(3, 1, 0, 1, 1, -1)
         services.state.topics[TOPIC].partitions[0].log_end = Offset(3)
-        answer = joined(await delete_records.handle(services, request(21, 0, b"\0\0\0\1\0\1t" + partition + TIMEOUT)))
+        answer = joined(await handled(services, request(21, 0, b"\0\0\0\1\0\1t" + partition + TIMEOUT)))
         assert answer[-14:] == struct.pack(">iq", 0, -1) + TIMED_OUT
         assert clock.waits[-1] == 2.5
 
@@ -98,7 +98,7 @@ async def test_records_that_are_not_deleted_within_the_requests_time_are_told_as
 async def test_a_topic_that_metadata_cannot_create_in_time_is_told_as_timed_out() -> None:
     clock = Impatient()
     async with stalled(clock) as services:
-        answer = joined(await metadata.handle(services, request(3, 4, b"\0\0\0\1\0\1u\1")))
+        answer = joined(await handled(services, request(3, 4, b"\0\0\0\1\0\1u\1")))
         assert TIMED_OUT + b"\0\1u" in answer
         assert clock.waits == [LEDGER_WAIT_SECONDS_MAX]
 
@@ -106,6 +106,6 @@ async def test_a_topic_that_metadata_cannot_create_in_time_is_told_as_timed_out(
 async def test_a_producer_that_gets_no_id_in_time_is_told_to_come_again() -> None:
     clock = Impatient()
     async with stalled(clock) as services:
-        answer = joined(await init_producer_id.handle(services, request(22, 0, b"\xff\xff" + TIMEOUT)))
+        answer = joined(await handled(services, request(22, 0, b"\xff\xff" + TIMEOUT)))
         assert answer[8:10] == NOT_AVAILABLE
         assert clock.waits == [LEDGER_WAIT_SECONDS_MAX]

@@ -18,7 +18,7 @@ from kio.serial import entity_reader
 from kio.static.protocol import Entity
 from msgspec import structs
 
-from agent.handlers import describe_topic_partitions, fetch, metadata, produce
+from agent.handlers import fetch, produce
 from agent.request.services import NoAnswerOwed, Request, Services
 from coordinator.commands.commands import StartDrain, StartSession
 from coordinator.commands.rules import RULES_NEWEST
@@ -30,6 +30,7 @@ from storage.object_store import Buffer
 from tests.support.agent.data_paths import DataPaths, data_paths, services_of
 from tests.support.agent.ledger_parts import ManualClock, Parts, running_parts
 from tests.support.commands.commands import start
+from tests.support.handlers.handler_client import handled
 from tests.support.records.plain_records import Record, make_batch
 from tests.unit.agent.handlers.test_ledger_waits import request
 
@@ -77,7 +78,7 @@ def read(entity_type: type[E], answer: Sequence[Buffer] | None, header_bytes: in
 async def described(services: Services, client_id: str = "") -> MetadataResponse:
     asked = request(3, 4, b"\0\0\0\1\0\1t\0")
     asked = replace(asked, frame=replace(asked.frame, client_id=client_id))
-    return read(MetadataResponse, await metadata.handle(services, asked))
+    return read(MetadataResponse, await handled(services, asked))
 
 
 def fetch_request(rack: str, offset: int = 0) -> Request:
@@ -135,7 +136,7 @@ class TestLeaders:
     async def test_describe_topic_partitions_says_the_same(self) -> None:
         async with trio() as cluster:
             asked = request(75, 0, b"\2\2t\0" + struct.pack(">i", 2_000) + b"\xff\0")
-            answer = await describe_topic_partitions.handle(cluster.services, asked)
+            answer = await handled(cluster.services, asked)
             told = read(DescribeTopicPartitionsResponse, answer, header_bytes=5)
             known = (await described(cluster.services)).topics[0].partitions
             assert [(p.leader_id, p.replica_nodes) for p in told.topics[0].partitions] == [
@@ -153,10 +154,10 @@ class TestReplicasByHand:
                 PartitionIndex(5): (9,),
             }
             asked = request(75, 0, b"\2\2t\0" + struct.pack(">i", 2_000) + b"\xff\0")
-            answer = await describe_topic_partitions.handle(cluster.services, asked)
+            answer = await handled(cluster.services, asked)
             told = read(DescribeTopicPartitionsResponse, answer, header_bytes=5).topics[0].partitions
             asked = request(3, 5, b"\0\0\0\1\0\1t\0")
-            known = read(MetadataResponse5, await metadata.handle(cluster.services, asked)).topics[0].partitions
+            known = read(MetadataResponse5, await handled(cluster.services, asked)).topics[0].partitions
         for partitions in (told, known):
             rows = [(p.leader_id, p.replica_nodes, p.isr_nodes, p.offline_replicas) for p in partitions[3:5]]
             assert rows == [(FAR, (FAR, NODE), (FAR, NODE), ()), (FAR, (9, FAR, NODE), (FAR, NODE), (9,))]
