@@ -1,8 +1,10 @@
-"""AddOffsetsToTxn 0-4: a group's offsets will be committed in the transaction, which begins where none is open.
+"""AddOffsetsToTxn: adds a group to the transaction, before its offsets are committed in it.
 
-V1's alone: clients of KIP-890 commit the offsets without it. The request carries its connection's stamp (safety
-rule S7). Kafka makes a partition of its own topic part of the transaction, here it is the group.
-Source: org.apache.kafka.server.KafkaApis.handleAddOffsetsToTxnRequest (Kafka 4.3).
+- Versions: 0-4. Clients of transaction.version 1 send it; those of KIP-890 commit the offsets without it.
+- Behaviour: the transaction begins where none is open. The command carries the epoch of the request's connection
+  (safety rule S7).
+- Differs from Kafka: the group becomes part of the transaction, not a partition of __consumer_offsets.
+- Source: org.apache.kafka.server.KafkaApis.handleAddOffsetsToTxnRequest (Kafka 4.3).
 """
 
 from typing import Any

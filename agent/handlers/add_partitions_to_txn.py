@@ -1,13 +1,13 @@
-"""AddPartitionsToTxn 0-5: partitions become part of the transaction, which begins where none is open.
+"""AddPartitionsToTxn: adds partitions to the transaction.
 
-V1's alone: clients of KIP-890 write without it. All partitions of a transactional id are added, or none: where one
-cannot be, the others are OPERATION_NOT_ATTEMPTED. That a partition is unknown is said behind a barrier (safety
-rule S4). The request carries its connection's stamp (safety rule S7).
-
-Versions 4 and 5 are what Kafka's brokers ask each other: many transactional ids, each of which may also only ask
-whether its partitions were added (VerifyOnly), which changes nothing.
-Source: org.apache.kafka.server.KafkaApis.handleAddPartitionsToTxnRequest,
-org.apache.kafka.coordinator.transaction.TransactionCoordinator (Kafka 4.3).
+- Versions: 0-5. Clients of transaction.version 1 send 0 to 3; those of KIP-890 write without it. Kafka's brokers send 4
+  and 5 to each other: several transactional ids, each of which may only ask whether its partitions were added
+  (VerifyOnly), which changes nothing.
+- Behaviour: the transaction begins where none is open. All partitions of a transactional id are added, or none: where
+  one cannot be, the others are OPERATION_NOT_ATTEMPTED. A partition is called unknown only after a barrier (safety rule
+  S4). The command carries the epoch of the request's connection (safety rule S7).
+- Source: org.apache.kafka.server.KafkaApis.handleAddPartitionsToTxnRequest,
+  org.apache.kafka.coordinator.transaction.TransactionCoordinator (Kafka 4.3).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,9 @@
-"""AlterClientQuotas 0-1: quotas set and removed for users, client ids and addresses (KIP-546). None is enforced yet.
+"""AlterClientQuotas: sets and removes quotas of users, client ids and addresses (KIP-546).
 
-Each entity is altered by itself, and not at all where a request names it twice. Whoever sets a quota is warned in the
-log that nothing keeps clients to it.
-Source: org.apache.kafka.controller.ClientQuotaControlManager.alterClientQuotas (Kafka 4.3).
+- Versions: 0-1.
+- Behaviour: each entity is altered by itself, and not at all where a request names it twice.
+- Differs from Kafka: no quota is enforced yet. A log line warns of that when one is set.
+- Source: org.apache.kafka.controller.ClientQuotaControlManager.alterClientQuotas (Kafka 4.3).
 """
 
 import logging

@@ -1,7 +1,10 @@
-"""AlterConfigs 0-2: all configs of a resource replaced; what is not named goes. Deprecated since KIP-339.
+"""AlterConfigs: replaces all configs of a resource. Deprecated since KIP-339.
 
-Of topics, brokers, groups and telemetry subscriptions; loggers are not served, as in Kafka.
-Source: kafka.server.ConfigAdminManager.preprocess, org.apache.kafka.controller.ConfigurationControlManager (Kafka 4.3).
+- Versions: 0-2.
+- Behaviour: a config that the request does not name is removed. Resources are topics, brokers, groups and telemetry
+  subscriptions; loggers are rejected, as in Kafka.
+- Source: kafka.server.ConfigAdminManager.preprocess, org.apache.kafka.controller.ConfigurationControlManager (Kafka
+  4.3).
 """
 
 from typing import Any

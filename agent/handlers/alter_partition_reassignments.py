@@ -1,11 +1,12 @@
-"""AlterPartitionReassignments 0-1: says whom clients ask first; moves nothing, for agents hold no replicas (KIP-455).
+"""AlterPartitionReassignments: sets the replicas of partitions (KIP-455).
 
-What names agents that live, each once, is over at once: Metadata tells these replicas from then on, and the first that
-lives leads. Nothing is ever under way, so what is to be cancelled (null) is NO_REASSIGNMENT_IN_PROGRESS. From version 1
-on a client may ask that the number of replicas stays as it is told (KIP-860). The request takes a barrier first (safety
-rule S4), and each of its topics one entry.
-Source: org.apache.kafka.controller.ReplicationControlManager.alterPartitionReassignments,
-validateManualPartitionAssignment (Kafka 4.3).
+- Versions: 0-1. From 1 on a client may ask that the number of replicas does not change (KIP-860).
+- Behaviour: the request takes a barrier first (safety rule S4). Replicas that name live agents, each once, are set at
+  once, with one entry for each topic. Metadata reports them from then on, and the first live one leads. To cancel a
+  reassignment (null) is NO_REASSIGNMENT_IN_PROGRESS.
+- Differs from Kafka: agents hold no replicas, so nothing is moved and no reassignment is ever in progress.
+- Source: org.apache.kafka.controller.ReplicationControlManager.alterPartitionReassignments,
+  validateManualPartitionAssignment (Kafka 4.3).
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,12 @@
-"""AlterReplicaLogDirs 1-2: moves nothing, for there is one "directory", the bucket, and everything is in it (KIP-113).
+"""AlterReplicaLogDirs: accepts the one log directory that there is, the bucket (KIP-113).
 
-A partition is in the directory that DescribeLogDirs names, so asking for that is done at once; another directory is
-LOG_DIR_NOT_FOUND, as a path that a broker does not have. The request takes a barrier first (safety rule S4).
-Source: org.apache.kafka.server.KafkaApis.handleAlterReplicaLogDirsRequest, ReplicaManager.alterReplicaLogDirs
-(Kafka 4.3).
+- Versions: 1-2.
+- Behaviour: the request takes a barrier first (safety rule S4). A partition is in the directory that DescribeLogDirs
+  names, so a move to it succeeds at once. Another directory is LOG_DIR_NOT_FOUND, as a path that a broker does not
+  have.
+- Differs from Kafka: nothing is ever moved.
+- Source: org.apache.kafka.server.KafkaApis.handleAlterReplicaLogDirsRequest, ReplicaManager.alterReplicaLogDirs (Kafka
+  4.3).
 """
 
 from typing import Any

@@ -1,9 +1,10 @@
-"""AlterUserScramCredentials 0: refuses credentials, for no listener could ask for them (KIP-554).
+"""AlterUserScramCredentials: rejects credentials (KIP-554).
 
-Differs from Kafka: it keeps credentials whether a listener uses them or not. Here nothing is authenticated, and a
-password that protects nothing must not look as if it did: UNSUPPORTED_SASL_MECHANISM. What is to be deleted is
-RESOURCE_NOT_FOUND, as in Kafka, and a user that is named more than once DUPLICATE_RESOURCE.
-Source: org.apache.kafka.controller.ScramControlManager.alterCredentials (Kafka 4.3).
+- Versions: 0.
+- Behaviour: a deletion is RESOURCE_NOT_FOUND, and a user that is named more than once DUPLICATE_RESOURCE, as in Kafka.
+- Differs from Kafka: it stores credentials whether a listener uses them or not. Here no listener authenticates clients.
+  A password that protects nothing must not look as if it did, so it is UNSUPPORTED_SASL_MECHANISM.
+- Source: org.apache.kafka.controller.ScramControlManager.alterCredentials (Kafka 4.3).
 """
 
 from collections import Counter

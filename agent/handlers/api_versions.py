@@ -1,9 +1,11 @@
-"""ApiVersions 0-4: what this broker serves.
+"""ApiVersions: the APIs, versions and features that this broker serves.
 
-The answer is derived from `protocol.api_versions`. A version that is not served is answered in version 0 with
-UNSUPPORTED_VERSION and the table, and the response header is always version 0, so that any client can read it
-(KIP-511). From version 3 on a client must name itself in the characters that KIP-511 allows, and is told the level of
-transaction.version, by which it chooses how it speaks of transactions (KIP-584, KIP-890).
+- Versions: 0-4. From 3 on a client must name itself in the characters that KIP-511 allows. It also reads the level of
+  transaction.version, which decides how it uses transactions (KIP-584, KIP-890).
+- Behaviour: the response is derived from `protocol.api_versions`. A version that is not served gets a response in
+  version 0: UNSUPPORTED_VERSION and the table. The response header is always version 0, so that any client can read it
+  (KIP-511).
+- Source: org.apache.kafka.common.requests.ApiVersionsRequest, org.apache.kafka.server.ApiVersionManager (Kafka 4.3).
 """
 
 import re

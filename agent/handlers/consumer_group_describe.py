@@ -1,10 +1,10 @@
-"""ConsumerGroupDescribe 0-1: consumer groups with their members and assignments (KIP-848), as the ledger has them.
+"""ConsumerGroupDescribe: consumer groups with their members and assignments (KIP-848).
 
-The answer is as of a barrier (safety rule S4), by the group's coordinator. Version 1 tells which members still speak
-the classic protocol. A group of another kind does not exist here. Members are told in turns, as all of them were when
-the first of their group was. Each group is told once, however often it is asked for, and an answer has a bound: for
-those beyond, clients ask again.
-Source: org.apache.kafka.server.KafkaApis.handleConsumerGroupDescribe, ConsumerGroup.asDescribedGroup, Kafka 4.3.
+- Versions: 0-1. 1 adds whether a member uses the classic protocol.
+- Behaviour: the group's coordinator responds, after a barrier (safety rule S4), from the state. A group of another kind
+  is not found. Each group is described once, however often it is named. A response has a limit: groups beyond it are
+  COORDINATOR_LOAD_IN_PROGRESS, and clients ask again.
+- Source: org.apache.kafka.server.KafkaApis.handleConsumerGroupDescribe, ConsumerGroup.asDescribedGroup (Kafka 4.3).
 """
 
 import uuid

@@ -1,8 +1,9 @@
-"""ConsumerGroupHeartbeat 0-1: a member of a consumer group joins, reports, or leaves (KIP-848).
+"""ConsumerGroupHeartbeat: a member of a consumer group joins, reports, or leaves (KIP-848).
 
-The group's coordinator answers once what it made of it is in the ledger (`agent.groups.consumer_coordinator`). In
-version 0 a member without an id is given one; from version 1 on it makes its own, and may subscribe by a regular
-expression. Source: org.apache.kafka.server.KafkaApis.handleConsumerGroupHeartbeat, Kafka 4.3.
+- Versions: 0-1. In 0 a member without an id is given one. From 1 on it makes its own, and may subscribe by a regular
+  expression.
+- Behaviour: the group's coordinator responds once the changes are in the ledger (`agent.groups.consumer_coordinator`).
+- Source: org.apache.kafka.server.KafkaApis.handleConsumerGroupHeartbeat (Kafka 4.3).
 """
 
 import uuid

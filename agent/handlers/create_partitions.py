@@ -1,8 +1,12 @@
-"""CreatePartitions 0-3: more partitions for topics. Their offsets begin at 0; keys may go to others than before.
+"""CreatePartitions: adds partitions to topics.
 
-Replica assignments, one for each partition that is added, say whom clients ask first: agents hold no replicas. Where
-they name brokers that are not there, their number alone counts.
-Source: org.apache.kafka.controller.ReplicationControlManager.createPartitions, kafka.server.ControllerApis (Kafka 4.3).
+- Versions: 0-3.
+- Behaviour: offsets of a new partition begin at 0; keys may go to other partitions than before. Replica assignments,
+  one for each new partition, set which agents clients ask first. Where they name brokers that do not exist, their
+  number alone counts.
+- Differs from Kafka: agents hold no replicas.
+- Source: org.apache.kafka.controller.ReplicationControlManager.createPartitions, kafka.server.ControllerApis (Kafka
+  4.3).
 """
 
 from collections import Counter

@@ -1,10 +1,11 @@
-"""CreateTopics 2-7.
+"""CreateTopics: creates topics.
 
-Any replication factor is accepted (the bucket replicates), and reported as 1. Replica assignments give the number of
-partitions, and whom clients ask first; where they name brokers that are not there, the number alone. A request for more
-than 10,000 partitions in all creates nothing, as in Kafka (KAFKA-17870): an answer describes every topic with all its
-configs. Versions 5 and later return the configs; 7 and later the topic id.
-Source: org.apache.kafka.controller.ReplicationControlManager.createTopics (Kafka 4.3).
+- Versions: 2-7. From 5 on the response has the configs, from 7 on the topic id.
+- Behaviour: a request for more than 10,000 partitions in all creates nothing, as in Kafka (KAFKA-17870): a response
+  describes every topic with all its configs. Replica assignments give the number of partitions, and set which agents
+  clients ask first; where they name brokers that do not exist, their number alone counts.
+- Differs from Kafka: any replication factor is accepted, because the bucket replicates, and is reported as 1.
+- Source: org.apache.kafka.controller.ReplicationControlManager.createTopics (Kafka 4.3).
 """
 
 import uuid

@@ -1,11 +1,12 @@
-"""DeleteGroups 0-2: drops groups that have no members, with the offsets that they committed, pending ones too.
+"""DeleteGroups: deletes groups without members, with their committed and pending offsets.
 
-A group with members is NON_EMPTY_GROUP, one that does not exist GROUP_ID_NOT_FOUND, after a barrier (safety rule S4).
-The answer comes once the entries are applied, each under the coordinator's claim (safety rule S13); one that the
-ledger did not answer in time is COORDINATOR_NOT_AVAILABLE, and may still be deleted. A group that is named twice is
-answered once.
-Source: org.apache.kafka.server.KafkaApis.handleDeleteGroupsRequest,
-org.apache.kafka.coordinator.group.GroupCoordinatorShard.deleteGroups (Kafka 4.3).
+- Versions: 0-2.
+- Behaviour: a group with members is NON_EMPTY_GROUP. One that does not exist is GROUP_ID_NOT_FOUND, after a barrier
+  (safety rule S4). The response comes once the entries are applied, each under the coordinator's claim (safety rule
+  S13). COORDINATOR_NOT_AVAILABLE means that the ledger did not answer in time: the group may still be deleted. A group
+  that is named twice has one row.
+- Source: org.apache.kafka.server.KafkaApis.handleDeleteGroupsRequest,
+  org.apache.kafka.coordinator.group.GroupCoordinatorShard.deleteGroups (Kafka 4.3).
 """
 
 import asyncio

@@ -1,11 +1,13 @@
-"""DeleteRecords 0-2: hides the records of partitions below an offset (KIP-107); -1 stands for the high watermark.
+"""DeleteRecords: hides the records of partitions below an offset (KIP-107).
 
-The request takes a barrier first (safety rule S4); where the ledger does not answer it, every partition is
-NOT_LEADER_OR_FOLLOWER. What is below the log's start already is answered without an entry. Of a partition that is named
-twice the last offset counts. The records stay in the object store as long as their chunk holds others that are wanted,
-or as the topic's table keeps them.
-Source: org.apache.kafka.server.KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords,
-org.apache.kafka.cluster.Partition.deleteRecordsOnLeader (Kafka 4.3).
+- Versions: 0-2.
+- Behaviour: the offset -1 stands for the high watermark. The request takes a barrier first (safety rule S4); without an
+  answer of the ledger every partition is NOT_LEADER_OR_FOLLOWER. An offset at or below the log's start needs no entry.
+  Where a partition is named twice, its last offset counts.
+- Differs from Kafka: records stay in the object store as long as their chunk has others that are readable, or the
+  topic's table keeps them.
+- Source: org.apache.kafka.server.KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords,
+  org.apache.kafka.cluster.Partition.deleteRecordsOnLeader (Kafka 4.3).
 """
 
 from collections.abc import Iterator, Mapping, Sequence

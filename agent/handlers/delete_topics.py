@@ -1,7 +1,8 @@
-"""DeleteTopics 1-6: by name, or by id from version 6 (KIP-516).
+"""DeleteTopics: deletes topics.
 
-A topic that one request names twice, be it by name and by id, is an error and is not deleted, as in Kafka.
-Source: org.apache.kafka.server.ControllerApis.deleteTopics (Kafka 4.3).
+- Versions: 1-6. From 6 on a topic may be named by its id (KIP-516).
+- Behaviour: a topic that a request names twice, even once by name and once by id, is an error and is not deleted.
+- Source: org.apache.kafka.server.ControllerApis.deleteTopics (Kafka 4.3).
 """
 
 import uuid

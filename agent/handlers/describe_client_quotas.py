@@ -1,6 +1,9 @@
-"""DescribeClientQuotas 0-1: quotas that were set for users, client ids and addresses (KIP-546). None is enforced yet.
+"""DescribeClientQuotas: the quotas of users, client ids and addresses (KIP-546).
 
-Source: org.apache.kafka.image.ClientQuotasImage.describe (Kafka 4.3).
+- Versions: 0-1.
+- Behaviour: the request takes a barrier first (safety rule S4).
+- Differs from Kafka: no quota is enforced yet.
+- Source: org.apache.kafka.image.ClientQuotasImage.describe (Kafka 4.3).
 """
 
 from typing import Any

@@ -1,10 +1,10 @@
-"""DescribeCluster 0-2: the cluster's id and its agents.
+"""DescribeCluster: the cluster's id and its agents.
 
-There is no controller apart from the agents: the first one is named, because clients send their admin requests there,
-and who asks for controllers is told that this is no such endpoint. An agent that drains is what Kafka calls fenced: it
-is named where these are asked for (version 2).
-Source: org.apache.kafka.server.KafkaApis.handleDescribeCluster (Kafka 4.3), KIP-700, KIP-919 (endpoint types),
-KIP-1073 (fenced brokers).
+- Versions: 0-2. 1 adds endpoint types (KIP-919): one for controllers is an error. 2 adds fenced brokers (KIP-1073):
+  agents that drain.
+- Behaviour: the first agent is named as the controller, because clients send their admin requests there.
+- Differs from Kafka: there is no controller apart from the agents.
+- Source: org.apache.kafka.server.KafkaApis.handleDescribeCluster (Kafka 4.3), KIP-700.
 """
 
 from typing import Any

@@ -1,8 +1,10 @@
-"""DescribeConfigs 1-4: configs of topics, brokers, groups, telemetry subscriptions, loggers; where values are from.
+"""DescribeConfigs: configs of topics, brokers, groups, telemetry subscriptions and loggers, with their sources.
 
-Behind a barrier, so that whoever altered something through another agent sees it (safety rule S4). An agent describes
-its own broker configs and loggers: clients ask the node that they want to know of.
-Source: org.apache.kafka.server.ConfigHelper.describeConfigs (Kafka 4.3).
+- Versions: 1-4. 3 adds documentation.
+- Behaviour: the request takes a barrier first, so that a client reads what it altered through another agent (safety
+  rule S4). An agent describes only its own broker configs and loggers.
+- Differs from Kafka: one request describes at most CONFIG_RESOURCES_DESCRIBED_MAX resources.
+- Source: org.apache.kafka.server.ConfigHelper.describeConfigs (Kafka 4.3).
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,11 +1,11 @@
-"""DescribeGroups 0-6: the state of classic groups, with their members and what is assigned to them.
+"""DescribeGroups: classic groups with their members and assignments.
 
-Each group is told once, however often it is asked for, and an answer has a bound: for groups beyond it, clients are
-to ask again. Rows of members are made in turns, of a copy that does not change. A barrier is taken first (safety rule
-S4), and what the coordinator has not written yet is waited for. Metadata and assignments are told while a group is
-stable. A group that does not exist, or is not a classic one, is Dead; from version 6 on it is GROUP_ID_NOT_FOUND too
-(KIP-1043).
-Source: org.apache.kafka.coordinator.group.GroupMetadataManager.describeGroups (Kafka 4.3).
+- Versions: 0-6. 3 adds authorized operations. From 6 on a group that does not exist, or is not a classic one, is
+  GROUP_ID_NOT_FOUND besides being Dead (KIP-1043).
+- Behaviour: the request takes a barrier first (safety rule S4), and waits for what the coordinator has not written yet.
+  Metadata and assignments are in the response while a group is stable. Each group is described once, however often it
+  is named. A response has a limit: groups beyond it are COORDINATOR_LOAD_IN_PROGRESS, and clients ask again.
+- Source: org.apache.kafka.coordinator.group.GroupMetadataManager.describeGroups (Kafka 4.3).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,10 +1,11 @@
-"""DescribeLogDirs 1-5: how many bytes partitions have, in the one "directory" there is, the bucket.
+"""DescribeLogDirs: the bytes of partitions in the one log directory that there is, the bucket.
 
-Every agent reads and writes the same bucket, so each tells of the partitions that it leads for clients without a zone:
-the answers of all agents together name every partition once, and their sum is the cluster's. A partition's size is what
-`retention.bytes` counts: its batches from the log's start on, as they were produced; as Parquet they take less. How
-large the bucket is nobody knows (-1), and an object store's directory is never cordoned (version 5, KIP-1066).
-Source: org.apache.kafka.server.KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs (Kafka 4.3).
+- Versions: 1-5. 5 adds cordoned directories (KIP-1066); the bucket is never one.
+- Behaviour: the request takes a barrier first (safety rule S4). Each agent reports the partitions that it leads for
+  clients without a zone: the responses of all agents name every partition once, and add up to the cluster. A
+  partition's size is the one that `retention.bytes` counts: its batches from the log's start on, as they were produced.
+- Differs from Kafka: the directory's size is unknown (-1). As Parquet the records take less than their reported size.
+- Source: org.apache.kafka.server.KafkaApis.handleDescribeLogDirsRequest, ReplicaManager.describeLogDirs (Kafka 4.3).
 """
 
 from collections.abc import AsyncIterator, Sequence

@@ -1,10 +1,12 @@
-"""DescribeProducers 0: which idempotent producers a partition remembers (KIP-664).
+"""DescribeProducers: the idempotent producers that a partition remembers (KIP-664).
 
-The request takes a barrier first (safety rule S4). Any agent answers, as the state holds every partition; one that is
-named twice is told once, as it may have many producers. What a producer is told to have done last is the time of the
-cluster at which its newest batch, or its transaction's marker, was committed. There is one coordinator of transactions,
-the ledger: its epoch is that of all markers.
-Source: org.apache.kafka.server.KafkaApis.handleDescribeProducersRequest, ReplicaManager.activeProducerState (4.3).
+- Versions: 0.
+- Behaviour: the request takes a barrier first (safety rule S4). Any agent responds, because the state has every
+  partition. A partition that is named twice has one row, because it may have many producers. A producer's last
+  timestamp is the cluster's time at which its newest batch, or its transaction's marker, was committed.
+- Differs from Kafka: the ledger is the only coordinator of transactions, so all markers have its epoch.
+- Source: org.apache.kafka.server.KafkaApis.handleDescribeProducersRequest, ReplicaManager.activeProducerState (Kafka
+  4.3).
 """
 
 from typing import Any

@@ -1,12 +1,13 @@
-"""DescribeQuorum 0-2: how far the log of metadata has come, and which agent is the maintenance leader for it (KIP-595,
-KIP-836).
+"""DescribeQuorum: the end of the ledger, and the agent that is the maintenance leader (KIP-595, KIP-836).
 
-The ledger stands where Kafka has the partition 0 of `__cluster_metadata`: its position is told as the high watermark,
-and the maintenance leader, with its epoch, as the leader and only voter; the other agents read along and are observers,
-of which nobody knows how far each has come (-1). Copies of the ledger are etcd's: `etcdctl endpoint status` tells of
-them. The request takes a barrier first (safety rule S4). While nobody is the maintenance leader, or the ledger does not
-answer, clients are told to ask again. Source: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest (Kafka
-4.3).
+- Versions: 0-2.
+- Behaviour: the ledger takes the part of the partition 0 of `__cluster_metadata`. Its position is the high watermark.
+  The maintenance leader, with its epoch, is the leader and only voter; the other agents are observers. The request
+  takes a barrier first (safety rule S4). NOT_LEADER_OR_FOLLOWER, after which clients ask again, means that there is no
+  maintenance leader or that the ledger does not answer.
+- Differs from Kafka: the position of an observer is unknown (-1). The ledger's replicas are etcd's: see `etcdctl
+  endpoint status`.
+- Source: org.apache.kafka.raft.KafkaRaftClient.handleDescribeQuorumRequest (Kafka 4.3).
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,9 @@
-"""DescribeTopicPartitions 0: topics page by page (KIP-966).
+"""DescribeTopicPartitions: topics with their partitions, page by page (KIP-966).
 
-Topics come in order of their names, at most `response_partition_limit` partitions in all (2,000 at most); the cursor
-says where the next request goes on. Source: org.apache.kafka.server.handlers.DescribeTopicPartitionsRequestHandler.
+- Versions: 0.
+- Behaviour: the request takes a barrier first (safety rule S4). Topics come in the order of their names, with at most
+  `response_partition_limit` partitions in all, and never more than 2,000. The cursor is where the next request goes on.
+- Source: org.apache.kafka.server.handlers.DescribeTopicPartitionsRequestHandler (Kafka 4.3).
 """
 
 import uuid

@@ -1,12 +1,12 @@
-"""DescribeTransactions 0: how the newest transaction of each transactional id stands (KIP-664).
+"""DescribeTransactions: the newest transaction of each transactional id (KIP-664).
 
-The request takes a barrier first (safety rule S4); any agent answers, as the state holds every transaction. An answer
-has a bound: for what is beyond it, clients are to ask again. Offsets that a group commits in a transaction stand as the
-partition of __consumer_offsets that Kafka would keep them in.
-
-Differs from Kafka: a transaction that has ended has no start time, and Kafka's states between a decision and its last
-marker do not exist.
-Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleDescribeTransactions (Kafka 4.3).
+- Versions: 0.
+- Behaviour: the request takes a barrier first (safety rule S4). Any agent responds, because the state has every
+  transaction. A response has a limit: transactional ids beyond it are COORDINATOR_LOAD_IN_PROGRESS, and clients ask
+  again. A group that commits offsets is named by the partition of __consumer_offsets in which Kafka would keep them.
+- Differs from Kafka: a transaction that has ended has no start time. Kafka's states between a decision and its last
+  marker do not exist.
+- Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleDescribeTransactions (Kafka 4.3).
 """
 
 from datetime import UTC, datetime, timedelta

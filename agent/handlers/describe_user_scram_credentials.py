@@ -1,8 +1,10 @@
-"""DescribeUserScramCredentials 0: there are none, as in Kafka while nobody set any (KIP-554).
+"""DescribeUserScramCredentials: there are no credentials (KIP-554).
 
-All users (none named) are no users; one that is named is RESOURCE_NOT_FOUND, one that is named twice
-DUPLICATE_RESOURCE. `kafka-configs --describe --entity-type users` asks this beside the quotas.
-Source: org.apache.kafka.image.ScramImage.describe (Kafka 4.3).
+- Versions: 0.
+- Behaviour: as in Kafka before any are set. A request for all users has no rows. A user that is named is
+  RESOURCE_NOT_FOUND, and one that is named twice DUPLICATE_RESOURCE. `kafka-configs --describe --entity-type users`
+  sends this after DescribeClientQuotas.
+- Source: org.apache.kafka.image.ScramImage.describe (Kafka 4.3).
 """
 
 from collections import Counter

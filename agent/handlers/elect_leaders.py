@@ -1,8 +1,10 @@
-"""ElectLeaders 0-2: never needed, as every partition has its preferred leader, whom all agents compute (KIP-460).
+"""ElectLeaders: never needed, because every partition has its preferred leader (KIP-460).
 
-So each partition that is named is ELECTION_NOT_NEEDED, which Kafka's tools take as done; where all partitions are meant
-(null) those are left out, as in Kafka, and the answer is empty. The request takes a barrier first (safety rule S4).
-Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders (Kafka 4.3).
+- Versions: 0-2. 1 adds the type of election.
+- Behaviour: the request takes a barrier first (safety rule S4). Each partition that is named is ELECTION_NOT_NEEDED,
+  which Kafka's tools take as success. A request for all partitions (null) has no rows, as in Kafka.
+- Differs from Kafka: leaders follow from the list of live agents. All agents compute the same ones.
+- Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders (Kafka 4.3).
 """
 
 from typing import Any

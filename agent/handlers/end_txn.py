@@ -1,8 +1,9 @@
-"""EndTxn 0-5: commit or abort, in all partitions and groups at once.
+"""EndTxn: commits or aborts a transaction, in all its partitions and groups at once.
 
-One ledger entry decides, and the answer comes when it is applied. Version 5 speaks KIP-890: its answer has the producer
-id and epoch of the next transaction. An older one carries its connection's stamp (safety rule S7).
-Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleEndTransaction (Kafka 4.3).
+- Versions: 0-5. From 5 on the response has the producer id and epoch of the next transaction (KIP-890). Older requests
+  carry the epoch of their connection (safety rule S7).
+- Behaviour: one ledger entry decides, and the response comes when it is applied.
+- Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleEndTransaction (Kafka 4.3).
 """
 
 from typing import Any

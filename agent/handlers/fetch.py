@@ -1,15 +1,15 @@
-"""Fetch 4-18: record batches out, with long poll and incremental sessions (KIP-227).
+"""Fetch: returns record batches, with long poll and incremental sessions (KIP-227).
 
-Version 7 and later: sessions. 9: leader epochs (KIP-320). 12: last fetched epoch; epochs never change here, so a
-consumer diverges only beyond the end. 13: topic ids (KIP-516); an unknown id fails alone. Read_committed ends at the
-last stable offset and lists the aborted transactions of what it answers (KIP-98); read_uncommitted ends at the high
-watermark, and both are told of markers. An unknown isolation level fails as a whole, before version 13 with a row for
-each partition. Followers (replica id >= 0) do not exist: they are answered as consumers.
-Any agent serves any partition, so "the leader" that names a replica in the consumer's rack (version 11, KIP-392) is
-whichever agent outside that rack is asked.
-Differs from Kafka: a fetch waits FETCH_WAIT_MS_MAX at most, whatever it asks for, and no longer once others want the
-memory of requests that stand behind it; it answers less while other clients leave much unread.
-Source: org.apache.kafka.server.KafkaApis.handleFetchRequest (Kafka 4.3).
+- Versions: 4-18. 7 adds sessions, 9 leader epochs (KIP-320), 11 the consumer's rack (KIP-392), 12 the last fetched
+  epoch, 13 topic ids (KIP-516). Before 13 an unknown isolation level has a row for each partition.
+- Behaviour: read_committed ends at the last stable offset and lists the aborted transactions of its records (KIP-98);
+  read_uncommitted ends at the high watermark. Both return markers. An unknown isolation level fails the whole request;
+  an unknown topic id fails its topic. Epochs never change, so a consumer diverges only beyond the end.
+- Differs from Kafka: any agent serves any partition. An agent outside the consumer's rack acts as "the leader", which
+  names a replica in it. A follower (replica id >= 0) is answered as a consumer. A fetch waits FETCH_WAIT_MS_MAX at
+  most, and no longer once others need the memory of requests behind it. Its response is smaller while clients leave
+  many bytes unread.
+- Source: org.apache.kafka.server.KafkaApis.handleFetchRequest (Kafka 4.3).
 """
 
 from collections.abc import Sequence

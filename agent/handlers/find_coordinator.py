@@ -1,10 +1,11 @@
-"""FindCoordinator 0-6: which agent coordinates a group or a transactional id.
+"""FindCoordinator: the agent that coordinates a group or a transactional id.
 
-A group's coordinator is the agent that rendezvous hashing names over the live ones (`GroupLedger.coordinator`), as this
-agent knows them: one that is asked and is not, says so. A transactional id's is found in the same way, but any agent
-serves it.
-Version 4 and later ask for many keys at once (KIP-699), up to a bound.
-Source: org.apache.kafka.server.KafkaApis.handleFindCoordinatorRequest (Kafka 4.3).
+- Versions: 0-6. 4 adds several keys in one request (KIP-699), up to a limit.
+- Behaviour: a group's coordinator is the agent that rendezvous hashing gives among the live ones
+  (`GroupLedger.coordinator`), as this agent knows them. An agent that is not the coordinator rejects the group's
+  requests.
+- Differs from Kafka: any agent serves a transactional id, whichever one is named.
+- Source: org.apache.kafka.server.KafkaApis.handleFindCoordinatorRequest (Kafka 4.3).
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,9 @@
-"""GetTelemetrySubscriptions 0: which metrics a client is to push, and how often (KIP-714).
+"""GetTelemetrySubscriptions: the metrics that a client is to push, and their interval (KIP-714).
 
-Which these are say CLIENT_METRICS resources; without any, a client is to push nothing and to ask again in five minutes.
-Source: org.apache.kafka.server.ClientMetricsManager.processGetTelemetrySubscriptionRequest (Kafka 4.3).
+- Versions: 0.
+- Behaviour: CLIENT_METRICS resources name the metrics. Without any, the client pushes nothing and asks again after five
+  minutes.
+- Source: org.apache.kafka.server.ClientMetricsManager.processGetTelemetrySubscriptionRequest (Kafka 4.3).
 """
 
 import datetime

@@ -1,7 +1,8 @@
-"""Heartbeat 0-4: a member of a classic group is there. REBALANCE_IN_PROGRESS tells it to join again.
+"""Heartbeat: a member of a classic group reports that it is alive.
 
-It costs no entry. Version 3 knows static members (KIP-345).
-Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupHeartbeat (Kafka 4.3).
+- Versions: 0-4. 3 adds static members (KIP-345).
+- Behaviour: it writes no entry. After REBALANCE_IN_PROGRESS the member joins again.
+- Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupHeartbeat (Kafka 4.3).
 """
 
 from typing import Any

@@ -1,8 +1,11 @@
-"""IncrementalAlterConfigs 0-1: single configs set, deleted, appended to or subtracted from (KIP-339).
+"""IncrementalAlterConfigs: sets, deletes, appends to or subtracts from single configs (KIP-339).
 
-Of topics, brokers, groups, telemetry subscriptions (KIP-714), and levels of this agent's loggers (KIP-412).
-Source: kafka.server.ConfigAdminManager.preprocess, org.apache.kafka.controller.ConfigurationControlManager (Kafka 4.3).
-Differs from Kafka: an operation that does not exist is an invalid request for every type of resource.
+- Versions: 0-1.
+- Behaviour: resources are topics, brokers, groups, telemetry subscriptions (KIP-714), and this agent's loggers
+  (KIP-412).
+- Differs from Kafka: an operation that does not exist is an invalid request for every type of resource.
+- Source: kafka.server.ConfigAdminManager.preprocess, org.apache.kafka.controller.ConfigurationControlManager (Kafka
+  4.3).
 """
 
 from typing import Any

@@ -1,8 +1,9 @@
-"""InitProducerId 0-5: a producer id for an idempotent producer, or the next epoch of a transactional id.
+"""InitProducerId: a producer id for an idempotent producer, or the next epoch of a transactional id.
 
-A transactional id's next epoch fences whoever had the one before, and aborts what that has open, in one ledger entry:
-clients are not asked to come again meanwhile. A producer may say which epoch it has, to go on after an error (KIP-360).
-Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId (Kafka 4.3).
+- Versions: 0-5. From 3 on a producer may name its epoch, to go on after an error (KIP-360).
+- Behaviour: the next epoch fences the older producer and aborts its open transaction, in one ledger entry.
+- Differs from Kafka: no client has to ask again (CONCURRENT_TRANSACTIONS) while the older transaction is aborted.
+- Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.handleInitProducerId (Kafka 4.3).
 """
 
 import logging

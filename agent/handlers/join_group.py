@@ -1,11 +1,13 @@
-"""JoinGroup 0-9: a member joins a classic group, and waits until the others have; then a generation begins.
+"""JoinGroup: a member joins a classic group, and waits until the others have; then a generation begins.
 
-The answer may be minutes away, and the connection's next requests are taken up meanwhile; answers leave in order. In
-version 0 the session's time-out is that of the rebalance too. From 4 on a dynamic member is told an id first and joins
-with it (KIP-394), 5 knows static members (KIP-345), 7 tells the type of protocol (KIP-559), 8 brings a reason, and 9
-can tell a leader not to assign anew (KIP-814). Differs from Kafka: a second JoinGroup of a member that waits has the
-first one answered with REBALANCE_IN_PROGRESS, where Kafka never answers it.
-Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupJoin (Kafka 4.3).
+- Versions: 0-9. In 0 the session's time-out is that of the rebalance, too. From 4 on a dynamic member is given an id
+  first and joins with it (KIP-394). 5 adds static members (KIP-345), 7 the type of protocol (KIP-559), 8 a reason
+  (KIP-800). From 9 on the leader may have to skip the assignment (KIP-814).
+- Behaviour: the response may come minutes later. The connection's next requests are handled meanwhile; responses leave
+  in order.
+- Differs from Kafka: a second JoinGroup of a waiting member ends the first one with REBALANCE_IN_PROGRESS. Kafka never
+  answers the first one.
+- Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupJoin (Kafka 4.3).
 """
 
 from datetime import timedelta

@@ -1,8 +1,9 @@
-"""LeaveGroup 0-5: members leave a classic group, or are sent away by an administrator.
+"""LeaveGroup: members leave a classic group, or an administrator removes them.
 
-Up to version 2 it is one member's, and its error is that of the request. From 3 on it names several, static ones by
-their instance ids alone (KIP-345), each with an error of its own; 5 brings a reason (KIP-800).
-Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupLeave (Kafka 4.3).
+- Versions: 0-5. Up to 2 a request names one member, and its error is the request's. From 3 on it names several, static
+  ones by their instance ids alone (KIP-345), each with an error of its own. 5 adds a reason (KIP-800).
+- Behaviour: a request with more members than a group may have is INVALID_REQUEST.
+- Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupLeave (Kafka 4.3).
 """
 
 from typing import Any

@@ -1,6 +1,8 @@
-"""ListConfigResources 0-1: what configs may be described of (KIP-1142); version 0 lists telemetry subscriptions alone.
+"""ListConfigResources: the resources whose configs can be described (KIP-1142).
 
-Source: kafka.server.KafkaApis.handleListConfigResources (Kafka 4.3).
+- Versions: 0-1. 0 lists telemetry subscriptions alone.
+- Behaviour: the request takes a barrier first (safety rule S4). An unknown type of resource is UNSUPPORTED_VERSION.
+- Source: kafka.server.KafkaApis.handleListConfigResources (Kafka 4.3).
 """
 
 from collections.abc import Iterator, Sequence

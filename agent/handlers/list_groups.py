@@ -1,8 +1,9 @@
-"""ListGroups 0-5: the groups that this agent coordinates; who wants all asks every agent.
+"""ListGroups: the groups that this agent coordinates. A client that needs all of them asks every agent.
 
-A barrier is taken first (safety rule S4). Filters ignore case; one that names what does not exist matches nothing.
-Version 4 knows states (KIP-518), 5 types: classic and consumer (KIP-848). A group that only has committed offsets is a
-classic one that is empty. Source: org.apache.kafka.coordinator.group.GroupMetadataManager.listGroups (Kafka 4.3).
+- Versions: 0-5. 4 adds a filter by state (KIP-518), 5 one by type, classic or consumer (KIP-848).
+- Behaviour: the request takes a barrier first (safety rule S4). Filters ignore case; a name that does not exist matches
+  nothing. A group that only has committed offsets is an empty classic one.
+- Source: org.apache.kafka.coordinator.group.GroupMetadataManager.listGroups (Kafka 4.3).
 """
 
 from collections.abc import Mapping, Sequence

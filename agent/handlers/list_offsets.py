@@ -1,13 +1,15 @@
-"""ListOffsets 1-11: where a partition begins, ends, or stood at a time.
+"""ListOffsets: the offset of a partition at its start, at its end, or at a time.
 
-Special timestamps: -1 latest, -2 earliest, -3 the record with the greatest timestamp (version 7, KIP-734), -4 earliest
-local (8, KIP-405), -5 latest tiered (9, KIP-1005), -6 earliest pending upload (11, KIP-1023). There is one tier, so the
-earliest local offset is the earliest, and nothing is tiered or pending. Read_committed (version 2, KIP-98): the latest
-offset is the last stable one, and what is found by time at or behind it is not told; an unknown isolation level fails
-for every partition. Every answer takes a barrier (safety rule S4); where the ledger does not answer it, every partition
-is NOT_LEADER_OR_FOLLOWER. One that is named twice is refused, in one row.
-Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp,
-org.apache.kafka.cluster.Partition.fetchOffsetForTimestamp (Kafka 4.3).
+- Versions: 1-11. 2 adds read_committed (KIP-98). Special timestamps: -1 latest, -2 earliest, -3 the record with the
+  greatest timestamp (7, KIP-734), -4 earliest local (8, KIP-405), -5 latest tiered (9, KIP-1005), -6 earliest pending
+  upload (11, KIP-1023).
+- Behaviour: every request takes a barrier (safety rule S4); without an answer of the ledger every partition is
+  NOT_LEADER_OR_FOLLOWER. With read_committed the latest offset is the last stable one, and a record at or behind it is
+  not found by its time. An unknown isolation level fails every partition. A partition that is named twice has one row,
+  with an error.
+- Differs from Kafka: there is one tier. The earliest local offset is the earliest, and nothing is tiered or pending.
+- Source: org.apache.kafka.storage.internals.log.UnifiedLog.fetchOffsetByTimestamp,
+  org.apache.kafka.cluster.Partition.fetchOffsetForTimestamp (Kafka 4.3).
 """
 
 from collections import Counter

@@ -1,7 +1,9 @@
-"""ListPartitionReassignments 0: none is ever under way (KIP-455).
+"""ListPartitionReassignments: no reassignment is ever in progress (KIP-455).
 
-Agents hold no replicas, so nothing is moved between them; partitions that do not exist are left out, as in Kafka.
-Source: org.apache.kafka.controller.ReplicationControlManager.listPartitionReassignments (Kafka 4.3).
+- Versions: 0.
+- Behaviour: the response has no rows. Kafka, too, leaves out partitions that do not exist.
+- Differs from Kafka: agents hold no replicas, so nothing moves between them.
+- Source: org.apache.kafka.controller.ReplicationControlManager.listPartitionReassignments (Kafka 4.3).
 """
 
 from typing import Any

@@ -1,12 +1,11 @@
-"""ListTransactions 0-2: the transactional ids that clients find this agent for; who wants all asks every agent.
+"""ListTransactions: the transactional ids that this agent coordinates. A client that needs all asks every agent.
 
-A barrier is taken first (safety rule S4). Any agent could tell all; each id is told by one alone, or tools would show
-it once for every agent. Version 1 asks for transactions that are open for longer than some time (KIP-994): by a clock
-that agrees with the object store's, else by the cluster's. Version 2 asks for ids that match a regular expression, by
-RE2 (KIP-1152).
-
-Differs from Kafka: where a duration is asked for, only transactions that are open have one.
-Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.listTransactionStates (Kafka 4.3).
+- Versions: 0-2. 1 adds a filter by duration (KIP-994), 2 one by a regular expression of RE2 (KIP-1152).
+- Behaviour: the request takes a barrier first (safety rule S4). Any agent could list all, but then tools would show
+  each id once for every agent. A duration is measured by the agent's clock where that agrees with the object store's,
+  else by the cluster's time.
+- Differs from Kafka: a filter by duration matches only open transactions.
+- Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.listTransactionStates (Kafka 4.3).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,12 +1,14 @@
-"""Metadata 0-13: brokers, topics, partitions and their leaders.
+"""Metadata: brokers, topics, partitions and their leaders.
 
-Version 0 lists every topic for an empty list, later versions for null. A topic that does not exist is created if both
-the request (version 4 and later) and `auto.create.topics.enable` allow it, and the answer comes when it exists: never
-LEADER_NOT_AVAILABLE, which kafka-go takes as final. While the ledger does not answer, what is known is told all the
-same: of a topic that may be new the client is told to ask again, REQUEST_TIMED_OUT, never that it is unknown (safety
-rule S4); a list of all topics may lack the newest. Topic ids: version 10 and later (KIP-516). Leaders and replicas are
-rendezvous agents (`coordinator.state.rendezvous`), in the client's zone where that is known; all replicas are in sync.
-Source: org.apache.kafka.server.KafkaApis.handleTopicMetadataRequest (Kafka 4.3).
+- Versions: 0-13. 0 lists every topic for an empty list, later versions for null. 4 adds the permission to create
+  topics, 10 topic ids (KIP-516).
+- Behaviour: a topic that does not exist is created if both the request and `auto.create.topics.enable` allow it. The
+  response comes when it exists: never LEADER_NOT_AVAILABLE, which is final for kafka-go. While the ledger does not
+  answer, known topics are reported as usual. A topic that may be new is REQUEST_TIMED_OUT, so that the client asks
+  again, never unknown (safety rule S4); a list of all topics may lack the newest.
+- Differs from Kafka: leaders and replicas are agents that rendezvous hashing gives (`coordinator.state.rendezvous`), in
+  the client's zone where that is known. All replicas are in sync.
+- Source: org.apache.kafka.server.KafkaApis.handleTopicMetadataRequest (Kafka 4.3).
 """
 
 import uuid

@@ -1,13 +1,13 @@
-"""OffsetCommit 2-10: how far a group has come, with a note and the leader epoch (6, KIP-320) for each partition.
+"""OffsetCommit: commits offsets of a group, with a note for each partition.
 
-Version 10 names topics by their ids (KIP-848); 2 to 4 may say how long the offsets are kept. A partition is called
-unknown only after a barrier (safety rule S4). Whoever belongs to the group says so by member id and generation or
-member epoch, and is judged by the group's coordinator; others may commit for a group without members (generation -1).
-The answer comes once the entry is applied, under the coordinator's claim (safety rule S13); what the ledger did not
-answer within offsets.commit.timeout.ms is COORDINATOR_NOT_AVAILABLE, and may still be committed. The coordinator judges
-ahead of the ledger, so a refusal waits likewise.
-Source: org.apache.kafka.server.KafkaApis.handleOffsetCommitRequest,
-org.apache.kafka.coordinator.group.OffsetMetadataManager.commitOffset (Kafka 4.3).
+- Versions: 2-10. 2 to 4 may set how long the offsets are kept, 6 adds leader epochs (KIP-320), 10 topic ids (KIP-848).
+- Behaviour: a partition is called unknown only after a barrier (safety rule S4). A member names its id and its
+  generation or member epoch, and the group's coordinator judges it. A client that is no member may commit for a group
+  without members (generation -1). The response comes once the entry is applied, under the coordinator's claim (safety
+  rule S13). After offsets.commit.timeout.ms it is COORDINATOR_NOT_AVAILABLE; the offsets may still be committed. The
+  coordinator judges ahead of the ledger, so an error waits likewise.
+- Source: org.apache.kafka.server.KafkaApis.handleOffsetCommitRequest,
+  org.apache.kafka.coordinator.group.OffsetMetadataManager.commitOffset (Kafka 4.3).
 """
 
 from collections.abc import Sequence

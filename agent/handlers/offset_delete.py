@@ -1,16 +1,16 @@
-"""OffsetDelete 0: has a group forget how far it came in some partitions (KIP-496).
+"""OffsetDelete: deletes committed offsets of a group (KIP-496).
 
-What members subscribe to is GROUP_SUBSCRIBED_TO_TOPIC: in the generation that is, or in what they joined with since.
-While the first consumers join, which have no protocol yet, every topic is. What the coordinator has decided of the
-group is waited for; where it is not applied in time, the client asks again (COORDINATOR_LOAD_IN_PROGRESS). A group
-whose members speak another protocol than consumers do is NON_EMPTY_GROUP. A barrier comes first (safety rule S4); what
-the group has not committed is no error. The answer comes once the entries are applied, under the coordinator's claim
-(safety rule S13). Many partitions go by several entries; members may have joined meanwhile, so what each has is judged
-anew. What open transactions have yet to make true goes as well, as in Kafka.
-Differs from Kafka: what members have joined with since their generation began counts as well, and so does every topic
-while a group that had become empty is joined again.
-Source: org.apache.kafka.server.KafkaApis.handleOffsetDeleteRequest,
-org.apache.kafka.coordinator.group.OffsetMetadataManager.deleteOffsets (Kafka 4.3).
+- Versions: 0.
+- Behaviour: the request takes a barrier first (safety rule S4), and waits for what the coordinator has decided of the
+  group: COORDINATOR_LOAD_IN_PROGRESS where that is not applied in time. A topic that members subscribe to is
+  GROUP_SUBSCRIBED_TO_TOPIC. A group whose members speak another protocol than consumers do is NON_EMPTY_GROUP. An
+  offset that is not committed is no error. Pending offsets of open transactions are deleted, too. The response comes
+  once the entries are applied, under the coordinator's claim (safety rule S13). Many partitions take several entries,
+  and each is judged again, because members may have joined meanwhile.
+- Differs from Kafka: the subscriptions with which members have joined since their generation began count as well. Every
+  topic counts while a group that was empty is joined again and its first consumers have no protocol yet.
+- Source: org.apache.kafka.server.KafkaApis.handleOffsetDeleteRequest,
+  org.apache.kafka.coordinator.group.OffsetMetadataManager.deleteOffsets (Kafka 4.3).
 """
 
 from collections.abc import Sequence

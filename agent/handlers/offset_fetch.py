@@ -1,13 +1,15 @@
-"""OffsetFetch 1-10: how far groups have come, by partition; null topics stand for all that a group committed (from 2).
+"""OffsetFetch: the committed offsets of groups.
 
-From version 8 on one request asks for many groups (KIP-709), from 9 on a member of a consumer group names its epoch
-(KIP-848), in 10 topics have ids. Answers come after a barrier (safety rule S4), from the group's coordinator; without
-either the group's error says so, which in version 1 stands in every partition. What a group has not committed, or what
-does not exist, is offset -1 and no error, as in Kafka. What an open transaction commits is told once that has
-committed, not before; with RequireStable (7, KIP-447) such a partition is UNSTABLE_OFFSET_COMMIT meanwhile, and the
-client asks again. Null topics list nothing that is pending alone, as in Kafka.
-Source: org.apache.kafka.server.KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.groupError,
-org.apache.kafka.coordinator.group.OffsetMetadataManager.fetchOffsets (Kafka 4.3).
+- Versions: 1-10. From 2 on null topics stand for all that a group committed. 7 adds RequireStable (KIP-447), 8 several
+  groups (KIP-709), 9 the member and its epoch (KIP-848), 10 topic ids. In 1 a group's error stands in every partition.
+- Behaviour: the group's coordinator responds, after a barrier (safety rule S4). An offset that is not committed, or a
+  partition that does not exist, is offset -1 and no error, as in Kafka. Offsets of an open transaction are reported
+  once it commits. With RequireStable such a partition is UNSTABLE_OFFSET_COMMIT meanwhile, and the client asks again.
+  Null topics list no partition that only has a pending offset, as in Kafka.
+- Differs from Kafka: a response lists at most OFFSETS_LISTED_MAX offsets. A group beyond that is INVALID_REQUEST for
+  null topics.
+- Source: org.apache.kafka.server.KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.groupError,
+  org.apache.kafka.coordinator.group.OffsetMetadataManager.fetchOffsets (Kafka 4.3).
 """
 
 import uuid

@@ -1,8 +1,10 @@
-"""OffsetForLeaderEpoch 2-4: where an epoch ends.
+"""OffsetForLeaderEpoch: the offset at which a leader epoch ends.
 
-Epochs never change here: the current one ends at the log's end, a later one is unknown, and one before it ended where
-the log starts. Every answer takes a barrier: an end that is behind would look like truncation (safety rule S4).
-Source: org.apache.kafka.cluster.Partition.lastOffsetForLeaderEpoch (Kafka 4.3).
+- Versions: 2-4.
+- Behaviour: the request takes a barrier first: an end that is behind would look like truncation (safety rule S4). The
+  current epoch ends at the log's end, and one before it ended at the log's start. A later one is unknown.
+- Differs from Kafka: epochs never change.
+- Source: org.apache.kafka.cluster.Partition.lastOffsetForLeaderEpoch (Kafka 4.3).
 """
 
 from typing import Any

@@ -1,12 +1,13 @@
-"""Produce 3-13: records in, offsets out.
+"""Produce: appends record batches and returns their offsets.
 
-`acks=1` means `acks=all`: nothing is acknowledged before it is durable and ordered. acks=0 is written all the same and
-answered by nothing, but by a closed connection where an error is known at once. A bad batch fails alone, and so does a
-topic that may be new while the ledger does not tell (NOT_LEADER_OR_FOLLOWER, safety rule S4). A transactional batch
-needs a transactional id whose producer id it has; from version 12 on it makes its partition part of the transaction
-(KIP-890), before that it has to be one already. Version 13 names topics by id (KIP-516).
-Source: org.apache.kafka.server.KafkaApis.handleProduceRequest, ProduceRequestUtils.validateRecords,
-org.apache.kafka.storage.internals.log.LogValidator (Kafka 4.3).
+- Versions: 3-13. From 12 on a transactional batch makes its partition part of the transaction (KIP-890); before, that
+  has to be part of it already. 13 adds topic ids (KIP-516).
+- Behaviour: a bad batch fails alone. While the ledger does not answer, a topic that may be new fails alone, too
+  (NOT_LEADER_OR_FOLLOWER, safety rule S4). A transactional batch needs the transactional id that has its producer id.
+- Differs from Kafka: `acks=1` means `acks=all`: nothing is acknowledged before it is durable and ordered. acks=0 is
+  written all the same; there is no response, but the connection is closed where an error is known at once.
+- Source: org.apache.kafka.server.KafkaApis.handleProduceRequest, ProduceRequestUtils.validateRecords,
+  org.apache.kafka.storage.internals.log.LogValidator (Kafka 4.3).
 """
 
 import asyncio

@@ -1,6 +1,8 @@
-"""PushTelemetry 0: a client's metrics, as it was asked for them; /metrics shows them (KIP-714).
+"""PushTelemetry: a client pushes the metrics that it was asked for (KIP-714).
 
-Source: org.apache.kafka.server.ClientMetricsManager.processPushTelemetryRequest (Kafka 4.3).
+- Versions: 0.
+- Behaviour: /metrics shows them.
+- Source: org.apache.kafka.server.ClientMetricsManager.processPushTelemetryRequest (Kafka 4.3).
 """
 
 from typing import Any

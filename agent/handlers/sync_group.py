@@ -1,10 +1,11 @@
-"""SyncGroup 0-5: a member asks for its assignment; the leader brings everybody's.
+"""SyncGroup: a member asks for its assignment; the leader sends everybody's.
 
-Others than the leader wait until its request came, and the connection's next requests are taken up meanwhile. Version 3
-knows static members (KIP-345); from 5 on a member says which protocol it believes in, and has to (KIP-559).
-Differs from Kafka: a second SyncGroup of a member that waits has the first one answered with REBALANCE_IN_PROGRESS,
-where Kafka never answers it. Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupSync,
-org.apache.kafka.server.KafkaApis.handleSyncGroupRequest (Kafka 4.3).
+- Versions: 0-5. 3 adds static members (KIP-345). From 5 on a member has to name its protocol (KIP-559).
+- Behaviour: members wait until the leader's request came. The connection's next requests are handled meanwhile.
+- Differs from Kafka: a second SyncGroup of a waiting member ends the first one with REBALANCE_IN_PROGRESS. Kafka never
+  answers the first one.
+- Source: org.apache.kafka.coordinator.group.GroupMetadataManager.classicGroupSync,
+  org.apache.kafka.server.KafkaApis.handleSyncGroupRequest (Kafka 4.3).
 """
 
 from typing import Any

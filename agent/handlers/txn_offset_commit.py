@@ -1,17 +1,17 @@
-"""TxnOffsetCommit 0-5: how far a group has come, to be true once a producer's transaction commits (KIP-98).
+"""TxnOffsetCommit: commits offsets of a group once a producer's transaction commits (KIP-98).
 
-From version 3 on the request says for which member of the group it is, which is judged by the group's coordinator as
-for OffsetCommit (KIP-447): members of classic and of consumer groups, and nobody at all, whether the group has members
-or not. Version 5 makes the group part of the transaction, and begins one where none is open (KIP-890); before it was
-added by AddOffsetsToTxn, and the request carries its connection's stamp (safety rule S7). A partition is called unknown
-only after a barrier (safety rule S4); the answer comes once the entry is applied, under the coordinator's claim (safety
-rule S13), or is COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms.
-
-One request is one entry, so that its offsets are kept all together or not at all. What does not fit into one is
-INVALID_COMMIT_OFFSET_SIZE, as what does not fit into one batch is in Kafka.
-Differs from Kafka: where both the group and the transaction refuse it, the group's error is told.
-Source: org.apache.kafka.server.KafkaApis.handleTxnOffsetCommitRequest,
-org.apache.kafka.coordinator.group.OffsetMetadataManager.commitTransactionalOffset (Kafka 4.3).
+- Versions: 0-5. From 3 on the request names a member of the group (KIP-447). From 5 on it makes the group part of the
+  transaction, and begins one where none is open (KIP-890). Before, AddOffsetsToTxn did, and the request carries the
+  epoch of its connection (safety rule S7).
+- Behaviour: the group's coordinator judges the member as for OffsetCommit. It accepts members of classic and of
+  consumer groups, and a client that names no member, whether the group has members or not. A partition is called
+  unknown only after a barrier (safety rule S4). The response comes once the entry is applied, under the coordinator's
+  claim (safety rule S13), or is COORDINATOR_NOT_AVAILABLE after offsets.commit.timeout.ms. One request is one entry, so
+  that all its offsets are kept or none. A request that does not fit is INVALID_COMMIT_OFFSET_SIZE, as one that does not
+  fit into a batch is in Kafka.
+- Differs from Kafka: where both the group and the transaction reject it, the error is the group's.
+- Source: org.apache.kafka.server.KafkaApis.handleTxnOffsetCommitRequest,
+  org.apache.kafka.coordinator.group.OffsetMetadataManager.commitTransactionalOffset (Kafka 4.3).
 """
 
 from collections.abc import Sequence

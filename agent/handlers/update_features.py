@@ -1,10 +1,12 @@
-"""UpdateFeatures 0-2: raise or lower transaction.version, the one feature that has levels (KIP-584).
+"""UpdateFeatures: raises or lowers transaction.version, the one feature that has levels (KIP-584).
 
-Another feature has level 0 alone, which means that it is off, and all of them are: that is done already. The first
-change that cannot be had decides the whole answer, INVALID_UPDATE_VERSION, and no other is told or made, as in Kafka.
-What a client learnt is not taken from it: one that has begun under one level goes on until it reads the new one. Rules
-of the state are not features of this kind: agents raise them by themselves (safety rule S3).
-Source: org.apache.kafka.controller.FeatureControlManager.updateFeatures, QuorumFeatures.reasonNotSupported (Kafka 4.3).
+- Versions: 0-2. 1 adds the type of upgrade and validation without a change.
+- Behaviour: every other feature has the one level 0, which means off, so a change to it has no effect. The first change
+  that is not possible decides the whole response, INVALID_UPDATE_VERSION, and nothing is changed, as in Kafka. A client
+  that has begun under one level goes on with it until it reads the new one.
+- Differs from Kafka: versions of the state's rules are not features. Agents raise them by themselves (safety rule S3).
+- Source: org.apache.kafka.controller.FeatureControlManager.updateFeatures, QuorumFeatures.reasonNotSupported (Kafka
+  4.3).
 """
 
 from typing import Any

@@ -1,16 +1,14 @@
-"""WriteTxnMarkers 1-2: how Kafka's tools end a hanging transaction from outside (kafka-transactions.sh abort).
+"""WriteTxnMarkers: Kafka's tools abort a hanging transaction (kafka-transactions.sh abort).
 
-Safety rule S15: ABORT at the current producer id and epoch aborts the whole transaction, because one transaction is one
-state; its producer is fenced by that. COMMIT is refused: nobody but the producer knows what belongs together. Between
-Kafka's brokers this request carries every marker; here they follow from the entry that decides, and nobody sends it.
-
-A barrier is taken first (safety rule S4); what needs no entry is answered without one. A marker for a partition that
-the transaction has not written to ends nothing.
-
-Differs from Kafka: a marker where nothing is open is not written, and answered as if it were. A coordinator's epoch has
-no meaning.
-Source: org.apache.kafka.server.KafkaApis.handleWriteTxnMarkersRequest, and for what the tool makes of errors
-org.apache.kafka.clients.admin.internals.AbortTransactionHandler (Kafka 4.3).
+- Versions: 1-2.
+- Behaviour: the request takes a barrier first (safety rule S4). ABORT at the current producer id and epoch aborts the
+  whole transaction, because one transaction is one state, and fences its producer (safety rule S15). COMMIT is
+  rejected: only the producer knows what belongs together. A marker for a partition that the transaction has not written
+  to ends nothing. A request that changes nothing writes no entry.
+- Differs from Kafka: its brokers send every marker by this request; here markers follow from the entry that decides. A
+  marker where nothing is open is not written, and the response is as if it were. A coordinator's epoch has no meaning.
+- Source: org.apache.kafka.server.KafkaApis.handleWriteTxnMarkersRequest; for the errors that the tool expects
+  org.apache.kafka.clients.admin.internals.AbortTransactionHandler (Kafka 4.3).
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Which operations a client is told that it may do: all, because nothing is authorised here.
+"""The operations that responses list as allowed: all, because nothing is authorised.
 
 Source: KIP-430; org.apache.kafka.server.AuthHelper.authorizedOperations without an authorizer, and the operations of
 org.apache.kafka.security.authorizer.AclEntry (Kafka 4.3). The bits are the codes of AclOperation.

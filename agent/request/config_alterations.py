@@ -1,4 +1,4 @@
-"""Configs of several resources altered, each by itself, as AlterConfigs and IncrementalAlterConfigs answer it."""
+"""Alters the configs of several resources, each by itself, for AlterConfigs and IncrementalAlterConfigs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from protocol.errors import ErrorCode
 async def alter_all(
     services: Services, wanted: Sequence[Alteration], *, is_validate_only: bool
 ) -> list[dict[str, Any]]:
-    """A row of the answer for each resource. One that is named twice is not altered at all, as in Kafka."""
+    """Returns a row of the response for each resource. One that is named twice is not altered at all, as in Kafka."""
     mentions = Counter((each.resource_type, each.resource_name) for each in wanted)
     end_s = deadline_s(services.clock)
     pacer = CooperativeYield(services.clock)

@@ -1,4 +1,4 @@
-"""Config values as DescribeConfigs and CreateTopics answer them."""
+"""Config values as rows of DescribeConfigs and CreateTopics."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ NO_TYPE = 0
 def config_rows(
     entries: Iterable[ConfigEntry], *, with_synonyms: bool, with_documentation: bool
 ) -> list[dict[str, Any]]:
-    """The rows of an answer, in the order of the entries."""
+    """The rows of a response, in the order of the entries."""
     return [
         {
             "name": entry.spec.name,
@@ -34,7 +34,7 @@ def config_rows(
 
 
 def logger_rows(levels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The rows for loggers' levels, by the names of the loggers. Kafka tells no type of them."""
+    """The rows for the levels of loggers, by the loggers' names. As in Kafka they have no type."""
     return [
         {
             "name": name,
@@ -51,7 +51,7 @@ def logger_rows(levels: Mapping[str, str]) -> list[dict[str, Any]]:
 
 
 def created_topic_configs(configs: Mapping[str, str | None], layers: Layers) -> list[dict[str, Any]]:
-    """The configs of a new topic, as CreateTopics answers them: without synonyms and documentation."""
+    """The rows for the configs of a new topic in CreateTopics: without synonyms and documentation."""
     given = {name: value for name, value in configs.items() if value is not None}
     entries = [topic_entry(given, layers, name) for name in TOPIC_CONFIGS]
     return config_rows(entries, with_synonyms=False, with_documentation=False)

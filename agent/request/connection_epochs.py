@@ -1,9 +1,9 @@
-"""Which of a V1 client's connections is the newest: a stamp for each connection that is accepted (safety rule S7).
+"""The epoch of each accepted connection, which orders the connections of a V1 client (safety rule S7).
 
-Rule: a stamp is the ledger's position behind a barrier that began when the connection was accepted, and a serial that
-rises with every connection of this agent. One barrier serves all connections that were accepted before it began. A
-position that came late would rank its connection too high, above one by which the client has gone on since: such a
-connection gets no stamp, and a request that needs one closes it.
+An epoch is the ledger's position behind a barrier that began when the connection was accepted, and a serial that rises
+with every connection of this agent. One barrier serves all connections that were accepted before it began. A late
+position would rank its connection too high, above a newer one that the client uses by then. Such a connection gets no
+epoch, and a request that needs one closes it.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ class ConnectionEpoch:
         self._position = position
 
     def settle(self, position: Position | None, now_s: float) -> None:
-        """The ledger had come to `position` when it was asked, of which the agent learns now; None: it did not say."""
+        """Sets the position of the barrier, None where that failed. A position that comes too late counts as None."""
         is_in_time = now_s - self._accepted_s <= CONNECTION_EPOCH_SECONDS_MAX
         self._position.set_result(position if is_in_time else None)
 
     async def known(self, clock: Clock) -> Stamp | None:
-        """The stamp; None where the connection cannot get one: it is to be closed."""
+        """The epoch; None where the connection cannot get one: the caller closes it."""
         if not self._position.done():
             try:
                 async with clock.timeout(CONNECTION_EPOCH_SECONDS_MAX):
@@ -44,7 +44,7 @@ class ConnectionEpoch:
 
 
 class ConnectionEpochs:
-    """Makes the stamps of one agent's connections."""
+    """Gives epochs to the connections of one agent."""
 
     def __init__(self, *, metadata: ApplyLoop, clock: Clock) -> None:
         self._metadata = metadata
@@ -54,7 +54,7 @@ class ConnectionEpochs:
         self._wanted = asyncio.Event()
 
     def accepted(self) -> ConnectionEpoch:
-        """The stamp of a connection that is accepted now."""
+        """The epoch of a connection that is accepted now."""
         stamp = ConnectionEpoch(
             serial=self._serial_next,
             accepted_s=self._clock.monotonic_s(),
@@ -66,7 +66,7 @@ class ConnectionEpochs:
         return stamp
 
     async def run(self) -> None:
-        """Ask the ledger for the positions of those that were accepted, for ever."""
+        """Takes a barrier for the accepted connections, again and again. Never returns."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()

@@ -1,8 +1,8 @@
-"""Sends clients to the other agents before this one stops, so that a rolling restart costs them no error.
+"""Redirects clients to the other agents before this one stops, so that they see no error in a rolling restart.
 
-Rule: what was accepted is committed before anybody is told of other leaders, and answers of a connection keep their
-order: so nothing that a client sends to the next agent overtakes what it sent here (safety rule S8). A client that is
-sent away gets NOT_LEADER_OR_FOLLOWER, as in Kafka's controlled shutdown: it refreshes its metadata and repeats.
+Accepted records are committed before any client reads of other leaders, and responses of a connection keep their order.
+So no request to the next agent overtakes one to this agent (safety rule S8). A redirected client gets
+NOT_LEADER_OR_FOLLOWER, as in Kafka's controlled shutdown: it refreshes its metadata and repeats the request.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from protocol.limits import DRAIN_POLL_SECONDS, DRAIN_QUIET_SECONDS
 
 
 class Draining:
-    """Whether clients are sent away, and how many times one was. Handlers ask, the agent's drain decides."""
+    """Whether clients are redirected, and how many times one was. Handlers read it, the agent's drain sets it."""
 
     def __init__(self) -> None:
         self.is_sending_away = False
@@ -23,13 +23,13 @@ class Draining:
         self.is_sending_away = True
 
     def announce(self) -> None:
-        """From now on others lead, or nobody will: who was kept waiting is told."""
+        """Releases the waiting clients: from now on other agents lead, or none will."""
         self._do_others_lead.set()
 
     async def sends_away(self) -> bool:
-        """Whether to send away the client that asks now; counted, so that the drain sees that clients still come.
+        """Whether to redirect the client of this request; counted, so that the drain sees that clients still come.
 
-        It is kept waiting until it can find another leader: if it looked too early it would come back, and wait longer.
+        Waits until the client can find another leader. One that is redirected too early comes back, and waits longer.
         """
         if self.is_sending_away:
             self.sent_away_count += 1
@@ -37,7 +37,7 @@ class Draining:
         return self.is_sending_away
 
     async def until_quiet(self, clock: Clock) -> None:
-        """Return once nobody had to be sent away for a while."""
+        """Returns once no client had to be redirected for a while."""
         seen_count, quiet_since_s = self.sent_away_count, clock.monotonic_s()
         while clock.monotonic_s() - quiet_since_s < DRAIN_QUIET_SECONDS:
             await clock.sleep(DRAIN_POLL_SECONDS)

@@ -1,8 +1,8 @@
-"""Features whose level the cluster has decided on, as clients are told (KIP-584).
+"""The features in ApiVersions: those that are supported, and those whose level the cluster has set (KIP-584).
 
-Rule: transaction.version is the only one. Its levels: 0 and 1 are KIP-98's transactions, with 2 clients begin the next
-epoch after every transaction (KIP-890). What a request means depends on its own version alone, so that clients which
-read different levels work side by side. Level 0 is not told, as in Kafka.
+transaction.version is the only one. Its levels 0 and 1 are KIP-98's transactions; with 2 clients begin the next epoch
+after every transaction (KIP-890). The meaning of a request depends on its own version alone, so that clients which read
+different levels work side by side. Level 0 is left out, as in Kafka.
 Source: org.apache.kafka.server.common.TransactionVersion, org.apache.kafka.server.ApiVersionManager (Kafka 4.3).
 """
 

@@ -1,10 +1,9 @@
-"""Hands offsets that a group commits to its ledger, and says what became of them as clients are told.
+"""Proposes the offsets that a group commits, and returns an error for each, as clients read it.
 
-Rule: whether they may be committed is judged in the same turn of the loop in which they are handed over (safety rule
-S13 holds what was judged wrongly by then, where the entry is applied). The coordinator judges ahead of the ledger, so a
-refusal is told once all that it may follow from is applied, and behind a barrier (safety rule S4): members that are
-told that they are none give up what they have. Many rows go as several entries, and others have their turn
-in between; every row has its own answer.
+They are judged and proposed in the same turn of the loop. Where the judgement is outdated when the entry is applied,
+safety rule S13 rejects it. The coordinator judges ahead of the ledger. So an error is returned once all changes that it
+may follow from are applied, and behind a barrier (safety rule S4): it is fatal to a member. Many rows take several
+entries, and other tasks run in between.
 """
 
 import asyncio
@@ -22,7 +21,7 @@ from protocol.limits import OFFSET_METADATA_BYTES_MAX, OFFSETS_PER_COMMIT_ENTRY_
 
 
 class _Share(NamedTuple):
-    """Some rows of a commit, and what gets an error for each of them."""
+    """Some rows of a commit, and the future of their errors."""
 
     rows_count: int
     error_codes: asyncio.Future[Sequence[ErrorCode]]
@@ -31,7 +30,7 @@ class _Share(NamedTuple):
 def is_too_long(metadata: str, length_max: int) -> bool:
     """Whether a note is longer than offset.metadata.max.bytes, which counts UTF-16 units as Java does.
 
-    Nor may it be longer than what answers of any version hold.
+    A note that a response of some version cannot hold is too long as well.
     """
     if len(metadata) * 4 <= min(length_max, OFFSET_METADATA_BYTES_MAX):
         return False
@@ -50,7 +49,7 @@ def commit_error(
     rows: Sequence[OffsetRow],
     is_transactional: bool = False,
 ) -> ErrorCode:
-    """The error of the group's coordinator for a commit in that name; `generation` is a member epoch to one."""
+    """The error of the group's coordinator for a commit. For a consumer group `generation` is the member's epoch."""
     group = services.state.groups.get(group_id)
     if group is None or not services.group_ledger.owns(group_id):
         return ErrorCode.not_coordinator
@@ -77,9 +76,9 @@ def commit_error(
 async def commit_offsets(
     services: Services, group_id: str, rows: Sequence[OffsetRow], judge: Callable[[Sequence[OffsetRow]], ErrorCode]
 ) -> list[ErrorCode]:
-    """An error for each row, once it is applied or offsets.commit.timeout.ms is over; it may be applied later then.
+    """The error for each row, once it is applied or offsets.commit.timeout.ms is over; it may be applied later then.
 
-    `judge` says of some of the rows whether the group's coordinator, which this agent has to be, takes them.
+    `judge` returns the error of the group's coordinator, which this agent has to be, for some of the rows.
     """
     handed: list[_Share] = []
     for first in range(0, len(rows), OFFSETS_PER_COMMIT_ENTRY_MAX):
@@ -125,7 +124,7 @@ def _refused(services: Services, group_id: str, rows_count: int, error_code: Err
 
 
 async def _error_codes(services: Services, handed: Sequence[_Share]) -> list[ErrorCode]:
-    """An error for each row, once all of them are known or their time is over."""
+    """The error for each row, once all of them are known or their time is over."""
     with suppress(TimeoutError):
         async with services.clock.timeout(commit_timeout_s(services)):
             await asyncio.wait([share.error_codes for share in handed])
@@ -145,5 +144,5 @@ def commit_timeout_s(services: Services) -> float:
 
 
 def as_client_error(error_code: ErrorCode) -> ErrorCode:
-    """A ledger that has too much to do is a coordinator that is not available, as in Kafka."""
+    """The error for the client: an overloaded ledger is COORDINATOR_NOT_AVAILABLE, as in Kafka."""
     return ErrorCode.coordinator_not_available if error_code is ErrorCode.request_timed_out else error_code

@@ -1,7 +1,7 @@
-"""Reads the rows of requests that commit offsets: which of their partitions exist, and what is to be committed there.
+"""Reads the rows of requests that commit offsets: the partitions that exist, and their offsets to commit.
 
-Rule: a partition is called unknown only after a barrier (safety rule S4). Each row has its own answer; many are read in
-turns.
+A partition is called unknown only after a barrier (safety rule S4). Each row has its own error. Other tasks run while
+many rows are read.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +18,7 @@ from protocol.errors import ErrorCode
 
 
 class WantedOffset(NamedTuple):
-    """A partition that exists: where its error goes, and what to commit; None where the note is too long."""
+    """An existing partition: the position of its error, and the row to commit; None where the note is too long."""
 
     position: int
     row: OffsetRow | None
@@ -33,11 +33,11 @@ class OffsetRequest(NamedTuple):
     row: Callable[[TopicState, Any], OffsetRow]
     """The row to commit for one of its partitions."""
     missing: Callable[[TopicState | None], ErrorCode]
-    """How a partition that does not exist, in this topic, is told."""
+    """The error for a partition that does not exist in the topic."""
 
 
 async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[ErrorCode], list[WantedOffset]]:
-    """An error for every partition of the request, in its order, and those of them that exist."""
+    """The error for each partition of the request, in its order, and the partitions that exist."""
     pacer = CooperativeYield(services.clock)
     is_confirmed = await _is_confirmed(services, request, pacer)
     metadata_max = int(broker_value(services.broker_configs, "offset.metadata.max.bytes"))
@@ -57,7 +57,7 @@ async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[Er
 
 
 async def _is_confirmed(services: Services, request: OffsetRequest, pacer: CooperativeYield) -> bool:
-    """Whether what seems to be missing is: where anything is, a barrier is taken, which may not be answered (S4)."""
+    """Whether missing partitions do not exist. Takes a barrier where one is missing; False where that fails (S4)."""
     for topic in request.topics:
         found = request.find(topic)
         for partition in topic.partitions:
@@ -78,7 +78,7 @@ def _has(topic: TopicState, partition_index: int) -> bool:
 def answered_topics(
     topics: Sequence[Any], errors: Sequence[ErrorCode], named: Callable[[Any], dict[str, Any]]
 ) -> list[dict[str, Any]]:
-    """The topics of the answer; `named` says how one of them is called."""
+    """The topics of the response. `named` returns the field with a topic's name or id."""
     by_partition = iter(errors)
     return [
         named(topic)

@@ -1,6 +1,6 @@
 """The services of a request handler: the parts of one agent, wired by `agent.components`.
 
-Rule: handlers reach everything through `Services`, and know of the connection only what `Request` says.
+Handlers reach everything through `Services`, and know of the connection only the fields of `Request`.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ from protocol.types import Milliseconds
 from storage.object_store import Buffer
 
 Answer = Sequence[Buffer] | asyncio.Future[Sequence[Buffer]] | None
-"""Bytes to send; or bytes to come, while the connection's next request is taken up; or nothing (acks=0)."""
+"""Bytes to send; or bytes to come, while the connection's next request is handled; or nothing (acks=0)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,23 +66,23 @@ class Services:
     clock: Clock
     ids: Ids
     checked_time: Callable[[], Milliseconds | None]
-    """The wall clock's time, None while it is not to be believed (safety rule S2)."""
+    """The wall clock's time, None while it is not trusted (safety rule S2)."""
     is_clock_ahead: Callable[[], bool]
-    """Whether it is not believed because it is far ahead of what the ledger knows (safety rule S21)."""
+    """Whether it is not trusted because it is far ahead of the ledger's time (safety rule S21)."""
     draining: Draining = field(default_factory=Draining)
     placements: Placements = field(default_factory=Placements)
 
     @property
     def placement(self) -> Placement:
-        """Where clients find partitions now."""
+        """The placement by which clients find partitions now."""
         return self.placements.of(self.state)
 
     def zone_of(self, request: "Request") -> str | None:
-        """The zone that the request's client is in; None where it does not say."""
+        """The zone of the request's client; None where it names none."""
         return client_zone(self.placement, request.frame.client_id, request.listener)
 
     def assignments(self, topic: TopicState, zone: str | None) -> Sequence[Assignment]:
-        """Who leads each partition for clients of a zone. While this agent opens a session there may be nobody else."""
+        """The leader and replicas of each partition for clients of a zone: this agent while none has a session."""
         count = len(topic.partitions)
         placement = self.placement
         this_agent = Assignment(self.node_id, (self.node_id,))
@@ -95,7 +95,7 @@ class Services:
         return result
 
     def brokers(self, listener: str) -> list[BrokerView]:
-        """Whom clients of a listener can reach: whoever `assignments` names is among them."""
+        """The agents that clients of a listener can reach. All agents of `assignments` are among them."""
         return brokers(self.state, listener, self.writer.agent)
 
     @property
@@ -104,12 +104,12 @@ class Services:
 
 
 class NoAnswerOwed(Exception):
-    """A request that is owed no answer has failed: only a closed connection makes its client look again."""
+    """A request failed that gets no response. Only a closed connection makes its client refresh its metadata."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One request as it came: its frame, and the name of the listener that took it."""
+    """One request: its frame, and the name of the listener that received it."""
 
     frame: RequestFrame
     listener: str
@@ -117,13 +117,13 @@ class Request:
     client: ConnectedClient = field(default_factory=ConnectedClient)
     """The name and version that the connection's client has given."""
     stamp: ConnectionEpoch | None = None
-    """The epoch of the connection (safety rule S7); None where the request came by none."""
+    """The epoch of the connection (safety rule S7); None for a request without a connection."""
     received_s: float = field(default=0.0)
     """The injected monotonic clock's time when the frame was complete."""
     fetch_wait: FetchWait | None = field(default=None)
-    """The wait of a fetch: when it ends, the fetch waits no longer."""
+    """The wait of a fetch: when it is ended, the fetch waits no longer."""
     room: Callable[[], int] | None = field(default=None)
-    """How many bytes of records an answer may hold now; None where nobody counts."""
+    """The limit of the record bytes that a response may have now; None for no limit."""
 
     @property
     def client_host(self) -> str:
@@ -132,5 +132,5 @@ class Request:
 
     @property
     def asker(self) -> Asker:
-        """Who asks about, or pushes, metrics of clients."""
+        """The client that asks about, or pushes, its metrics."""
         return Asker(client_id=self.frame.client_id, address=self.peer, connection=self.client)

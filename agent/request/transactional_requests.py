@@ -1,7 +1,7 @@
-"""Asks the ledger on behalf of transactional requests, and tells what became of it.
+"""Proposes the commands of transactional requests, and returns their outcomes.
 
-Rule: nothing is decided here; what is not known to be decided is an error that clients repeat the request after, never
-a success. A request that came on a connection which its client has given up is not answered (safety rule S7).
+Nothing is decided here. An unknown outcome is an error after which clients repeat the request, never a success. A
+request that came on a connection which its client has left gets no response (safety rule S7).
 Source of the errors: org.apache.kafka.clients.producer.internals.TransactionManager (Kafka 4.3).
 """
 
@@ -26,9 +26,9 @@ from txn.producer_state import is_stale
 log = logging.getLogger(__name__)
 
 NOT_KNOWN = TransactionDecided(error_code=ErrorCode.coordinator_not_available)
-"""The ledger has not answered in time, or never will: it may have happened."""
+"""The ledger has not answered in time, or never will: the command may be applied."""
 SENT_AWAY = TransactionDecided(error_code=ErrorCode.not_coordinator)
-"""This agent is stopping: another one is asked."""
+"""This agent is stopping: the client asks another one."""
 
 
 async def decided(
@@ -54,13 +54,13 @@ async def decided(
 class BatchesOfTransaction:
     """Judges the transactional batches of one Produce request by its transactional id, before they are written.
 
-    At apply a batch is judged by its producer id alone: that this is the transactional id's has to be known here. Once
-    it is, it stays true or is refused there.
+    At apply a batch is judged by its producer id alone, so the pair of both ids is checked here. Once it is right, it
+    stays right, or the batch is rejected at apply.
 
-    A producer id whose epochs were exhausted is no transactional id's any more. Its late batches are told
-    INVALID_PRODUCER_EPOCH by partitions that have its marker, as in Kafka
-    (UnifiedLog.maybeStartTransactionVerification). Differs from Kafka: by other partitions too, until the next
-    transaction begins; INVALID_PRODUCER_ID_MAPPING is fatal to a client that may abort and go on.
+    A producer id whose epochs were exhausted belongs to no transactional id. Partitions that have its marker reject its
+    late batches with INVALID_PRODUCER_EPOCH, as in Kafka (UnifiedLog.maybeStartTransactionVerification).
+    Differs from Kafka: other partitions do, too, until the next transaction begins. INVALID_PRODUCER_ID_MAPPING would
+    be fatal to a client that may abort and go on.
     """
 
     def __init__(self, services: Services, transactional_id: str | None) -> None:
@@ -69,7 +69,7 @@ class BatchesOfTransaction:
         self._is_caught_up = False
 
     async def error(self, partition: PartitionState, producer_id: int, epoch: int) -> ErrorCode:
-        """NONE where the producer id is the transactional id's; that it is not is said behind a barrier (S4)."""
+        """NONE where the producer id belongs to the transactional id. An error follows a barrier (S4)."""
         if self._is_known(producer_id):
             return ErrorCode.none
         if not self._is_caught_up:
@@ -95,18 +95,20 @@ class BatchesOfTransaction:
 
 
 async def connection_epoch_of(services: Services, request: Request) -> Stamp | None:
-    """The stamp of the request's connection, None where it came by none. Raises `NoAnswerOwed` where it cannot be had:
-    the client comes back by a newer connection (safety rule S7)."""
+    """The epoch of the request's connection, None for a request without one.
+
+    Raises `NoAnswerOwed` where the connection gets none: the client comes back by a newer one (safety rule S7).
+    """
     if request.stamp is None:
         return None
     stamp = await request.stamp.known(services.clock)
     if stamp is None:
-        raise NoAnswerOwed("the ledger did not tell in time how old this connection is, and transactions have to know")
+        raise NoAnswerOwed("the ledger did not give this connection an epoch in time, and transactions need one")
     return stamp
 
 
 def stale(services: Services, request: Request, transactional_id: str, asked: str) -> NoAnswerOwed:
-    """Count and tell a request on a connection that its client had given up; raise what is returned (S7)."""
+    """Counts and logs a request on a connection that its client has left. The caller raises the result (S7)."""
     services.metrics.transactions_fenced_requests.inc()
     log.warning(
         "a request of a transaction came on a connection that its client had left for a newer one, and did nothing: "

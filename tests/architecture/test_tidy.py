@@ -55,6 +55,7 @@ WAITS = {
 }
 NOTE_TO_SELF = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X)\b")
 MACHINE_PATH = re.compile(r"(?<![\w.$}])/(?:ro" + r"ot|wo" + r"rk|ho" + r"me|Us" + r"ers|tmp/lab)/")
+HANDLER_BULLET = re.compile(r"^- ([A-Z][A-Za-z ]+): ", re.MULTILINE)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -109,10 +110,11 @@ def test_every_handler_names_its_api_and_versions_and_every_api_has_a_handler() 
             continue
         api_key = ast.literal_eval(key)
         handled.add(api_key)
-        headers = _headers(rows[api_key]) if api_key in rows else ("a row in protocol.api_versions",)
-        first_line = (ast.get_docstring(tree(module)) or "").splitlines()[0]
-        if not any(re.match(rf"{re.escape(header)}(?![\w-])", first_line) for header in headers):
-            wrong.append(f"{place(module)}: its docstring should start with '{headers[0]}:'")
+        if api_key not in rows:
+            wrong.append(f"{place(module)}: it has no row in protocol.api_versions")
+        else:
+            header = ast.get_docstring(tree(module)) or ""
+            wrong += [f"{place(module)}: {problem}" for problem in _header_problems(rows[api_key], header)]
     assert not wrong, "\n".join(wrong)
     assert handled | {int(rejection.api_key) for rejection in REJECTIONS} == set(rows)
 
@@ -207,11 +209,17 @@ def _api_key(node: ast.stmt) -> ast.expr | None:
             return None
 
 
-def _headers(api: ApiRange) -> tuple[str, ...]:
-    """How a handler's docstring may begin: the name with the versions that are served, or those told to clients."""
-    firsts = (api.version_served_min, api.version_min)
-    ranges = (f"{first}-{api.version_max}" if first != api.version_max else f"{first}" for first in firsts)
-    return tuple(f"{api.name} {versions}" for versions in ranges)
+def _header_problems(api: ApiRange, header: str) -> Iterator[str]:
+    """The deviations of a handler's docstring from its form: the API's name, then bullets in a fixed order."""
+    if not header.startswith(f"{api.name}: "):
+        yield f"its docstring should start with '{api.name}: '"
+    names = HANDLER_BULLET.findall(header)
+    if names not in (["Versions", "Behaviour", "Source"], ["Versions", "Behaviour", "Differs from Kafka", "Source"]):
+        yield f"its docstring has the bullets {names}: Versions, Behaviour, (Differs from Kafka,) Source are expected"
+    first, last = api.version_served_min, api.version_max
+    versions = f"- Versions: {first}-{last}." if first != last else f"- Versions: {last}."
+    if versions not in header.splitlines() and f"\n{versions} " not in header:
+        yield f"its docstring should have '{versions}'"
 
 
 def _is_broad(kind: ast.expr | None) -> bool:
