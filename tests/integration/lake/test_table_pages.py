@@ -77,7 +77,8 @@ def test_a_token_opens_the_catalog(penstock: PenstockFactory, tmp_path: Path) ->
 def test_a_sql_catalog_has_the_tables(penstock: PenstockFactory, tmp_path: Path) -> None:
     (script,) = examples("operations/external-catalogs.md", "# External catalogs", "bash")[:1]
     install, *lines, start = script.strip().splitlines()
-    assert (install, start) == ("pip install '.[followers]'", "penstock run --external-catalogs catalogs.toml")
+    assert install.startswith("pip install ")
+    assert start == "penstock run --external-catalogs catalogs.toml"
     file = str(tmp_path / "catalog.sqlite")
     bash("\n".join(lines).replace(CATALOG_FILE, file), tmp_path)
     broker = penstock(options={"external-catalogs": str(tmp_path / "catalogs.toml")})

@@ -60,6 +60,7 @@ def produce(broker: Penstock, topic: str) -> None:
 def test_every_spark_example_of_the_pages_runs(
     spark: "SparkSession", penstock: PenstockFactory, tmp_path: Path
 ) -> None:
+    session = spark.newSession()  # each session has catalogs of its own; another test's may name another broker
     broker = penstock()
     environment = {**os.environ, "PENSTOCK_SERVER": broker.http}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -76,21 +77,21 @@ def test_every_spark_example_of_the_pages_runs(
         if block.language == "bash" and text.startswith("pyspark "):
             for name, value in re.findall(r"--conf ([\w.]+)=(\S+)", text):
                 if name == STATIC:
-                    assert spark.conf.get(name) == value
+                    assert session.conf.get(name) == value
                 else:
-                    spark.conf.set(name, value)
+                    session.conf.set(name, value)
         elif block.language == "python" and "spark.sql" in text:
-            exec(compile(text, "docs", "exec"), {"spark": spark})
+            exec(compile(text, "docs", "exec"), {"spark": session})
             shown.append(text)
         elif block.language == "sql":
             for statement in filter(None, map(str.strip, text.split(";"))):
-                spark.sql(statement).collect()
+                session.sql(statement).collect()
             shown.append(text)
     assert len(shown) == 3
-    rows = spark.sql(
+    rows = session.sql(
         "SELECT value_country, sum(value_amount) FROM penstock.lake.orders "
         "WHERE value_amount > 0 GROUP BY value_country ORDER BY 1"
     ).collect()
     assert [tuple(row) for row in rows] == [("CH", 30), ("DE", 5)]
-    assert spark.sql("SELECT error FROM penstock.lake.orders WHERE error IS NOT NULL").count() == 1
-    assert spark.sql("SELECT value FROM penstock.lake.payments WHERE value IS NULL").count() == 4
+    assert session.sql("SELECT error FROM penstock.lake.orders WHERE error IS NOT NULL").count() == 1
+    assert session.sql("SELECT value FROM penstock.lake.payments WHERE value IS NULL").count() == 4
