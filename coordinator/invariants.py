@@ -15,7 +15,7 @@ from coordinator.state.registry import registry_faults
 from coordinator.state.state import ClusterState, PartitionState, TopicState
 from coordinator.state.transaction_invariants import transaction_faults
 from protocol.types import SEQUENCE_END
-from txn.producer_state import BATCHES_REMEMBERED, SEQUENCE_FIRST, ProducerState
+from txn.producer_state import BATCHES_REMEMBERED, NO_SEQUENCE, SEQUENCE_FIRST, ProducerState
 
 
 def check(state: ClusterState) -> list[str]:
@@ -116,6 +116,8 @@ def _producer(state: ClusterState, partition: PartitionState, producer: Producer
             yield f"remembers the sequences {batch.base_sequence} to {batch.sequence_end}"
     if producer.sequence_next != (producer.recent[-1].sequence_end if producer.recent else SEQUENCE_FIRST):
         yield f"expects sequence {producer.sequence_next} after {producer.recent[-1:]}"
+    if not (NO_SEQUENCE <= producer.run_first < SEQUENCE_END) or (producer.run_first >= 0 and not producer.recent):
+        yield f"its run begins at sequence {producer.run_first}, and it remembers {len(producer.recent)} batches"
     if producer.last_position > state.position:
         yield f"was active at position {producer.last_position} of {state.position}"
     if producer.last_active_ms > state.time_ms:

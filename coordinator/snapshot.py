@@ -38,7 +38,7 @@ from coordinator.codec.transaction_wire import transactional_id_to_wire
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.forms import WireStruct, in_form, parts_in_form
 from coordinator.commands.group_values import vacant_of
-from coordinator.commands.rules import RULES_CHECKED_STORAGE
+from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE
 from coordinator.configs.topic_names import shape
 from coordinator.ledger.port import LedgerCorrupt
 from coordinator.state.chunk_index import COLUMNS_UNCHECKED, NO_CHECKSUM, ChunkIndex
@@ -68,7 +68,7 @@ from protocol.types import (
 from protocol.types import Sequence as SequenceNumber
 from storage.refs import ObjectKind
 from txn.isolation import PartitionTransactions
-from txn.producer_state import NO_POSITION, ProducerState, RememberedBatch
+from txn.producer_state import NO_POSITION, NO_SEQUENCE, ProducerState, RememberedBatch
 
 NO_TRANSACTIONS: Final = PartitionTransactions()
 ZSTD_LEVEL = 1
@@ -267,6 +267,9 @@ def _from_partition(partition: PartitionState, rules_version: int) -> SnapshotPa
         waiting_checksums=[[run.checksum for run in runs] for _, runs in sorted(partition.unplaced_batches.items())]
         if is_newer
         else [],
+        producer_runs=[one.run_first for _, one in sorted(partition.producers.items())]
+        if rules_version >= RULES_CHECKED_ENTRIES
+        else [],
     )
 
 
@@ -375,6 +378,7 @@ def _to_table(metadata_key: str, version: int, objects: list[int]) -> TableState
 def _to_partition(wire: SnapshotPartition) -> PartitionState:
     index = ChunkIndex.from_columns(Offset(wire.index_first), wire.columns)
     positions = wire.producer_positions or [NO_POSITION] * len(wire.producers)
+    runs_first = wire.producer_runs or [NO_SEQUENCE] * len(wire.producers)
     checksums = wire.waiting_checksums or [[NO_CHECKSUM] * len(runs) for _, runs in wire.waiting]
     return PartitionState(
         log_start=Offset(wire.log_start),
@@ -387,9 +391,10 @@ def _to_partition(wire: SnapshotPartition) -> PartitionState:
                 recent=_to_batches(recent),
                 last_active_ms=Milliseconds(last_active_ms),
                 last_position=Position(last_position),
+                run_first=SequenceNumber(run_first),
             )
-            for (producer_id, epoch, last_active_ms, recent), last_position in zip(
-                wire.producers, positions, strict=True
+            for (producer_id, epoch, last_active_ms, recent), last_position, run_first in zip(
+                wire.producers, positions, runs_first, strict=True
             )
         },
         unknown_producers_below=ProducerId(wire.unknown_producers_below),

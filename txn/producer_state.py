@@ -25,6 +25,7 @@ Differs from Kafka: ProducerStateEntry.NUM_BATCHES_TO_RETAIN is 5, for one leade
 """
 
 NO_POSITION = Position(0)
+NO_SEQUENCE = Sequence(-1)
 NO_ACTIVITY_TIME = Milliseconds(0)
 """The activity time of a producer that was active while the entries carried no time (safety rule S2)."""
 
@@ -39,9 +40,10 @@ class RememberedBatch(NamedTuple):
 
 class ProducerState:
     """One producer's state on one partition. `recent` holds up to `BATCHES_REMEMBERED` of `epoch`, oldest first: none
-    where a transaction's marker brought the epoch, and the producer has not written in it."""
+    where a transaction's marker brought the epoch, and the producer has not written in it. `epoch` took all sequences
+    from `run_first` to before `sequence_next`; `NO_SEQUENCE` where that is unknown."""
 
-    __slots__ = ("epoch", "last_active_ms", "last_position", "recent", "sequence_next")
+    __slots__ = ("epoch", "last_active_ms", "last_position", "recent", "run_first", "sequence_next")
 
     def __init__(
         self,
@@ -50,16 +52,22 @@ class ProducerState:
         recent: Iterable[RememberedBatch],
         last_active_ms: Milliseconds,
         last_position: Position = NO_POSITION,
+        run_first: Sequence = NO_SEQUENCE,
     ) -> None:
         self.epoch = epoch
+        self.run_first = run_first
         self.recent = list(recent)
         self.last_active_ms = last_active_ms
         self.last_position = last_position
         """The position of the entry with its last batch or marker here; the caller keeps it."""
         self.sequence_next = self.recent[-1].sequence_end if self.recent else SEQUENCE_FIRST
 
-    def record(self, base_sequence: int, record_count: int, base_offset: int, time_ms: Milliseconds) -> None:
+    def record(
+        self, base_sequence: int, record_count: int, base_offset: int, time_ms: Milliseconds, *, is_run_kept: bool
+    ) -> None:
         """Remember a batch that was accepted in the current epoch."""
+        if is_run_kept and not self.recent:
+            self.run_first = Sequence(base_sequence)
         end = sequence_after(base_sequence, record_count)
         self.sequence_next = end
         self.recent.append(RememberedBatch(Sequence(base_sequence), end, Offset(base_offset)))
@@ -71,6 +79,7 @@ class ProducerState:
         """Forget the batches of the epoch before."""
         self.epoch = epoch
         self.recent.clear()
+        self.run_first = NO_SEQUENCE
         self.sequence_next = SEQUENCE_FIRST
 
 
@@ -97,6 +106,7 @@ ACCEPT = Accept()
 INVALID = Reject(ErrorCode.invalid_record)
 STALE_EPOCH = Reject(ErrorCode.invalid_producer_epoch)
 OUT_OF_ORDER = Reject(ErrorCode.out_of_order_sequence_number)
+APPENDED_BEFORE = Reject(ErrorCode.duplicate_sequence_number)
 OUTSIDE_TRANSACTION = Reject(ErrorCode.invalid_txn_state)
 
 SEQUENCE_FIRST = Sequence(0)
@@ -160,13 +170,20 @@ def decide(
 
 
 def _find_duplicate(state: ProducerState, base_sequence: int, sequence_end: int) -> Duplicate | Reject:
-    """A repeat has the same first and last sequence as a remembered batch; an older one is taken as out of order.
+    """A repeat has the same first and last sequence as a remembered batch. An older one lies within the run.
 
-    Kafka 4.3.1 answers OUT_OF_ORDER_SEQUENCE_NUMBER, not DUPLICATE_SEQUENCE_NUMBER, to a repeat it no longer remembers.
+    Differs from Kafka 4.3.1, which answers OUT_OF_ORDER_SEQUENCE_NUMBER to a repeat that it no longer remembers. Its
+    clients repeat that until their delivery times out, and report a batch as failed that is in the log. Clients take
+    DUPLICATE_SEQUENCE_NUMBER as success without an offset (org.apache.kafka.clients.producer.internals.Sender).
     """
     for batch in state.recent:
         if batch.base_sequence == base_sequence and batch.sequence_end == sequence_end:
             return Duplicate(batch.base_offset)
+    # A hint moved while its old agent stood still: the new agent took more batches than are remembered, and then the
+    # repeats of those that the old agent had appended and not answered. After a wrap only what is surely old counts.
+    is_in_run = NO_SEQUENCE < state.run_first <= base_sequence < sequence_end <= state.sequence_next
+    if is_in_run and sequence_end <= state.recent[0].base_sequence:
+        return APPENDED_BEFORE
     return OUT_OF_ORDER
 
 
@@ -179,15 +196,22 @@ def advance(
     record_count: int,
     base_offset: int,
     time_ms: Milliseconds,
+    is_run_kept: bool = True,
 ) -> None:
-    """Record a batch that `decide` accepted. A new producer or epoch starts with this batch alone."""
+    """Record a batch that `decide` accepted. A new producer or epoch starts with this batch alone.
+
+    is_run_kept: whether the rules in force keep the first sequence of a run.
+    """
     state = producers.get(ProducerId(producer_id))
     if state is not None and state.epoch == epoch:
-        state.record(base_sequence, record_count, base_offset, time_ms)
+        state.record(base_sequence, record_count, base_offset, time_ms, is_run_kept=is_run_kept)
         return
     first = RememberedBatch(Sequence(base_sequence), sequence_after(base_sequence, record_count), Offset(base_offset))
     producers[ProducerId(producer_id)] = ProducerState(
-        epoch=ProducerEpoch(epoch), recent=(first,), last_active_ms=time_ms
+        epoch=ProducerEpoch(epoch),
+        recent=(first,),
+        last_active_ms=time_ms,
+        run_first=Sequence(base_sequence) if is_run_kept else NO_SEQUENCE,
     )
 
 

@@ -12,6 +12,7 @@ from coordinator.apply.objects import add_object, is_key_known
 from coordinator.apply.producer_bounds import may_begin, note_written
 from coordinator.apply.transactions import begin, has_room_to_wait, is_placed_at_commit, join_partition, wait_for_commit
 from coordinator.commands.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Refused
+from coordinator.commands.rules import RULES_CHECKED_ENTRIES
 from coordinator.commands.transaction import TransactionPartition
 from coordinator.state.chunk_index import NO_CHECKSUM
 from coordinator.state.state import NO_TIME, ClusterState, PartitionState
@@ -86,6 +87,7 @@ class _ChunkColumns:
         self.object_id = state.object_id_next
         self.now_ms = state.known_time_ms
         self.position = state.position
+        self.is_run_kept = state.rules_version >= RULES_CHECKED_ENTRIES
         self.crcs = unpack_crcs(command.batch_crcs) or (NO_CHECKSUM,) * len(command.batches.record_bytes)
         self.references = 0
         self.error_codes: list[int] = []
@@ -172,7 +174,7 @@ class _ChunkColumns:
                     return
                 # Not for a rejected batch: the last stable offset is that of the first record in the log (KIP-98).
                 begin(partition, producer_id, base_offset)
-            producer.record(base_sequence, record_count, base_offset, self.now_ms)
+            producer.record(base_sequence, record_count, base_offset, self.now_ms, is_run_kept=self.is_run_kept)
             producer.last_position = self.position
         self.error_codes.append(NO_ERROR)
         self.base_offsets.append(base_offset)
@@ -316,6 +318,7 @@ class _ChunkColumns:
             record_count=batches.record_count[row],
             base_offset=NO_OFFSET if is_waiting else offset_next,
             time_ms=self.now_ms,
+            is_run_kept=self.is_run_kept,
         )
         note_written(self.state, key, partition, ProducerId(producer_id), is_new=producer is None)
         if is_waiting:

@@ -54,6 +54,8 @@ class SnapshotPartition(WireStruct, frozen=True):
     """The last position of each of `producers`, in their order."""
     waiting_checksums: Annotated[list[list[int]], since(RULES_CHECKED_STORAGE)] = []
     """The checksum of each run of each of `waiting`, in their order."""
+    producer_runs: Annotated[list[int], since(RULES_CHECKED_ENTRIES)] = []
+    """The first sequence of the run of each of `producers`, in their order."""
 
 
 class SnapshotTopic(WireStruct, frozen=True):
@@ -105,7 +107,7 @@ class SnapshotContent(WireStruct, frozen=True):
 _RECORDED_SHAPES = {
     RULES_FIRST: bytes.fromhex("ffdf09db8dcebfb8"),
     RULES_CHECKED_STORAGE: bytes.fromhex("adaa8b3811de0c9a"),
-    RULES_CHECKED_ENTRIES: bytes.fromhex("adaa8b3811de0c9a"),
+    RULES_CHECKED_ENTRIES: bytes.fromhex("b13b9cfd95a25a8e"),
 }
 """The shapes of released forms. Fixed, because `described_shape` changes with the names of fields."""
 

@@ -46,6 +46,8 @@ class Send:
     """Of an idempotent producer: values become true in the order of their numbers, or not at all."""
     result: Result = Result.UNKNOWN
     offset: int = -1
+    has_offset: bool = True
+    """False: it was acknowledged as a repeat of a batch that no agent remembers the offset of."""
     append_time_ms: int = NO_TIMESTAMP
     timestamp: int = NO_TIMESTAMP
     """As its producer wrote it."""
@@ -95,6 +97,12 @@ class Auditor:
             elif seen is not None:
                 self._compare(send, seen)
         self._history.note(sends[0].producer, "acknowledged", f"{sends[0].value!r}+{len(sends)} at {told.base_offset}")
+
+    def appended_before(self, sends: list[Send]) -> None:
+        """One batch was answered as a repeat of one that is in the log, and that no agent remembers the offset of."""
+        for send in sends:
+            send.result, send.has_offset = Result.OK, False
+        self._history.note(sends[0].producer, "appended before", f"{sends[0].value!r}+{len(sends)}")
 
     def refused(self, sends: list[Send], told: Produced, *, is_final: bool) -> None:
         """One batch was answered with an error; a final one says that it did not happen."""
@@ -251,7 +259,8 @@ class Auditor:
             is_seen = send.value in self._offsets
             if send.place not in ends:
                 continue
-            is_gone = 0 <= send.offset < self._truth.start_of(send.place)
+            start = self._truth.start_of(send.place)
+            is_gone = 0 <= send.offset < start or (not send.has_offset and start > 0)
             if send.result is Result.OK and not is_seen and not is_gone:
                 self._history.violation(f"lost-write: {send.value!r}, acknowledged at {send.offset}")
             if send.result is Result.FAILED and is_seen:

@@ -202,6 +202,14 @@ class TransactionAuditor(Told):
             if base_offset >= 0:
                 self._place(value, base_offset + row)
 
+    def appended_before(self, values: list[Value]) -> None:
+        """One batch was answered as a repeat of one that is in the log, and that no agent remembers the offset of."""
+        first = values[0]
+        self._history.note(first.text.decode(), "appended before", f"+{len(values)}")
+        if first.recoveries_count == self._recoveries_count:
+            for value in values:
+                value.is_acknowledged = True
+
     def is_fenced(self, transactional_id: str, key: Key) -> bool:
         """Whether the newest epoch is another one."""
         return self.entries.newest(transactional_id) != key

@@ -245,6 +245,9 @@ class IdempotentProducer(Client):
         if told.error == NONE:
             self.world.auditor.acknowledged(batch.sends, told)
             return True
+        if told.error == ErrorCode.duplicate_sequence_number:
+            self.world.auditor.appended_before(batch.sends)
+            return True
         self.world.auditor.refused(batch.sends, told, is_final=False)
         if told.error == ErrorCode.out_of_order_sequence_number:
             # Legal for a batch behind one that failed; the oldest that is not acknowledged is always next.

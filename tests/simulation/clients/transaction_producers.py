@@ -379,6 +379,9 @@ class TransactionalProducer(Client):
             if answer.error == NONE:
                 self.auditor.acknowledged(batch.values, answer.base_offset, was_fenced=flight.was_fenced)
                 continue
+            if answer.error == ErrorCode.duplicate_sequence_number:
+                self.auditor.appended_before(batch.values)
+                continue
             if answer.base_offset != -1:
                 self.world.around.history.violation(
                     f"{batch.values[0].text!r}: error {answer.error} with base offset {answer.base_offset}"

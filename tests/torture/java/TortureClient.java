@@ -19,6 +19,8 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
 /** Workload of the torture run by Kafka's own client; arguments and lines: tests/torture/confluent_client.py. */
 public class TortureClient {
     private static final int UNACKED_MAX = 2000;
+    /** Written for a repeat that the broker no longer knows the offset of; tests/torture/history.py. */
+    private static final long UNKNOWN_OFFSET = -1001;
     private static final String PADDING = ".".repeat(400);
     private static final PrintStream OUT = new PrintStream(System.out, true, StandardCharsets.UTF_8);
 
@@ -63,7 +65,7 @@ public class TortureClient {
         producer.send(record, (metadata, error) -> {
             room.release();
             if (error == null) {
-                say("A", partition, metadata.offset(), counter);
+                say("A", partition, metadata.hasOffset() ? metadata.offset() : UNKNOWN_OFFSET, counter);
             } else {
                 say("E", partition, counter, error.getClass().getSimpleName());
             }

@@ -22,6 +22,7 @@ from coordinator.snapshot import (
 )
 from coordinator.state.state import ClusterState, PartitionState
 from protocol.types import Milliseconds, PartitionIndex, ProducerEpoch, SessionId, TopicId
+from protocol.types import Sequence as SequenceNumber
 from tests.golden import golden_bytes
 from tests.support.commands.commands import (
     TOPIC,
@@ -34,7 +35,7 @@ from tests.support.commands.commands import (
     idempotent,
     start,
 )
-from txn.producer_state import mark
+from txn.producer_state import NO_SEQUENCE, mark
 
 OTHER = TopicId(bytes([1] * 16))
 
@@ -167,18 +168,34 @@ def test_s3_a_snapshot_is_as_the_first_version_wrote_it_while_its_rules_are_in_f
     assert snapshot_shape(RULES_FIRST) == bytes.fromhex("ffdf09db8dcebfb8")
 
 
-@pytest.mark.parametrize("rules_version", [RULES_CHECKED_STORAGE, RULES_CHECKED_ENTRIES])
-def test_s3_a_recorded_shape_stands_for_one_form(rules_version: int) -> None:
-    """Whoever changes the form of a version gives it another shape: agents of before have other bytes."""
-    assert described_shape(rules_version).hex() == "1247b7aed9edab46", "the form is another one: record another shape"
-    assert snapshot_shape(rules_version).hex() == "adaa8b3811de0c9a"
+@pytest.mark.parametrize(
+    ("rules_version", "described", "recorded"),
+    [
+        (RULES_CHECKED_STORAGE, "1247b7aed9edab46", "adaa8b3811de0c9a"),
+        (RULES_CHECKED_ENTRIES, "b13b9cfd95a25a8e", "b13b9cfd95a25a8e"),
+    ],
+)
+def test_s3_a_recorded_shape_stands_for_one_form(rules_version: int, described: str, recorded: str) -> None:
+    """A change of the form of a version needs another shape: older agents have other bytes."""
+    assert described_shape(rules_version).hex() == described, "the form is another one: record another shape"
+    assert snapshot_shape(rules_version).hex() == recorded
 
 
 def test_s3_every_form_of_a_snapshot_has_a_shape_of_its_own() -> None:
     shapes = {rules_version: snapshot_shape(rules_version) for rules_version in range(RULES_FIRST, RULES_NEWEST + 1)}
     assert {len(shape) for shape in shapes.values()} == {SHAPE_BYTES}
-    assert shapes[RULES_CHECKED_STORAGE] != shapes[RULES_FIRST]
-    assert shapes[RULES_CHECKED_ENTRIES] == shapes[RULES_CHECKED_STORAGE], "only entries changed"
+    assert len({*shapes.values()}) == len(shapes)
+
+
+def test_runs_of_producers_are_kept_from_the_rules_on_that_have_them() -> None:
+    cluster = lived_in()
+    for number, one in enumerate(cluster.partition.producers.values()):
+        one.run_first = SequenceNumber(number)
+    runs = [one.run_first for one in cluster.partition.producers.values()]
+    for rules_version, expected in ((RULES_CHECKED_STORAGE, [NO_SEQUENCE] * len(runs)), (RULES_CHECKED_ENTRIES, runs)):
+        cluster.state.rules_version = rules_version
+        read = decode_snapshot(encode_snapshot(cluster.state)).topics[TOPIC].partitions[0].producers
+        assert [one.run_first for one in read.values()] == expected
 
 
 def test_positions_of_producers_are_kept_from_the_rules_on_that_have_them() -> None:

@@ -8,6 +8,7 @@ from protocol.types import Milliseconds, Offset, ProducerEpoch, ProducerId, Sequ
 from txn.producer_state import (
     ACCEPT,
     NO_ACTIVITY_TIME,
+    NO_SEQUENCE,
     Decision,
     Duplicate,
     ProducerState,
@@ -24,6 +25,7 @@ from txn.producer_state import (
 
 LAST_SEQUENCE = (1 << 31) - 1
 OUT_OF_ORDER = Reject(ErrorCode.out_of_order_sequence_number)
+APPENDED_BEFORE = Reject(ErrorCode.duplicate_sequence_number)
 
 
 def judge(
@@ -107,10 +109,51 @@ class TestInTheSameEpoch:
         for n in range(10):
             assert judge(state, n * 2, records=2) == Duplicate(Offset(100 + n))
 
-    def test_an_older_repeat_is_out_of_order(self) -> None:
-        state = producer(*[(n * 2, 2, 100 + n) for n in range(11)])
-        assert judge(state, 0, records=2) == OUT_OF_ORDER
-        assert judge(state, 2, records=2) == Duplicate(Offset(101))
+    def test_a_repeat_that_is_no_longer_remembered_is_known_by_its_run(self) -> None:
+        state = producer(*[(n * 2, 2, 100 + n) for n in range(12)])
+        assert judge(state, 0, records=2) == judge(state, 2, records=2) == APPENDED_BEFORE
+        assert judge(state, 4, records=2) == Duplicate(Offset(102))
+        assert judge(state, 0, records=4) == APPENDED_BEFORE
+        assert judge(state, 2, records=4) == OUT_OF_ORDER, "it reaches into a remembered batch of another length"
+
+    def test_a_repeat_from_before_the_run_is_out_of_order(self) -> None:
+        """The state began at 50 because an earlier one may have been dropped: what came before is unknown."""
+        state = producer(*[(50 + n, 1, n) for n in range(12)])
+        assert judge(state, 49) == judge(state, 40, records=15) == OUT_OF_ORDER
+        assert judge(state, 50) == APPENDED_BEFORE
+
+    def test_an_older_repeat_is_out_of_order_where_the_rules_keep_no_runs(self) -> None:
+        producers: dict[ProducerId, ProducerState] = {}
+        for n in range(12):
+            advance(
+                producers,
+                producer_id=7,
+                epoch=0,
+                base_sequence=n,
+                record_count=1,
+                base_offset=n,
+                time_ms=Milliseconds(n),
+                is_run_kept=False,
+            )
+        assert judge(producers[ProducerId(7)], 0) == OUT_OF_ORDER
+
+    def test_after_a_wrap_a_gap_is_no_repeat(self) -> None:
+        """Sequence 10 was accepted before the wrap, and is 7 ahead now."""
+        state = producer(*[(n, 1, n) for n in range(30)], (LAST_SEQUENCE - 1, 5, 50))
+        assert state.sequence_next == 3
+        assert judge(state, 10) == OUT_OF_ORDER
+        for n in range(20):
+            state.record(3 + n, 1, 60 + n, Milliseconds(0), is_run_kept=True)
+        assert judge(state, 10) == APPENDED_BEFORE
+        assert judge(state, LAST_SEQUENCE - 1, records=5) == OUT_OF_ORDER, "not surely old"
+
+    def test_a_marker_that_brings_an_epoch_ends_the_run(self) -> None:
+        producers = {ProducerId(7): producer(*[(n, 1, n) for n in range(12)])}
+        mark(producers, producer_id=ProducerId(7), epoch=ProducerEpoch(1), time_ms=Milliseconds(9))
+        state = producers[ProducerId(7)]
+        assert state.run_first == NO_SEQUENCE
+        state.record(0, 1, 90, Milliseconds(9), is_run_kept=True)
+        assert state.run_first == 0
 
     def test_a_repeat_of_another_length_is_no_duplicate(self) -> None:
         assert judge(producer((0, 10, 0)), 0, records=9) == OUT_OF_ORDER
