@@ -123,7 +123,7 @@ def test_a_line_that_is_wrong_is_counted_and_so_is_what_was_acknowledged(penstoc
     stdin = b"".join(b"k%d\tv\n" % number for number in range(1_200)) + b"no tab\nk\tv\n"
     done = pipe("produce", "tabs", "--key-separator", r"\t", server=server, stdin=stdin)
     assert done.returncode == 1
-    reason = b"'no tab' does not hold the separator '\\t'"
+    reason = b"'no tab' does not have the separator '\\t'"
     assert done.stderr == b"penstock: line 1201: " + reason + b"; the 1200 records before it were acknowledged\n"
     assert pipe("consume", "tabs", server=server).stdout == b"v\n" * 1_200
 

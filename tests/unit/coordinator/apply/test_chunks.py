@@ -5,16 +5,17 @@ from dataclasses import replace
 import pytest
 
 from coordinator.commands.commands import ChunksCommitted, Outcome, Refused
-from coordinator.commands.rules import RULES_CHECKED_STORAGE
+from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE
 from coordinator.state.chunk_index import NO_CHECKSUM
 from protocol.errors import ErrorCode
 from protocol.records.crc import crc_of_crcs, pack_crcs
-from protocol.types import PartitionIndex, SessionId, TopicId
+from protocol.types import PartitionIndex, ProducerId, SessionId, TopicId
 from tests.support.commands.commands import BATCH_BYTES, TOPIC, Batch, Chunk, Cluster, commit, create, idempotent, start
 
 OTHER = TopicId(bytes([1] * 16))
 NOT_LEADER_OR_FOLLOWER = 6
 OUT_OF_ORDER = 45
+DUPLICATE_SEQUENCE = 46
 STALE_EPOCH = 47
 INVALID_TXN_STATE = 48
 KEY = "intake/0000000000000001/{:016x}"
@@ -149,6 +150,17 @@ class TestIdempotentProducers:
         outcome = cluster.produce(0, idempotent(0), idempotent(0), idempotent(1))
         assert outcome.base_offsets == [0, 0, 1]
         assert rows(cluster) == [(0, 1, 0, 100), (1, 2, 200, 100)]
+
+    def test_a_repeat_that_is_no_longer_remembered_is_answered_as_appended_before(self) -> None:
+        """A hint moved while its old agent stood still, and the new one took more batches than are remembered."""
+        cluster = Cluster.started(RULES_CHECKED_ENTRIES)
+        for sequence in range(12):
+            cluster.produce(sequence, idempotent(sequence))
+        outcome = cluster.produce(12, idempotent(0), idempotent(2), idempotent(13))
+        assert outcome.error_codes == [DUPLICATE_SEQUENCE, 0, OUT_OF_ORDER]
+        assert outcome.base_offsets == [-1, 2, -1]
+        assert cluster.partition.log_end == 12
+        assert cluster.partition.producers[ProducerId(7)].run_first == 0
 
     def test_s8_a_first_sequence_that_is_not_0_is_out_of_order(self) -> None:
         cluster = Cluster.started()
