@@ -6,23 +6,10 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.limits import DAMAGED_CHUNK_REREAD_INTERVAL_S
-from storage.refs import LAKE_PREFIX
+from tests.support.agent.archived_files import archived_file
 from tests.support.agent.data_paths import DataPaths, data_paths
+from tests.support.agent.fetch_paths import batch, consumer_of
 from tests.support.commands.commands import TOPIC
-from tests.unit.agent.fetch.test_fetch_path import batch, consumer_of
-
-
-async def archived_file(paths: DataPaths, partition: int) -> str:
-    """The key of a file that one partition's records are archived in."""
-    before = {meta.key async for meta in paths.memory.list(LAKE_PREFIX)}
-    await paths.produce(batch(3), partition=partition)
-    await paths.archiver.archive_topic(TOPIC)
-    (key,) = [
-        meta.key
-        async for meta in paths.memory.list(LAKE_PREFIX)
-        if meta.key not in before and meta.key.endswith(".parquet")
-    ]
-    return key
 
 
 async def damage(paths: DataPaths, key: str, at: bytes, instead: bytes) -> bytes:

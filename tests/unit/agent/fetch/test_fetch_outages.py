@@ -14,8 +14,8 @@ from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
 from storage.object_store import StoreDenied
 from tests.support.agent.data_paths import another_agent, data_paths
+from tests.support.agent.fetch_paths import batch, consumer_of, fetch_path_of, intake_objects
 from tests.support.commands.commands import TOPIC
-from tests.unit.agent.fetch.test_fetch_path import batch, consumer_of, fetch_path_of, intake_objects
 
 
 async def test_a_store_that_is_away_is_a_retriable_error() -> None:

@@ -7,12 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from agent.admin.topics import TopicAdmin
-from agent.fetch.fetch_path import FetchPath, PartitionRead
+from agent.fetch.fetch_path import PartitionRead
 from agent.fetch.sessions import WantedPartition
 from agent.fetch.wait import FetchWait
-from agent.runtime.clock import Clock, SystemClock
-from agent.runtime.ids import SystemIds
+from agent.runtime.clock import SystemClock
 from coordinator.ledger.memory import MemoryLedger
 from coordinator.ledger.port import Head
 from protocol.errors import ErrorCode
@@ -20,23 +18,13 @@ from protocol.limits import LEDGER_SESSION_SECONDS, ROWS_PER_TURN
 from protocol.records.compression import Compression
 from protocol.types import TopicId
 from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
-from storage.object_store import ObjectMeta
-from storage.refs import INTAKE_PREFIX
-from tests.support.agent.broker_configs import broker_configs
 from tests.support.agent.data_paths import DataPaths, data_paths
+from tests.support.agent.fetch_paths import batch, consumer_of, fetch_path_of, intake_objects
 from tests.support.agent.ledger_parts import ManualClock
 from tests.support.commands.commands import TOPIC, create
-from tests.support.records.plain_records import Record, make_batch, read_batches
+from tests.support.records.plain_records import read_batches
 
 RECORDS = 40
-
-
-def batch(count: int, compression: Compression = Compression.NONE, size: int = 200) -> bytes:
-    return make_batch([Record(offset=n, timestamp=1_000 + n, value=b"x" * size) for n in range(count)], compression)
-
-
-async def intake_objects(paths: DataPaths) -> list[ObjectMeta]:
-    return [meta async for meta in paths.memory.list(INTAKE_PREFIX)]
 
 
 @pytest.mark.parametrize("limit", [1, 700, 5_000, 1 << 20])
@@ -190,28 +178,6 @@ class SteppedClock(ManualClock):
         finally:
             self.seconds += seconds or 0.0
             self.at_timeout()
-
-
-def fetch_path_of(paths: DataPaths, clock: Clock, confirmed_s: Callable[[], float]) -> FetchPath:
-    """These paths' fetches by another clock."""
-    parts = paths.parts
-    return FetchPath(
-        metadata=parts.metadata,
-        topics=TopicAdmin(
-            metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=broker_configs()
-        ),
-        reader=paths.reader,
-        budget=paths.budget,
-        ahead=paths.ahead,
-        clock=clock,
-        broker_configs={},
-        confirmed_s=confirmed_s,
-        metrics=parts.metrics,
-    )
-
-
-def consumer_of(topic: str, offset: int = 0, partition: int = 0) -> WantedPartition:
-    return WantedPartition(topic, partition, offset, 1 << 20, -1, -1)
 
 
 async def test_what_is_committed_while_a_fetch_looks_at_another_partition_wakes_it() -> None:

@@ -20,6 +20,7 @@ from protocol.records.control_batches import Marker, marker_batch, read_marker
 from protocol.types import Milliseconds, Offset, ProducerEpoch, ProducerId
 from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from tests.support.agent.data_paths import DataPaths, another_agent, data_paths
+from tests.support.agent.fetch_paths import consumer_of, fetch_path_of
 from tests.support.agent.transactional_paths import (
     COMMITTED,
     UNCOMMITTED,
@@ -34,7 +35,6 @@ from tests.support.agent.transactional_paths import (
 )
 from tests.support.clients.committed_reader import PartitionReader
 from tests.support.commands.commands import TOPIC, delete_before
-from tests.unit.agent.fetch.test_fetch_path import consumer_of, fetch_path_of
 from txn.isolation import AbortedRange, IsolationLevel, PartitionTransactions
 
 BOTH = pytest.mark.parametrize("isolation", [COMMITTED, UNCOMMITTED])

@@ -2,63 +2,23 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
 
-from agent.lake.archiver import Archiver, PassFailed
-from coordinator.commands.commands import ChunkColumns, ChunksCommitted, DeleteTopic
+from agent.lake.archiver import PassFailed
+from coordinator.commands.commands import DeleteTopic
 from coordinator.invariants import check
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.state.rendezvous import owner_of
-from iceberg_export.archive.plan import ArchivePolicy
 from iceberg_export.tables.manifest_changes import FilesNotInTable
 from protocol.limits import ARCHIVE_PASS_ATTEMPTS_MAX, ARCHIVE_RETRY_SECONDS
-from protocol.types import ObjectNumber, PartitionIndex, TopicId
-from storage.chunk_format import ChunkParts, encode_object
+from protocol.types import TopicId
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectMissing, ObjectStore, StoreUnavailable
-from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, ObjectKind, intake_key, topic_folder
-from tests.support.agent.ledger_parts import Parts, lake_of, running_parts, until
-from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, start
-from tests.support.records.plain_records import Record, make_batch
-
-
-def archiver(parts: Parts, store: ObjectStore, *, policy: ArchivePolicy | None = None) -> Archiver:
-    return Archiver(
-        metadata=parts.metadata,
-        writer=parts.writer,
-        lake=lake_of(parts, store),
-        clock=parts.clock,
-        metrics=parts.metrics,
-        policy=policy or ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
-    )
-
-
-async def produce(
-    parts: Parts,
-    store: ObjectStore,
-    number: int,
-    *,
-    records: int = 3,
-    values: Sequence[bytes | None] = (),
-    topic_id: TopicId = TOPIC,
-) -> None:
-    """An intake object with one batch, of these values or so many others, put and committed."""
-    values = values or [b"%d" % n for n in range(records)]
-    records = len(values)
-    batch = make_batch([Record(offset=n, timestamp=1_000 + n, key=b"k", value=value) for n, value in enumerate(values)])
-    session = parts.writer.session
-    encoded = encode_object(
-        session, ObjectNumber(number), [ChunkParts(topic_id=topic_id, partition=PartitionIndex(0), parts=[batch])]
-    )
-    await store.put(intake_key(session, ObjectNumber(number)), encoded.parts)
-    made = Batch(records=records, size=len(batch), timestamp=1_000 + records - 1)
-    command = commit(number, Chunk(topic_id=topic_id, batches=[made]), session=session)
-    chunks = ChunkColumns(topic=[0], partition=[0], byte_first=encoded.byte_firsts, batch_count=[1])
-    outcome = await parts.writer.propose(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
-    assert isinstance(outcome, ChunksCommitted)
-    assert list(outcome.error_codes) == [0]
+from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, ObjectKind, topic_folder
+from tests.support.agent.ledger_parts import Parts, running_parts, until
+from tests.support.commands.commands import TOPIC, create, start
+from tests.support.lake.archivers import archiver, produce
 
 
 async def keys(store: ObjectStore, prefix: str) -> list[str]:

@@ -22,12 +22,12 @@ from protocol.types import Position, SessionId
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, ObjectMeta
 from storage.refs import SNAPSHOT_PREFIX, metadata_copy_key, version_hint_key
+from tests.support.agent.garbage_collection import garbage_collector
 from tests.support.agent.ledger_parts import DAY_MS, Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create
-from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_compactor import FILES, file_compactor, objects, served, small_files
-from tests.unit.agent.lake.test_table_commits import GRACE_MS, archiver, expire_snapshots, live_files
-from tests.unit.agent.maintenance.test_garbage_collector import garbage_collector
+from tests.support.lake.archivers import archiver, produce
+from tests.support.lake.compaction import FILES, file_compactor, objects, served, small_files
+from tests.support.lake.table_files import GRACE_MS, expire_snapshots, live_files
 
 
 class Died(BaseException):

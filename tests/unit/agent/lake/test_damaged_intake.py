@@ -20,8 +20,8 @@ from storage.object_store import ObjectDamaged, ObjectMissing
 from storage.refs import intake_key
 from tests.support.agent.ledger_parts import Parts, running_parts, until
 from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, delete_before
+from tests.support.lake.archivers import archiver
 from tests.support.records.plain_records import Record, make_batch
-from tests.unit.agent.lake.test_archiver import archiver
 
 RECORDS = 3
 

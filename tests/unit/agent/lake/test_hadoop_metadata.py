@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.lake.hadoop_metadata import HadoopMetadata
 from coordinator.commands.commands import DeleteTopic, Done
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.state.rendezvous import owner_of
@@ -16,15 +15,10 @@ from storage.refs import metadata_copy_key, table_metadata_folder, version_hint_
 from tests.support.agent.ledger_parts import Parts, running_parts
 from tests.support.commands.commands import TOPIC, create, start
 from tests.support.commands.table_commits import commit_table, metadata_key, table_commit
+from tests.support.lake.hadoop_copies import copies_of
 
 FOLDER = table_metadata_folder("t", TOPIC)
 HINT = version_hint_key("t", TOPIC)
-
-
-def copies_of(parts: Parts, store: ObjectStore) -> HadoopMetadata:
-    return HadoopMetadata(
-        store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock, metrics=parts.metrics
-    )
 
 
 async def next_version(parts: Parts, store: ObjectStore) -> int:

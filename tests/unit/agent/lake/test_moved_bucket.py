@@ -25,9 +25,9 @@ from storage.memory_store import MemoryStore
 from storage.object_store import ObjectStore
 from tests.support.agent.ledger_parts import Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create, start
+from tests.support.lake.archivers import archiver, produce
+from tests.support.lake.table_files import expire_snapshots
 from tests.support.lake.table_fixtures import run_here, setting
-from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_table_commits import archiver, expire_snapshots
 
 
 class Place:

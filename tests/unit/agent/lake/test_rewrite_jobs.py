@@ -42,11 +42,11 @@ from storage.memory_store import MemoryStore
 from storage.object_store import ObjectExists
 from tests.support.agent.ledger_parts import Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create
+from tests.support.lake.archivers import archiver, produce
+from tests.support.lake.compaction import archived, file_compactor, operations, served
+from tests.support.lake.registered_schemas import register
+from tests.support.lake.table_files import live_files
 from tests.support.lake.typed_records import avro_bytes, framed, record
-from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_compactor import archived, file_compactor, operations, served
-from tests.unit.agent.lake.test_table_commits import archiver, live_files
-from tests.unit.agent.lake.test_typed_columns import register
 
 FILES = 3
 ORDER = record("Order", ("id", "int"))

@@ -6,69 +6,18 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.lake.archiver import Archiver
-from agent.lake.snapshot_expiry import SnapshotExpiry
-from agent.lake.table_commits import TableCommits
-from coordinator.commands.commands import ApplyRetention, CommitTable, DeleteTopic, Done, ReplaceChunks
+from coordinator.commands.commands import CommitTable, DeleteTopic, Done
 from coordinator.invariants import check
 from coordinator.ledger.memory import MemoryLedger
-from iceberg_export.archive.archive_pass import ArchivedPass
-from iceberg_export.archive.plan import ArchivePolicy
 from iceberg_export.tables.commit import Change
-from iceberg_export.tables.data_file import LiveFile
 from iceberg_export.tables.metadata import TableUnreadable
-from iceberg_export.tables.table_reader import TableCache, TableReader
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer
-from storage.refs import ObjectKind
-from tests.support.agent.ledger_parts import LAKE_ROOT, Parts, lake_of, running_parts
+from tests.support.agent.ledger_parts import Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create
-from tests.support.lake.table_fixtures import run_here, setting
-from tests.unit.agent.lake.test_archiver import produce
-
-GRACE_MS = 60_000
-
-
-def archiver(parts: Parts, store: MemoryStore, lake: TableCommits | None = None) -> Archiver:
-    return Archiver(
-        metadata=parts.metadata,
-        writer=parts.writer,
-        lake=lake_of(parts, store) if lake is None else lake,
-        clock=parts.clock,
-        metrics=parts.metrics,
-        policy=ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
-    )
-
-
-def expire_snapshots(parts: Parts, lake: TableCommits) -> SnapshotExpiry:
-    return SnapshotExpiry(
-        metadata=parts.metadata,
-        writer=parts.writer,
-        lake=lake,
-        clock=parts.clock,
-        metrics=parts.metrics,
-        superseded_ms=GRACE_MS,
-    )
-
-
-async def live_files(parts: Parts, store: MemoryStore) -> list[LiveFile]:
-    """What a reader finds behind the pointer."""
-    table = parts.metadata.state.topics[TOPIC].table
-    assert table is not None
-    reader = TableReader(root=LAKE_ROOT, store=store, cache=TableCache(), run_in_thread=run_here)
-    return list(await reader.live_files(await reader.metadata(table.metadata_key)))
-
-
-def files_of_log(parts: Parts) -> list[str]:
-    return sorted(found.key for found in parts.metadata.state.objects.values() if found.kind is ObjectKind.PARQUET)
-
-
-async def drop_everything(parts: Parts) -> None:
-    await parts.writer.propose(
-        ApplyRetention(
-            now_ms=parts.clock.now_ms(), topic_ids=(TOPIC,), retention_ms=-1, retention_bytes=0, is_deleting=True
-        )
-    )
+from tests.support.lake.archivers import ArchiverOfBefore, archiver, produce
+from tests.support.lake.table_files import GRACE_MS, drop_everything, expire_snapshots, files_of_log, live_files
+from tests.support.lake.table_fixtures import setting
 
 
 async def test_each_pass_adds_its_file_with_the_rows_and_offsets_that_it_holds() -> None:
@@ -104,16 +53,6 @@ async def test_a_topic_that_was_archived_before_it_had_a_table_gets_all_of_its_f
         bounds = [live.file.bounds for live in files]
         assert [(one.offset_min, one.offset_max) for one in bounds if one is not None] == [(0, 2), (3, 5)]
         assert [live.file.record_count for live in files] == [3, 3]
-
-
-class ArchiverOfBefore(Archiver):
-    """As it was when there were no tables."""
-
-    def __init__(self, archiver: Archiver) -> None:
-        vars(self).update(vars(archiver))
-
-    async def _with_table(self, archived: ArchivedPass) -> ReplaceChunks | None:
-        return archived.command
 
 
 async def test_files_leave_the_table_when_their_records_have_left_the_log() -> None:

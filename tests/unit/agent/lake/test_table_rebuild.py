@@ -18,16 +18,10 @@ from storage.memory_store import MemoryStore
 from storage.object_store import StoreUnavailable
 from tests.support.agent.ledger_parts import LAKE_ROOT, Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create
+from tests.support.lake.archivers import archiver, produce
+from tests.support.lake.compaction import FILES, file_compactor, served, small_files
+from tests.support.lake.table_files import drop_everything, expire_snapshots, files_of_log, live_files, needed
 from tests.support.lake.table_fixtures import run_here
-from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_compactor import FILES, file_compactor, served, small_files
-from tests.unit.agent.lake.test_table_commits import (
-    archiver,
-    drop_everything,
-    expire_snapshots,
-    files_of_log,
-    live_files,
-)
 
 
 @asynccontextmanager
@@ -48,14 +42,6 @@ def metadata_key(parts: Parts) -> str:
     table = parts.metadata.state.topics[TOPIC].table
     assert table is not None
     return table.metadata_key
-
-
-def needed(parts: Parts) -> set[str]:
-    """Everything that the table refers to."""
-    state = parts.metadata.state
-    table = state.topics[TOPIC].table
-    assert table is not None
-    return {state.objects[object_id].key for object_id in table.objects}
 
 
 async def metadata(parts: Parts, store: MemoryStore, root: str = LAKE_ROOT) -> TableMetadata:

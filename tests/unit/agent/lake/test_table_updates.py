@@ -26,16 +26,9 @@ from storage.memory_store import MemoryStore
 from storage.object_store import Buffer, StoreUnavailable
 from tests.support.agent.ledger_parts import LAKE_ROOT, ManualClock, Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create
+from tests.support.lake.archivers import archiver, produce
+from tests.support.lake.table_files import drop_everything, expire_snapshots, files_of_log, live_files, needed
 from tests.support.lake.table_fixtures import run_here, setting
-from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_table_commits import (
-    archiver,
-    drop_everything,
-    expire_snapshots,
-    files_of_log,
-    live_files,
-)
-from tests.unit.agent.lake.test_table_rebuild import needed
 
 
 def edits(parts: Parts, store: MemoryStore) -> TableUpdates:

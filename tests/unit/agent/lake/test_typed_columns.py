@@ -11,10 +11,7 @@ import pytest
 from agent.lake.table_rebuild import TableRebuild
 from coordinator.commands.commands import CreateTopic
 from coordinator.commands.registry import (
-    Compatibility,
     DeleteVersions,
-    RegisterSchema,
-    SchemaContent,
     SchemaReference,
     SchemaType,
 )
@@ -22,50 +19,17 @@ from iceberg_export.parquet import archive_file
 from iceberg_export.parquet.arrow_files import read_footer
 from iceberg_export.rows.schema import COLUMNS
 from iceberg_export.tables.columns import columns_of
-from iceberg_export.tables.metadata import TableMetadata
-from iceberg_export.tables.table_reader import TableCache, TableReader
 from storage.memory_store import MemoryStore
-from tests.support.agent.ledger_parts import LAKE_ROOT, Parts, lake_of, running_parts
+from tests.support.agent.ledger_parts import Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create
-from tests.support.lake.table_fixtures import run_here
+from tests.support.lake.archivers import ArchiverOfBefore, archiver, produce
+from tests.support.lake.compaction import FILES, file_compactor, served
+from tests.support.lake.registered_schemas import names_of, register, table_of
+from tests.support.lake.table_files import files_of_log, live_files
 from tests.support.lake.typed_records import avro_bytes, framed, record
-from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_compactor import FILES, file_compactor, served
-from tests.unit.agent.lake.test_table_commits import ArchiverOfBefore, archiver, files_of_log, live_files
 
 ORDER = record("Order", ("id", "int"))
 NO_FRAME = "it does not begin with a byte 0 and the id of a schema"
-
-
-async def register(
-    parts: Parts, text: str, kind: SchemaType = SchemaType.AVRO, *references: SchemaReference, subject: str = "s"
-) -> int:
-    """Returns the schema's id."""
-    registry = parts.metadata.state.registry
-    content = SchemaContent(schema_type=kind, text=text, references=references)
-    command = RegisterSchema(
-        subject=subject,
-        content=content,
-        checked_at=registry.changed_at(subject),
-        checked_as=registry.compatibility(subject),
-    )
-    assert registry.compatibility(subject) is Compatibility.BACKWARD
-    await parts.writer.propose(command)
-    return registry.ids_by_digest[content.digest]
-
-
-async def table_of(parts: Parts, store: MemoryStore) -> TableMetadata:
-    table = parts.metadata.state.topics[TOPIC].table
-    assert table is not None
-    reader = TableReader(root=LAKE_ROOT, store=store, cache=TableCache(), run_in_thread=run_here)
-    return await reader.metadata(table.metadata_key)
-
-
-async def names_of(parts: Parts, store: MemoryStore) -> list[tuple[str, int]]:
-    """Names and ids of the current schema, behind the raw columns."""
-    metadata = await table_of(parts, store)
-    fields: list[dict[str, Any]] = json.loads(bytes(metadata.schemas[-1]))["fields"]
-    return [(each["name"], each["id"]) for each in fields if each["name"] not in COLUMNS]
 
 
 async def rows_of(parts: Parts, store: MemoryStore) -> list[dict[str, Any]]:

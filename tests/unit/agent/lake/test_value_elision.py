@@ -13,11 +13,11 @@ from iceberg_export.rows.schema import FieldId
 from storage.memory_store import MemoryStore
 from tests.support.agent.ledger_parts import Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create
+from tests.support.lake.archivers import archiver, produce
+from tests.support.lake.compaction import FILES, file_compactor, served
+from tests.support.lake.registered_schemas import names_of, register
+from tests.support.lake.table_files import files_of_log, live_files
 from tests.support.lake.typed_records import avro_bytes, framed, record
-from tests.unit.agent.lake.test_archiver import produce
-from tests.unit.agent.lake.test_compactor import FILES, file_compactor, served
-from tests.unit.agent.lake.test_table_commits import archiver, files_of_log, live_files
-from tests.unit.agent.lake.test_typed_columns import names_of, register
 
 ORDER = record("Order", ("id", "int"), ("note", ["null", "string"]))
 WIDER = record("Order", ("note", ["null", "string"]), ("id", "long"))

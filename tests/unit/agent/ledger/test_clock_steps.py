@@ -18,9 +18,9 @@ from protocol.types import Milliseconds, ObjectNumber, TopicId
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMissing, ObjectStore
 from storage.refs import intake_key
+from tests.support.agent.garbage_collection import garbage_collector
 from tests.support.agent.ledger_parts import BEGAN_MS, DAY_MS, ManualClock, Parts
 from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, start
-from tests.unit.agent.maintenance.test_garbage_collector import garbage_collector
 
 HOUR_S, DAY_S = 3_600.0, 86_400.0
 OTHER = TopicId(bytes([1] * 16))

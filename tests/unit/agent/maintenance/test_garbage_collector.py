@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 import pytest
 
-from agent.maintenance.garbage_collector import GarbageCollector, NotMaintenanceLeader
-from agent.maintenance.snapshots import Snapshots
+from agent.maintenance.garbage_collector import NotMaintenanceLeader
 from coordinator.commands.commands import ChunksCommitted, DeleteTopic, EndSession, ReportTime
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.state.state import NO_TIME
@@ -23,36 +22,9 @@ from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMeta, ObjectStore, StoreUnavailable
 from storage.refs import SNAPSHOT_PREFIX, intake_key
 from tests.support.agent import ledger_parts
-from tests.support.agent.ledger_parts import DAY_MS, Parts, always_ours, running_parts
+from tests.support.agent.garbage_collection import GRACE_MS, garbage_collector
+from tests.support.agent.ledger_parts import DAY_MS, Parts, running_parts
 from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, start
-
-GRACE_MS = 60_000
-
-
-def garbage_collector(
-    parts: Parts, store: ObjectStore, *, is_bucket_ours: Callable[[], Awaitable[bool]] = always_ours
-) -> GarbageCollector:
-    return GarbageCollector(
-        store=store,
-        metadata=parts.metadata,
-        writer=parts.writer,
-        maintenance_leader=parts.maintenance_leader,
-        snapshots=Snapshots(
-            ledger=parts.ledger,
-            store=store,
-            metadata=parts.metadata,
-            maintenance_leader=parts.maintenance_leader,
-            digests=parts.digests,
-            clock=parts.clock,
-            metrics=parts.metrics,
-            entries_interval=1_000,
-            bytes_interval=1 << 20,
-        ),
-        is_bucket_ours=is_bucket_ours,
-        clock=parts.clock,
-        metrics=parts.metrics,
-        grace_ms=GRACE_MS,
-    )
 
 
 class CountingStore(MemoryStore):

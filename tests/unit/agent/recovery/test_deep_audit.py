@@ -32,12 +32,12 @@ from storage.object_store import (
     StoreUnavailable,
 )
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX, REACHED_PREFIX, VERSION_HINT, version_of_copy
+from tests.support.agent.archived_files import archived_file
 from tests.support.agent.data_paths import DataPaths, data_paths
+from tests.support.agent.fetch_paths import batch
 from tests.support.agent.transactional_paths import Producer, partition_of
+from tests.support.lake.hadoop_copies import copies_of
 from tests.support.lake.table_fixtures import run_here
-from tests.unit.agent.fetch.test_damaged_files import archived_file
-from tests.unit.agent.fetch.test_fetch_path import batch
-from tests.unit.agent.lake.test_hadoop_metadata import copies_of
 from tests.unit.iceberg_export.rows.test_checksums import archived
 
 

@@ -20,12 +20,12 @@ from iceberg_export.tail.planner import TailTopics
 from protocol.limits import MIB
 from storage.memory_store import MemoryStore
 from storage.refs import INTAKE_PREFIX, TAIL_KEY
+from tests.support.agent.archived_files import archived_file
 from tests.support.agent.data_paths import DataPaths
+from tests.support.agent.fetch_paths import batch
 from tests.support.agent.ledger_parts import running_parts
 from tests.support.agent.recovery_clusters import ACCEPTING, TimedStore, recover, snapshot, wiped
 from tests.support.commands.commands import TOPIC, create, start
-from tests.unit.agent.fetch.test_damaged_files import archived_file
-from tests.unit.agent.fetch.test_fetch_path import batch
 
 
 @pytest.fixture

@@ -1,0 +1,36 @@
+"""A garbage collector over the parts of an agent."""
+
+from collections.abc import Awaitable, Callable
+
+from agent.maintenance.garbage_collector import GarbageCollector
+from agent.maintenance.snapshots import Snapshots
+from storage.object_store import ObjectStore
+from tests.support.agent.ledger_parts import Parts, always_ours
+
+GRACE_MS = 60_000
+
+
+def garbage_collector(
+    parts: Parts, store: ObjectStore, *, is_bucket_ours: Callable[[], Awaitable[bool]] = always_ours
+) -> GarbageCollector:
+    return GarbageCollector(
+        store=store,
+        metadata=parts.metadata,
+        writer=parts.writer,
+        maintenance_leader=parts.maintenance_leader,
+        snapshots=Snapshots(
+            ledger=parts.ledger,
+            store=store,
+            metadata=parts.metadata,
+            maintenance_leader=parts.maintenance_leader,
+            digests=parts.digests,
+            clock=parts.clock,
+            metrics=parts.metrics,
+            entries_interval=1_000,
+            bytes_interval=1 << 20,
+        ),
+        is_bucket_ours=is_bucket_ours,
+        clock=parts.clock,
+        metrics=parts.metrics,
+        grace_ms=GRACE_MS,
+    )

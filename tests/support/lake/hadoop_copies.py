@@ -1,0 +1,11 @@
+"""The copies of table metadata for readers without a catalog."""
+
+from agent.lake.hadoop_metadata import HadoopMetadata
+from storage.object_store import ObjectStore
+from tests.support.agent.ledger_parts import Parts
+
+
+def copies_of(parts: Parts, store: ObjectStore) -> HadoopMetadata:
+    return HadoopMetadata(
+        store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock, metrics=parts.metrics
+    )
