@@ -24,8 +24,8 @@ from storage.embedded.pack_format import (
 )
 from storage.embedded.pack_scan import SEARCH_BYTES, Gap, PackScan, scan_pack
 from storage.object_store import ObjectDamaged
+from tests.support.packs.opened_packs import OLD, Packs, opened
 from tests.support.packs.simulated_disk import PackDisk
-from tests.unit.storage.embedded.test_packs import OLD, Packs, opened
 
 NONCE = bytes(range(1, 17))
 

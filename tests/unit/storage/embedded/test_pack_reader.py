@@ -10,8 +10,8 @@ import pytest
 from storage.embedded.pack_reader import PackReader
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from tests.support.packs.pack_files import plant_object
+from tests.support.packs.pack_stores import FULL, opened
 from tests.support.packs.simulated_disk import PackDisk
-from tests.unit.storage.embedded.test_pack_store import FULL, opened
 
 
 def reader_of(folder: Path, disk: PackDisk | None = None) -> PackReader:

@@ -5,11 +5,9 @@ What it shares with the others: tests/contract/test_object_store.py. Crashes and
 
 import asyncio
 import errno
-import gc
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from itertools import count
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,47 +16,13 @@ import pytest
 from protocol.limits import PACKS_SPARE_MAX
 from storage.embedded.pack_store import PackStore
 from storage.object_store import ObjectExists, ObjectMissing, ObjectsNotDeleted, StoreMisconfigured, StoreUnavailable
+from tests.support.packs.pack_stores import FULL, SMALL, contents, open_store, opened
 from tests.support.packs.simulated_disk import PackDisk
 
-SMALL = 1_000
-"""Bytes after which a pack is followed by another, here."""
-FULL = b"f" * SMALL
-"""An object that fills a pack."""
-nonce_numbers = count(1)
 
-
-def open_store(
-    folder: Path, disk: PackDisk | None = None, *, pack_bytes_target: int = SMALL, is_writer: bool = True
-) -> PackStore:
-    return PackStore(
-        folder,
-        now_ms=lambda: 1_700_000_000_000,
-        new_nonce=lambda: next(nonce_numbers).to_bytes(16, "big"),
-        files=PackDisk() if disk is None else disk,
-        pack_bytes_target=pack_bytes_target,
-        is_writer=is_writer,
-    )
-
-
-@asynccontextmanager
-async def opened(folder: Path, disk: PackDisk | None = None) -> AsyncIterator[PackStore]:
-    """A store that is closed afterwards; nothing is complained of to the loop, and no descriptor is left."""
-    complaints: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-    disk = PackDisk() if disk is None else disk
-    store = open_store(folder, disk)
-    try:
-        yield store
-    finally:
-        await store.close()
-    gc.collect()
-    await asyncio.sleep(0)
-    assert complaints == []
-    assert disk.open == set()
-
-
-async def contents(store: PackStore) -> dict[str, bytes]:
-    return {meta.key: await store.get(meta.key) for meta in [meta async for meta in store.list("")]}
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "packs"
 
 
 async def contents_of(folder: Path) -> dict[str, bytes]:
@@ -95,11 +59,6 @@ def held(disk: PackDisk, operation: str) -> Iterator[Held]:
     finally:
         disk.before.pop(operation, None)
         gate.let_go()
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return tmp_path / "packs"
 
 
 class TestGroups:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from storage.object_store import ObjectMissing, StoreMisconfigured
-from tests.unit.storage.embedded.test_pack_store import FULL, contents, open_store, opened
+from tests.support.packs.pack_stores import FULL, contents, open_store, opened
 
 
 async def test_who_does_not_write_finds_what_a_writer_finds_and_changes_nothing(tmp_path: Path) -> None:

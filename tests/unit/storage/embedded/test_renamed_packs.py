@@ -15,7 +15,7 @@ from storage.embedded.pack_format import PACK_HEADER_BYTES, RECORD_HEADER_BYTES
 from storage.embedded.pack_reader import PackReader
 from storage.embedded.packs import PackObject
 from storage.object_store import ObjectDamaged, ObjectMissing
-from tests.unit.storage.embedded.test_packs import OLD, opened
+from tests.support.packs.opened_packs import OLD, opened
 
 FIRST, SECOND, THIRD, FOURTH = (f"{count:08x}00000000.pack" for count in range(4))
 OTHER = "0000000700000000.pack"

@@ -12,7 +12,7 @@ from storage.embedded.pack_opening import PackFiles
 from storage.embedded.pack_reader import PackReader
 from storage.embedded.pack_store import PackStore
 from storage.object_store import ObjectDamaged, StoreMisconfigured
-from tests.unit.storage.embedded.test_packs import opened
+from tests.support.packs.opened_packs import opened
 
 STRAY = "0000000900000000.pack"
 Make = Callable[[Path], None]

@@ -16,8 +16,8 @@ from storage.embedded.packs import PackLocation, PackObject
 from storage.embedded.readable_bytes import SECTOR_BYTES
 from storage.object_store import ObjectDamaged
 from storage.store_damage import StoreDamage
+from tests.support.packs.opened_packs import OLD, Packs, opened
 from tests.support.packs.simulated_disk import PackDisk
-from tests.unit.storage.embedded.test_packs import OLD, Packs, opened
 
 LARGE = {key: key.encode() * 10_000 for key in "abcdef"}
 """Objects of some sectors each. `SMALL` bytes fill a pack, so `a` to `c` share one, `d` has one, `e` and `f` one."""

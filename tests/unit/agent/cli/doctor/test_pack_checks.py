@@ -7,9 +7,9 @@ import pytest
 from agent.cli.doctor.machine_checks import CheckStatus
 from agent.cli.doctor.pack_checks import DAMAGES_SHOWN, check_packs
 from agent.config.settings import CliCommand, Settings, load_settings
+from tests.support.packs.opened_packs import opened
 from tests.support.packs.pack_files import plant_object
 from tests.support.packs.simulated_disk import PackDisk
-from tests.unit.storage.embedded.test_packs import opened
 
 
 @pytest.fixture
