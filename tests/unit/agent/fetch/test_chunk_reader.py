@@ -17,8 +17,8 @@ from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable
 from tests.support.agent.data_paths import Ticket, another_agent, data_paths, group_of
 from tests.support.commands.commands import TOPIC
+from tests.support.lake.checksummed_files import archived
 from tests.support.records.plain_records import Record, make_batch, read_batches
-from tests.unit.iceberg_export.rows.test_checksums import archived
 
 BATCH = make_batch([Record(offset=n, timestamp=1_000, value=b"x" * 50) for n in range(3)])
 

@@ -36,9 +36,9 @@ from tests.support.agent.archived_files import archived_file
 from tests.support.agent.data_paths import DataPaths, data_paths
 from tests.support.agent.fetch_paths import batch
 from tests.support.agent.transactional_paths import Producer, partition_of
+from tests.support.lake.checksummed_files import archived
 from tests.support.lake.hadoop_copies import copies_of
 from tests.support.lake.table_fixtures import run_here
-from tests.unit.iceberg_export.rows.test_checksums import archived
 
 
 async def audited(paths: DataPaths, said: list[tuple[int, int, int]] | None = None) -> AuditReport:

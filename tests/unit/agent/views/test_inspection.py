@@ -16,7 +16,7 @@ from iceberg_export.tail.manifest import encode_manifest
 from protocol.types import Position, SessionId
 from storage.refs import TAIL_KEY, ObjectKind
 from tests.support.agent.small_agent import TOPIC_ID, intake_object, rows_of
-from tests.unit.iceberg_export.tail.test_manifest import MANIFEST
+from tests.support.lake.tail_manifest import MANIFEST
 
 
 def test_an_intake_object_is_described_by_its_footer_and_its_batches() -> None:

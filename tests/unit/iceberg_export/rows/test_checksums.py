@@ -9,32 +9,13 @@ import pytest
 
 from coordinator.commands.commands import ArchivedChunk
 from iceberg_export.parquet.reader import BatchForm, check_place, encode_chunk, parse_footer
-from iceberg_export.parquet.source_chunks import SourceChunk
-from iceberg_export.parquet.writer import ArchiveWriter
 from iceberg_export.rows.checksums import FileChecksums, check_whole, sealed, tail_bytes
 from iceberg_export.rows.footer import FileUnreadable, footer_bytes
 from protocol.records.compression import Compression
-from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex, TopicId
-from tests.support.records.plain_records import Record, make_batch, read_batches
+from tests.support.lake.checksummed_files import KEY, RECORDS, archived
+from tests.support.records.plain_records import Record, read_batches
 
-KEY = "lake/t/data/1.parquet"
 FLIPS = 500
-RECORDS = [Record(offset=n, timestamp=n, key=b"k%d" % (n % 3), value=b"value %d" % n) for n in range(60)]
-
-
-def archived(key: str | None = KEY, records: list[Record] = RECORDS) -> tuple[bytes, list[ArchivedChunk]]:
-    with ArchiveWriter(topic_id=TopicId(bytes(16)), row_group_bytes_target=400, key=key) as writer:
-        writer.add(
-            SourceChunk(
-                partition=PartitionIndex(0),
-                offset_first=Offset(0),
-                offset_end=Offset(len(records)),
-                append_time_ms=NO_TIMESTAMP,
-                records=make_batch(records),
-            )
-        )
-        file = writer.finish()
-    return b"".join(file.parts), list(file.partitions[0][1])
 
 
 def read(data: bytes, chunks: list[ArchivedChunk], key: str = KEY) -> list[Record]:

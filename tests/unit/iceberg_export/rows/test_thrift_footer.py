@@ -8,14 +8,14 @@ import pytest
 
 from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, footer_bytes
 from iceberg_export.rows.thrift_footer import FooterWrong, check_footer
-from tests.unit.iceberg_export.rows.test_checksums import archived
+from tests.support.lake.checksummed_files import archived
 
 ROOT = Path(__file__).parents[4]
 FLIPS = """
 import random
 from iceberg_export.rows.footer import FileUnreadable, footer_bytes
 from iceberg_export.parquet.reader import decode_row_group, parse_footer
-from tests.unit.iceberg_export.rows.test_checksums import archived
+from tests.support.lake.checksummed_files import archived
 data, _ = archived(None)
 bits = range(8 * (len(data) - footer_bytes(data)), 8 * len(data))
 chosen = random.Random(3).sample(bits, 250)

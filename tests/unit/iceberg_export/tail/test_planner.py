@@ -10,7 +10,7 @@ from coordinator.state.state import ClusterState, PartitionState, TableState
 from iceberg_export.tail.manifest import NO_KEY, NO_ROWS, TailPartition
 from iceberg_export.tail.planner import TailTopics, chunks_each, waiting_chunks
 from protocol.types import NO_TIMESTAMP, Milliseconds, Offset, ProducerEpoch, ProducerId
-from tests.unit.iceberg_export.archive.test_topic_intake import ARCHIVED, TOPIC, partition_of, state_of
+from tests.support.lake.intake_states import ARCHIVED, TOPIC, partition_of, state_of
 from txn.isolation import AbortedExtent, PartitionTransactions
 
 MARKER = marker_row(MarkerRow(ProducerId(7), ProducerEpoch(0), is_commit=False, timestamp_ms=Milliseconds(9)))
