@@ -142,7 +142,7 @@ from protocol.limits import PLAIN_RECORDS_MAX
 from storage.memory_store import MemoryStore
 from tests.support.records.plain_records import Record, make_batch
 from tests.unit.agent.test_agent import serving
-from tests.unit.agent.produce.test_record_validator import NOW, RULES
+from tests.support.records.record_rules import NOW, RULES
 
 async def main():
     batch = memoryview(make_batch([Record(offset=row, timestamp=1_000) for row in range(10_000)]))

@@ -29,16 +29,7 @@ from protocol.records.records import warm_kernels
 from protocol.types import Milliseconds
 from tests.support.agent.ledger_parts import BEGAN_MS
 from tests.support.records.plain_records import Record, make_batch
-
-RULES = RecordRules(
-    message_bytes_max=1_000,
-    is_compacted=False,
-    uses_append_time=False,
-    timestamp_before_max_ms=100,
-    timestamp_after_max_ms=10,
-)
-NOW_MS = 1_000
-NOW = Arrival(NOW_MS, NOW_MS)
+from tests.support.records.record_rules import NOW, NOW_MS, RULES
 
 
 def refusal(batch: bytes, rules: RecordRules) -> InvalidBatch:

@@ -19,8 +19,8 @@ from protocol.limits import (
     RESERVE_SECONDS_MAX,
     WRITE_SECONDS_MAX,
 )
+from tests.support.agent.server_peers import REQUEST_HEAD, Peer, Running, serving, until
 from tests.support.records.plain_records import Record, make_batch
-from tests.unit.agent.server.test_server_memory import REQUEST_HEAD, Peer, Running, serving, until
 
 WAIT_MS = (1 << 31) - 1
 SMALL_REQUEST = len(REQUEST_HEAD).to_bytes(4, "big") + REQUEST_HEAD
