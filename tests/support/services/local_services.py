@@ -8,7 +8,7 @@ what `make setup-test` provides is used where it lies, and its absence is a fail
 import gc
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -140,18 +140,20 @@ class PenstockFactory:
         store: str | None = None,
         env: Mapping[str, str] | None = None,
         listen: str = "127.0.0.1:0",
+        program: Sequence[str | Path] = (PENSTOCK,),
         start_seconds_max: float = START_SECONDS_MAX,
     ) -> Penstock:
         """Starts one broker and returns when it serves.
 
         `data`: its folder, kept over restarts (a new one where None). `settings`: Kafka's broker configs, passed by
         `--set`. `options`: other options by their names, for example `{"gc-min-age-s": "1"}`. `store`: the URL of an
-        object store, for example `s3://bucket/prefix`, with the variables of `Minio.settings` in `env`. Raises
-        `ProcessFailed` where it does not serve within `start_seconds_max`.
+        object store, for example `s3://bucket/prefix`, with the variables of `Minio.settings` in `env`. `program`: one
+        of `tests/support/modified_agents` instead of `penstock`. Raises `ProcessFailed` where it does not serve within
+        `start_seconds_max`.
         """
         self.count += 1
         data = data or self.folder / f"data-{self.count}"
-        command: list[str | Path] = [PENSTOCK, "run", "--listen", listen, "--http", "127.0.0.1:0", "--data-dir", data]
+        command: list[str | Path] = [*program, "run", "--listen", listen, "--http", "127.0.0.1:0", "--data-dir", data]
         if store is not None:
             command += ["--store", store]
         for name, value in (options or {}).items():
