@@ -68,14 +68,13 @@ def test_a_producer_goes_on_after_repeats_that_are_no_longer_remembered(
 
 def lose_answers(proxy: KafkaProxy) -> None:
     """An answer comes late, so that its client sends all that it may have in flight. The answers behind it are lost."""
-    late = Rule(act=Act.HOLD, api_key=Api.PRODUCE, side=Side.ANSWER)
+    late = Rule(act=Act.HOLD, api_key=Api.PRODUCE, side=Side.ANSWER, seconds=LATE_SECONDS)
     lost = Rule(act=Act.DROP, api_key=Api.PRODUCE, side=Side.ANSWER)
     proxy.add(late)
     assert proxy.wait_struck(late) is not None
-    time.sleep(LATE_SECONDS)
     proxy.add(lost)
-    proxy.remove(late)
     assert proxy.wait_struck(lost) is not None
+    proxy.remove(late)
     proxy.remove(lost)
 
 
