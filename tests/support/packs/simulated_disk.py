@@ -6,6 +6,7 @@ last sync, names as of the folder's.
 
 import errno
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,6 +30,8 @@ class PackDisk(Files):
         """Called before the operation, by the thread that carries it out."""
         self.bad: set[tuple[int, int, int]] = set()
         """Sectors that cannot be read: the file's inode, the position, and with which error."""
+        self._lock = threading.Lock()
+        """Held while contents or names are read and noted: an older reading must not be noted after a newer one."""
         self._synced: dict[int, bytes] = {}
         self._names: dict[str, dict[str, int]] = {}
 
@@ -112,7 +115,8 @@ class PackDisk(Files):
     def sync_directory(self, path: str) -> None:
         self._begin("sync_directory")
         if self.left_out != "sync_directory" or not path.endswith("packs"):
-            self._names[path] = {entry.name: entry.inode() for entry in os.scandir(path)}
+            with self._lock:
+                self._names[path] = {entry.name: entry.inode() for entry in os.scandir(path)}
 
     def rename(self, source: str, target: str) -> None:
         self._begin("rename")
@@ -126,11 +130,14 @@ class PackDisk(Files):
         self.calls[operation] += 1
         if operation in self.before:
             self.before[operation]()
-        for failure in self.failures:
-            if failure[0] == operation:
+        with self._lock:
+            failure = next((failure for failure in self.failures if failure[0] == operation), None)
+            if failure is not None:
                 self.failures.remove(failure)
-                raise OSError(failure[1], os.strerror(failure[1]))
+        if failure is not None:
+            raise OSError(failure[1], os.strerror(failure[1]))
 
     def _record(self, descriptor: int, operation: str) -> None:
         if self.left_out != operation:
-            self._synced[os.fstat(descriptor).st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
+            with self._lock:
+                self._synced[os.fstat(descriptor).st_ino] = Path(f"/proc/self/fd/{descriptor}").read_bytes()
