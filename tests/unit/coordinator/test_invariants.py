@@ -187,6 +187,10 @@ def wrong_next(state: ClusterState) -> None:
     producer(state).sequence_next = Sequence(5)
 
 
+def wrong_run(state: ClusterState) -> None:
+    producer(state).run_first = Sequence(-2)
+
+
 def position_to_come(state: ClusterState) -> None:
     producer(state).last_position = Position(state.position + 1)
 
@@ -327,6 +331,7 @@ def strange_leader(state: ClusterState) -> None:
         (late_offsets, "remembers batches at"),
         (wild_sequence, "remembers the sequences -1"),
         (wrong_next, "expects sequence 5"),
+        (wrong_run, "its run begins at sequence -2"),
         (position_to_come, "was active at position"),
         (late_activity, "was active in the future"),
         (wrong_references, "the objects count"),
