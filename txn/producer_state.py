@@ -196,7 +196,7 @@ def advance(
     record_count: int,
     base_offset: int,
     time_ms: Milliseconds,
-    is_run_kept: bool = True,
+    is_run_kept: bool,
 ) -> None:
     """Record a batch that `decide` accepted. A new producer or epoch starts with this batch alone.
 

@@ -284,4 +284,5 @@ def test_accepted_batches_of_a_producer_never_go_back(steps: list[tuple[int, int
             record_count=count,
             base_offset=0,
             time_ms=Milliseconds(0),
+            is_run_kept=True,
         )

@@ -21,7 +21,7 @@ REQUEST_HEAD = b"\0\x12\0\0\0\0\0\7\xff\xff"
 
 
 class SteppedClock(ManualClock):
-    """Whoever sleeps wakes when the test lets that time pass."""
+    """A clock whose sleepers wake when the test lets that time pass."""
 
     def __init__(self) -> None:
         super().__init__()

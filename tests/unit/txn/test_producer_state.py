@@ -61,6 +61,7 @@ def producer(*batches: tuple[int, int, int], epoch: int = 0) -> ProducerState:
             record_count=records,
             base_offset=offset,
             time_ms=Milliseconds(offset),
+            is_run_kept=True,
         )
     return producers[ProducerId(7)]
 
@@ -177,6 +178,7 @@ class TestInAnotherEpoch:
             record_count=3,
             base_offset=9,
             time_ms=Milliseconds(5),
+            is_run_kept=True,
         )
         state = producers[ProducerId(7)]
         assert state.epoch == ProducerEpoch(1)
@@ -225,6 +227,7 @@ class TestAfterAMarker:
             record_count=4,
             base_offset=3,
             time_ms=Milliseconds(600),
+            is_run_kept=True,
         )
         assert judge(producers[ProducerId(7)], 4, epoch=1) == ACCEPT
         assert judge(producers[ProducerId(7)], 0, epoch=1, records=4) == Duplicate(Offset(3))

@@ -229,7 +229,7 @@ async def test_a_share_has_room_for_more_while_that_fits_and_nobody_waits() -> N
 
 @dataclass(eq=False, slots=True)
 class Reader:
-    """One that asks for a reservation, and reads until it is told to end; what it began may go on beyond that."""
+    """One that asks for a reservation, and reads until the test ends it; what it began may go on beyond that."""
 
     byte_count: int
     end: asyncio.Event = field(default_factory=asyncio.Event)
