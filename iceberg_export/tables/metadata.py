@@ -208,7 +208,7 @@ def encode(metadata: TableMetadata, key: str | None = None) -> bytes:
 
 def decode(data: bytes, key: str | None = None) -> TableMetadata:
     """The metadata of its JSON. `key`: the object that it was read from; None: a copy. Raises `TableUnreadable`."""
-    _check(data, key)
+    check_checksum(data, key)
     return _decoded(data)
 
 
@@ -220,7 +220,7 @@ def decode_copy(data: bytes, before: bytes | None) -> TableMetadata:
     # A program from before checksums copies the property into the next version like any other. A checksum that both
     # versions have may be such a copy, so it is not compared.
     if before is not None and not _has_checksum_of(data, before):
-        _check(data, None)
+        check_checksum(data, None)
     return _decoded(data)
 
 
@@ -256,8 +256,8 @@ def _decoded(data: bytes) -> TableMetadata:
     return metadata
 
 
-def _check(data: bytes, key: str | None) -> None:
-    """Compare the checksum, where there is one. Raises `TableUnreadable`.
+def check_checksum(data: bytes, key: str | None) -> None:
+    """Compare the checksum of metadata as JSON, where it has one. `key`: see `decode`. Raises `TableUnreadable`.
 
     While agents are upgraded, one from before checksums may commit. It copies the property as it is, so its metadata
     names the previous object. Such a checksum is not compared.

@@ -13,7 +13,7 @@ from agent.http.port import HttpAgent
 from coordinator.state.state import TopicState
 from coordinator.state.table_folders import folder_name
 from iceberg_export.tables.edits import TableEdit
-from iceberg_export.tables.metadata import empty_metadata, encode, table_location
+from iceberg_export.tables.metadata import TableUnreadable, check_checksum, empty_metadata, encode, table_location
 from protocol.decoding import JsonDecoder, Undecodable, decode_json_object
 from protocol.limits import (
     CATALOG_LOAD_ATTEMPTS_MAX,
@@ -116,9 +116,11 @@ class CatalogTables:
             self._cache.move_to_end(key)
             return cached
         metadata = await self._agent.store.get(key)
+        # Engines decode all of it, and cannot compare its checksum (safety rule S20).
         try:
-            decode_json_object(metadata)  # S20: engines decode all of it
-        except Undecodable as error:
+            check_checksum(metadata, key)
+            decode_json_object(metadata)
+        except (TableUnreadable, Undecodable) as error:
             raise ObjectDamaged(f"{key} is not a table's metadata: {error}; run penstock audit") from error
         if key not in self._cache and len(metadata) <= CATALOG_METADATA_CACHED_BYTES_MAX:
             self._cache[key] = metadata

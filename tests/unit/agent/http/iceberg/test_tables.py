@@ -9,6 +9,7 @@ from agent.http.iceberg import tables as catalog_tables
 from agent.http.iceberg.tables import CatalogTables, NoSuchTopic, with_named_snapshots
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import TableState
+from iceberg_export.tables.metadata import empty_metadata, encode
 from storage.object_store import ObjectDamaged, StoreUnavailable
 from tests.support.agent.small_agent import TOPIC_ID, SmallAgent
 
@@ -117,6 +118,19 @@ async def test_what_is_no_metadata_is_not_told(agent: TableAgent, tables: Catalo
     agent.point(FIRST)
     with pytest.raises(ObjectDamaged, match=r"first\.metadata\.json is not a table's metadata"):
         await tables.load("orders")
+
+
+async def test_metadata_with_a_flipped_bit_or_of_another_object_is_rejected(
+    agent: TableAgent, tables: CatalogTables
+) -> None:
+    """Engines would read it without an error (safety rule S20)."""
+    metadata = encode(empty_metadata(name="orders", topic_id=TOPIC_ID, location=ROOT, created_ms=0), FIRST)
+    await agent.store.put(FIRST, [metadata.replace(b'"partition"', b'"qartition"', 1)])
+    await agent.store.put(SECOND, [metadata])
+    for key, message in ((FIRST, "the checksum of the table metadata is"), (SECOND, "is a copy of the table metadata")):
+        agent.point(key)
+        with pytest.raises(ObjectDamaged, match=message):
+            await tables.load("orders")
 
 
 async def test_an_unknown_table_is_unknown_behind_a_barrier(agent: TableAgent, tables: CatalogTables) -> None:
