@@ -302,7 +302,7 @@ class DeepAudit:
 
 
 def _described(key: str, object_bytes: int, footer: Footer) -> DataFile:
-    from iceberg_export.parquet.arrow_files import describe_file  # imports pyarrow
+    from iceberg_export.parquet.arrow_footer import describe_file  # imports pyarrow
 
     return describe_file(key, object_bytes, footer)
 

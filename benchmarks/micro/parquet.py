@@ -14,7 +14,7 @@ from itertools import cycle
 import numpy as np
 
 from iceberg_export.parquet.archive_file import ArchiveFile
-from iceberg_export.parquet.arrow_files import read_footer
+from iceberg_export.parquet.arrow_footer import read_footer
 from iceberg_export.parquet.reader import BatchForm, encode_chunk
 from iceberg_export.parquet.source_chunks import SourceChunk
 from iceberg_export.parquet.writer import ArchiveWriter

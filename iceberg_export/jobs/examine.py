@@ -192,7 +192,8 @@ def _read(data: bytes) -> _Rows:
 
 def _decode_left_out(data: bytes, table: pa.Table) -> None:
     """Decode the values that a row group leaves out. Raises `ValueError` where that fails for one."""
-    from iceberg_export.parquet.arrow_files import read_footer, with_values
+    from iceberg_export.parquet.arrow_footer import read_footer
+    from iceberg_export.parquet.arrow_reader import with_values
 
     try:
         footer = read_footer(data)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 import numpy as np
 
 from coordinator.commands.commands import ArchivedChunk
-from iceberg_export.parquet.arrow_files import FileWriter, HeaderKeysFound
+from iceberg_export.parquet.arrow_writer import FileWriter, HeaderKeysFound
 from iceberg_export.rows.checksums import sealed
 from iceberg_export.rows.columns import RecordRows
 from iceberg_export.rows.footer import RowGroupLocation

@@ -145,7 +145,7 @@ class ParquetReader:
 
     async def describe(self, object_key: str) -> DataFile:
         """The file as its table's manifest lists it. Raises `StoreError`."""
-        from iceberg_export.parquet.arrow_files import describe_file  # imports pyarrow
+        from iceberg_export.parquet.arrow_footer import describe_file  # imports pyarrow
 
         footer, file_bytes = await self._footers.get(object_key, partial(self._read_footer, object_key))
         return describe_file(object_key, file_bytes, footer)
@@ -218,8 +218,8 @@ class ParquetReader:
 
 
 def parse_footer(tail: Buffer, *, key: str | None = None, file_bytes: int | None = None) -> Footer:
-    """The footer at the end of a file; see `arrow_files.read_footer`. Runs in a thread: it may import pyarrow."""
-    from iceberg_export.parquet.arrow_files import read_footer
+    """The footer at the end of a file; see `arrow_footer.read_footer`. Runs in a thread: it may import pyarrow."""
+    from iceberg_export.parquet.arrow_footer import read_footer
 
     return read_footer(tail, key=key, file_bytes=file_bytes)
 
@@ -245,7 +245,7 @@ def check_place(footer: Footer, chunk: ArchivedRows) -> None:
 
 def decode_row_group(footer: Footer, row_group: int, data: Buffer) -> RecordRows:
     """All rows of a row group, decoded from its bytes. CPU work for a thread. Raises `FileUnreadable`."""
-    from iceberg_export.parquet.arrow_files import read_rows
+    from iceberg_export.parquet.arrow_reader import read_rows
 
     return read_rows(footer, row_group, data)
 

@@ -89,7 +89,7 @@ class Footer:
     row_groups: tuple[RowGroupLocation, ...]
     metadata: Mapping[str, str]
     parsed: object
-    """pyarrow's form of the footer; `arrow_files` decodes row groups with it."""
+    """pyarrow's form of the footer; `arrow_reader` decodes row groups with it."""
     value_decoder: ValueDecoder | None = None
     """Decodes the values whose bytes the file leaves out; None where it leaves out none."""
     has_header_keys: bool = False

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from iceberg_export.parquet.arrow_files import columns_in_file, read_footer, with_values
+from iceberg_export.parquet.arrow_footer import read_footer
+from iceberg_export.parquet.arrow_reader import columns_in_file, with_values
 from iceberg_export.rows import schema
 from iceberg_export.rows.checksums import tail_bytes
 from iceberg_export.rows.footer import FileUnreadable, Footer, damage_contained

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from iceberg_export.parquet.arrow_files import to_arrow
+from iceberg_export.parquet.arrow_rows import to_arrow
 from iceberg_export.parquet.source_chunks import ChunkMismatch, SourceChunk, decode_chunk
 from iceberg_export.rows import schema
 from iceberg_export.rows.kafka_rows import BatchRows, gather_rows

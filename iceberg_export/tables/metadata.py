@@ -131,7 +131,7 @@ RAW_FIELDS = (
 )
 """The columns that every table has."""
 SCHEMA_JSON = msgspec.json.encode({"type": "struct", "schema-id": SCHEMA_ID, "fields": RAW_FIELDS})
-"""The schema of every table without typed columns: the same as `arrow_files.arrow_schema`."""
+"""The schema of every table without typed columns: the same as `arrow_rows.arrow_schema`."""
 
 _SORT_ORDER_JSON = msgspec.json.encode(
     {

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from iceberg_export.parquet.archive_file import ArchiveFile, write_whole_file
-from iceberg_export.parquet.arrow_files import describe_file, read_footer
+from iceberg_export.parquet.arrow_footer import describe_file, read_footer
 from iceberg_export.parquet.source_chunks import SourceChunk
 from iceberg_export.parquet.writer import ArchiveWriter
 from iceberg_export.rows.schema import HEADER_KEYS

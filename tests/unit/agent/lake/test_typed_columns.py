@@ -16,7 +16,7 @@ from coordinator.commands.registry import (
     SchemaType,
 )
 from iceberg_export.parquet import archive_file
-from iceberg_export.parquet.arrow_files import read_footer
+from iceberg_export.parquet.arrow_footer import read_footer
 from iceberg_export.rows.schema import COLUMNS
 from iceberg_export.tables.columns import columns_of
 from storage.memory_store import MemoryStore

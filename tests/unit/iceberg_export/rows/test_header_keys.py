@@ -16,7 +16,9 @@ from coordinator.state.chunk_index import ChunkRef
 from iceberg_export.compaction.topic_files import MergeChunk
 from iceberg_export.compaction.writer import merge_files
 from iceberg_export.parquet.archive_file import ArchiveFile, write_whole_file
-from iceberg_export.parquet.arrow_files import HeaderKeysFound, read_footer, with_values
+from iceberg_export.parquet.arrow_footer import read_footer
+from iceberg_export.parquet.arrow_reader import with_values
+from iceberg_export.parquet.arrow_writer import HeaderKeysFound
 from iceberg_export.parquet.reader import ParquetReader, parse_footer
 from iceberg_export.parquet.source_chunks import SourceChunk
 from iceberg_export.parquet.writer import ArchiveWriter

@@ -7,7 +7,7 @@ import pytest
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.table.metadata import TableMetadataUtil
 
-from iceberg_export.parquet.arrow_files import arrow_schema
+from iceberg_export.parquet.arrow_rows import arrow_schema
 from iceberg_export.tables.metadata import TableUnreadable, decode, empty_metadata, encode, table_location
 from tests.support.lake.table_fixtures import CREATED_MS, NAME, ROOT, TOPIC, MadeTable, data_file, setting
 

@@ -8,7 +8,7 @@ import polars
 import pytest
 from pyiceberg.table import StaticTable
 
-from iceberg_export.parquet.arrow_files import arrow_schema
+from iceberg_export.parquet.arrow_rows import arrow_schema
 from iceberg_export.parquet.source_chunks import SourceChunk
 from iceberg_export.parquet.writer import ArchiveWriter
 from iceberg_export.tables.data_file import DataFile

@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from iceberg_export.parquet.arrow_files import arrow_schema
+from iceberg_export.parquet.arrow_rows import arrow_schema
 from iceberg_export.parquet.source_chunks import SourceChunk, decode_chunk
 from iceberg_export.rows.columns import RecordRows
 from iceberg_export.rows.kafka_rows import gather_rows

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from iceberg_export.parquet import arrow_files
+from iceberg_export.parquet.arrow_footer import row_group_locations
+from iceberg_export.parquet.arrow_reader import read_rows
 from iceberg_export.parquet.reader import check_place, parse_footer
 from iceberg_export.rows.footer import FileUnreadable
 from iceberg_export.rows.schema import FILE_METADATA_KEY, PLANS_METADATA_KEY
@@ -44,7 +45,7 @@ def changed(file: LeftOutFile, **columns: Any) -> bytes:  # noqa: ANN401
 def read(data: bytes) -> list[bytes | None]:
     footer = parse_footer(data)
     place = footer.row_groups[0]
-    rows = arrow_files.read_rows(footer, 0, data[place.byte_first : place.byte_first + place.byte_count])
+    rows = read_rows(footer, 0, data[place.byte_first : place.byte_first + place.byte_count])
     return [rows.value.row(row) for row in range(len(rows))]
 
 
@@ -91,7 +92,7 @@ def test_a_file_of_a_later_program_is_refused(file: LeftOutFile) -> None:
 def test_who_does_not_know_of_it_finds_neither_the_row_group_nor_the_column(file: LeftOutFile) -> None:
     """What a program does that looks for the raw columns alone, by their names."""
     as_before = replace(
-        file.footer, row_groups=arrow_files._places(file.footer.parsed, is_whole=False), value_decoder=None
+        file.footer, row_groups=row_group_locations(file.footer.parsed, is_whole=False), value_decoder=None
     )
     (_, (chunk, *_)), *_ = file.file.partitions
     check_place(file.footer, chunk)
