@@ -33,15 +33,10 @@ from coordinator.ledger.port import (
     SessionHeld,
     SnapshotPointer,
 )
-from coordinator.recovery import (
-    Bridge,
-    FoundObject,
-    StateRecovery,
-    TopicRecovered,
-    is_bridge_session,
-    read_object,
-    sessions_ended_unseen,
-)
+from coordinator.recovery.intake_objects import FoundObject, read_object
+from coordinator.recovery.lost_objects import Bridge, is_bridge_session
+from coordinator.recovery.recovered_topics import TopicRecovered
+from coordinator.recovery.state_recovery import StateRecovery, sessions_ended_unseen
 from coordinator.snapshot import encode_with_digest
 from coordinator.state.state import NO_TIME, ClusterState
 from coordinator.state.time_reset import reset_time

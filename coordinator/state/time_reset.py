@@ -24,7 +24,7 @@ def reset_time(state: ClusterState, now_ms: Milliseconds) -> None:
     assert not state.transactional_ids, "their times are not set back"
     state.time_ms = now_ms
     # Before now: sessions that end now are those that the recovery ends. The next recovery recognises them by it
-    # (`coordinator.recovery.sessions_ended_unseen`).
+    # (`coordinator.recovery.state_recovery.sessions_ended_unseen`).
     before_ms = Milliseconds(now_ms - 1)
     for session, ended_ms in state.sessions_ended.items():
         state.sessions_ended[session] = min(ended_ms, before_ms)

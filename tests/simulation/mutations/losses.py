@@ -19,7 +19,7 @@ from coordinator.apply.retention import apply_retention
 from coordinator.commands.commands import AdvanceLogStart, LogStartsAdvanced, Outcome
 from coordinator.ledger.memory import MemoryLedgerCore
 from coordinator.ledger.port import Ledger, LedgerIdentity
-from coordinator.recovery import StateRecovery
+from coordinator.recovery.state_recovery import StateRecovery
 from coordinator.state.chunk_index import ChunkIndex
 from coordinator.state.state import ClusterState
 from protocol.types import Offset

@@ -13,13 +13,13 @@ from msgspec import structs
 from agent.maintenance.producer_expiry import ProducerExpiry
 from agent.maintenance.transactional_id_expiry import TransactionalIdExpiry
 from agent.recovery.recovery import RecoveryReport
-from coordinator import recovery as recovery_module
 from coordinator.apply import chunks as apply_chunks
 from coordinator.apply import topics as apply_topics
 from coordinator.apply import transactions as apply_transactions
 from coordinator.commands.commands import CommitChunks, Done, Outcome
 from coordinator.commands.transaction import EndTransaction, ExpireTransaction, ExpireTransactionalIds
-from coordinator.recovery import StateRecovery
+from coordinator.recovery import intake_objects
+from coordinator.recovery.state_recovery import StateRecovery
 from coordinator.state.state import NO_TIME, ClusterState
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, ProducerEpoch, ProducerId, SessionId
@@ -118,8 +118,8 @@ def s9_a_recovery_takes_batches_whose_transactions_are_lost() -> Iterator[None]:
         batches = replace(command.batches, is_transactional=[0] * len(command.batches.is_transactional))
         return replace(command, batches=batches)
 
-    commit_right = recovery_module._commit
-    with patched(recovery_module, "_commit", commit):
+    commit_right = intake_objects._commit
+    with patched(intake_objects, "_commit", commit):
         yield
 
 

@@ -21,7 +21,7 @@ from coordinator.ledger.port import (
     SnapshotPointer,
     position_first,
 )
-from coordinator.recovery import PRODUCER_ID_BITS
+from coordinator.recovery.state_recovery import PRODUCER_ID_BITS
 from protocol.limits import LEDGER_SESSION_SECONDS, RECOVERY_WATCH_S
 from protocol.types import ObjectNumber, ProducerId, SessionId
 from storage.memory_store import MemoryStore

@@ -15,7 +15,7 @@ from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import (
     LedgerCorrupt,
 )
-from coordinator.recovery import StateRecovery
+from coordinator.recovery.state_recovery import StateRecovery
 from coordinator.state.chunk_index import NO_CHECKSUM
 from coordinator.state.state import ClusterState
 from protocol.limits import RECOVERY_READS_MAX

@@ -7,7 +7,7 @@ from agent.bucket.cluster_identity import check_bucket
 from coordinator.commands.commands import ChunkColumns, ChunksCommitted, Command
 from coordinator.commands.transaction import TransactionDecided
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
-from coordinator.recovery import PRODUCER_ID_BITS
+from coordinator.recovery.state_recovery import PRODUCER_ID_BITS
 from coordinator.state.state import ClusterState, PartitionState
 from protocol.errors import ErrorCode
 from protocol.types import ObjectNumber, Offset, PartitionIndex

@@ -17,7 +17,7 @@ from coordinator.commands.commands import (
     ReplacedChunk,
     TableCommit,
 )
-from coordinator.recovery import StateRecovery
+from coordinator.recovery.state_recovery import StateRecovery
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state.state import TableState
 from protocol.errors import ErrorCode
