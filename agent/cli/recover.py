@@ -17,7 +17,7 @@ from agent.config.settings import Settings
 from protocol.limits import COMMAND_ROWS_MAX
 
 if TYPE_CHECKING:
-    from agent.recovery.recovery import Permissions
+    from agent.recovery.preconditions import Permissions
 
 LOSS_NOT_ACCEPTED = (
     "objects are missing or cannot be read, or transactions are undecided (all listed above), so no incarnation was "
@@ -52,7 +52,7 @@ def _recover_flags(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    from agent.recovery.recovery import Permissions
+    from agent.recovery.preconditions import Permissions
 
     settings = place_settings(values, config)
     permissions = Permissions(
@@ -78,8 +78,9 @@ async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     from agent.bucket.conditional_puts import check_conditional_puts
     from agent.bucket.store_damages import StoreDamages
     from agent.components import WhereMissing
-    from agent.recovery.recovery import BucketInUse, RecoveryNeedless, report_rows
+    from agent.recovery.preconditions import BucketInUse, RecoveryNeedless
     from agent.recovery.recovery import recover as recover_cluster
+    from agent.recovery.report import report_rows
     from agent.runtime.clock import SystemClock
     from agent.runtime.ids import SystemIds
     from coordinator.ledger.port import SessionHeld

@@ -13,7 +13,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 
-from agent.recovery.recovery import Permissions, recover
+from agent.recovery.preconditions import Permissions
+from agent.recovery.recovery import recover
 from coordinator.ledger.port import LedgerCorrupt, LedgerError, SessionHeld, SnapshotPointer
 from coordinator.snapshot import decode_snapshot
 from protocol.types import Position

@@ -11,7 +11,7 @@ from agent.admin import topics
 from agent.fetch.fetch_path import FetchPath
 from agent.handlers import delete_records
 from agent.maintenance.retention import Retention
-from agent.recovery.recovery import _RecoveryRun
+from agent.recovery.intake_commits import IntakeCommits
 from coordinator.apply import apply as apply_module
 from coordinator.apply import objects as apply_objects
 from coordinator.apply.chunks import NO_ERROR
@@ -215,10 +215,10 @@ def s9_a_recovery_does_not_fence() -> Iterator[None]:
 def s9_a_recovery_leaves_out_the_intake() -> Iterator[None]:
     """Only what the snapshot knows comes back."""
 
-    async def commit_intake(self: Any, recovery: StateRecovery, bucket: Any) -> None:
+    async def commit_all(self: Any, recovery: StateRecovery, bucket: Any) -> None:
         return
 
-    with patched(_RecoveryRun, "_commit_intake", commit_intake):
+    with patched(IntakeCommits, "commit_all", commit_all):
         yield
 
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from agent.maintenance.producer_expiry import ProducerExpiry
 from agent.maintenance.transactional_id_expiry import TransactionalIdExpiry
-from agent.recovery.recovery import RecoveryReport
+from agent.recovery.report import RecoveryReport
 from coordinator.apply import chunks as apply_chunks
 from coordinator.apply import topics as apply_topics
 from coordinator.apply import transactions as apply_transactions

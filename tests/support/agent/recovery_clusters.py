@@ -9,8 +9,9 @@ from crc32c import crc32c
 from agent.bucket.cluster_identity import check_bucket, check_reached
 from agent.ledger.bootstrap import load_state
 from agent.maintenance.snapshots import Snapshots
-from agent.recovery.recovery import Permissions, RecoveryReport
+from agent.recovery.preconditions import Permissions
 from agent.recovery.recovery import recover as recover_with
+from agent.recovery.report import RecoveryReport
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import (
     ChunkColumns,

@@ -9,7 +9,8 @@ from agent.bucket.cluster_identity import CLUSTER_KEY, check_bucket
 from agent.bucket.store_damages import StoreDamages
 from agent.maintenance.snapshots import Snapshots
 from agent.recovery.audit import Audit, AuditReport
-from agent.recovery.recovery import Permissions, recover
+from agent.recovery.preconditions import Permissions
+from agent.recovery.recovery import recover
 from coordinator.commands.commands import ChunksCommitted, DeleteTopic, EndSession, ReportTime
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.types import ObjectNumber, Position, SessionId

@@ -1,11 +1,11 @@
 """A cluster comes back out of its bucket: the snapshot, and every intake object (safety rule S9)."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from agent.bucket.cluster_identity import CLUSTER_KEY, check_bucket, check_reached, claim_bucket
-from agent.recovery.recovery import BucketInUse, Permissions, RecoveryNeedless
+from agent.recovery.preconditions import RecoveryNeedless
 from coordinator.commands.commands import (
     AllocateProducerIds,
     CreateTopic,
@@ -17,7 +17,6 @@ from coordinator.ledger.port import (
     LedgerCorrupt,
     LedgerIdentity,
     LedgerUnavailable,
-    SessionHeld,
     SnapshotPointer,
     position_first,
 )
@@ -29,7 +28,6 @@ from storage.object_store import Buffer, StoreUnavailable
 from storage.refs import SNAPSHOT_PREFIX, intake_key
 from tests.support.agent.ledger_parts import ManualClock, running_parts
 from tests.support.agent.recovery_clusters import (
-    ACCEPTING,
     DRY_RUN,
     FORCED,
     OTHER,
@@ -93,52 +91,6 @@ async def test_s9_a_ledger_restored_from_a_backup_is_refused_and_recovered_alike
     assert log_end(await state_of(older, store)) == 12
 
 
-async def test_nothing_happens_while_agents_live() -> None:
-    store = TimedStore()
-    ledger = await lived(store)
-    before = await all_keys(store)
-    await ledger.open_session("zombie")
-    with pytest.raises(SessionHeld, match="zombie"):
-        await recover(ledger, store)
-    assert await all_keys(store) == before
-
-
-class SteppingClock(ManualClock):
-    """Others act while somebody sleeps."""
-
-    def __init__(self, act: Callable[[], Awaitable[None]]) -> None:
-        super().__init__()
-        self._act = act
-
-    async def sleep(self, seconds: float) -> None:
-        await super().sleep(seconds)
-        if seconds == RECOVERY_WATCH_S:
-            await self._act()
-
-
-@pytest.mark.parametrize("permissions", [Permissions(), DRY_RUN], ids=["recover", "dry run"])
-@pytest.mark.parametrize("is_put", [True, False], ids=["put", "deleted"])
-async def test_s9_a_bucket_that_others_use_under_another_ledger_s_name_is_not_recovered(
-    permissions: Permissions, *, is_put: bool
-) -> None:
-    """The ledger's name is mistyped, and the agents of the right one go on."""
-    store = TimedStore()
-    ledger = await lived(store)
-    before = await all_keys(store)
-
-    async def others() -> None:
-        if is_put:
-            await put_intake(store, SessionId(1), 3, (7, 9))
-        else:
-            await store.delete([intake_key(SessionId(1), ObjectNumber(0))])
-
-    with pytest.raises(BucketInUse, match=r"intake/.*/CLUSTER, may be mistyped.*--force"):
-        await recover(ledger, store, permissions, SteppingClock(others))
-    assert len(before ^ await all_keys(store)) == 1
-    assert await ledger.identity() == LedgerIdentity(cluster_id="another", incarnation=1)
-    await ledger.open_session("a")  # it was not fenced
-
-
 async def test_s9_what_agents_acknowledged_after_a_recovery_under_a_mistyped_name_comes_back_with_the_right_one() -> (
     None
 ):
@@ -158,17 +110,6 @@ async def test_s9_what_agents_acknowledged_after_a_recovery_under_a_mistyped_nam
     assert log_end(await state_of(right, store)) == 18
 
 
-async def test_who_knows_better_forces_the_recovery_of_a_bucket_that_others_use() -> None:
-    store = TimedStore()
-    ledger = await lived(store)
-
-    async def others() -> None:
-        raise AssertionError("nobody watches")
-
-    report = await recover(ledger, store, FORCED, SteppingClock(others))
-    assert report.is_carried_out
-
-
 async def test_s9_the_ledger_names_the_bucket_that_it_was_recovered_from() -> None:
     store = TimedStore()
     await claim_bucket(store, MemoryLedger(MemoryLedgerCore(cluster_id="mine")), new_bucket_id="one")
@@ -177,19 +118,6 @@ async def test_s9_the_ledger_names_the_bucket_that_it_was_recovered_from() -> No
     await recover(ledger, store)
     assert await ledger.identity() == LedgerIdentity(cluster_id="mine", incarnation=2, bucket_id="one")
     await claim_bucket(store, ledger, new_bucket_id="unused")
-
-
-async def test_s9_a_ledger_in_use_is_not_recovered_from_another_bucket_of_its_name() -> None:
-    store, other = TimedStore(), TimedStore()
-    await claim_bucket(other, MemoryLedger(MemoryLedgerCore(cluster_id="mine")), new_bucket_id="two")
-    ledger = await lived_whole(store)
-    await ledger.claim_bucket("one")
-    before = await ledger.head()
-    for permissions in (Permissions(), FORCED):
-        with pytest.raises(LedgerCorrupt, match="in use with the bucket one, and this is the bucket two"):
-            await recover(ledger, other, permissions)
-    assert await ledger.head() == before
-    await ledger.open_session("a")
 
 
 async def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
@@ -245,15 +173,6 @@ async def test_without_any_snapshot_everything_that_the_intake_holds_comes_back(
     report = await recover(wiped, store)
     assert (report.snapshot_key, report.objects_committed) == ("", 3)
     assert log_end(await state_of(wiped, store)) == 12
-
-
-async def test_a_bucket_of_no_cluster_is_left_alone() -> None:
-    store = MemoryStore()
-    with pytest.raises(LedgerCorrupt, match=r"no cluster\.json"):
-        await recover(MemoryLedger(), store)
-    await store.put("cluster.json", [b"{"])
-    with pytest.raises(LedgerCorrupt, match="is damaged"):
-        await recover(MemoryLedger(), store)
 
 
 class LostAnswers(MemoryLedger):
@@ -342,20 +261,6 @@ async def test_a_ledger_that_is_whole_needs_no_recovery_and_where_it_is_forced_i
     assert report.entries > 0
     state = await state_of(ledger, store)
     assert (state.topics[OTHER].name, len(state.topics[OTHER].partitions), log_end(state)) == ("young", 3, 12)
-
-
-async def test_the_ledger_of_another_cluster_in_use_is_left_alone() -> None:
-    store = TimedStore()
-    await lived(store)
-    other = MemoryLedger(MemoryLedgerCore(cluster_id="healthy"))
-    async with running_parts(other) as parts:
-        await parts.writer.propose(create())
-        other.core.expire(parts.writer.session)
-    before = await other.head()
-    for permissions in (Permissions(), FORCED, ACCEPTING):
-        with pytest.raises(LedgerCorrupt, match="in use by cluster healthy"):
-            await recover(other, store, permissions)
-    assert (await other.identity(), await other.head()) == (LedgerIdentity(cluster_id="healthy", incarnation=1), before)
 
 
 async def test_what_a_session_that_had_ended_left_behind_stays_garbage() -> None:

@@ -4,8 +4,6 @@ import pytest
 
 from agent.bucket.cluster_identity import check_bucket
 from agent.fetch.chunk_reader import serve_intake
-from coordinator.apply.objects import add_object
-from coordinator.apply.topics import create_topic
 from coordinator.commands.commands import (
     CreateTopic,
 )
@@ -15,13 +13,11 @@ from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import (
     LedgerCorrupt,
 )
-from coordinator.recovery.state_recovery import StateRecovery
 from coordinator.state.chunk_index import NO_CHECKSUM
-from coordinator.state.state import ClusterState
 from protocol.limits import RECOVERY_READS_MAX
 from protocol.records.batch import walk_batches
 from protocol.types import ObjectNumber, SessionId, TopicId
-from storage.refs import SNAPSHOT_PREFIX, ObjectKind, intake_key, parquet_key, short_name
+from storage.refs import SNAPSHOT_PREFIX, intake_key, parquet_key, short_name
 from tests.support.agent.ledger_parts import BEGAN_MS, ManualClock, running_parts
 from tests.support.agent.recovery_clusters import (
     ACCEPTING,
@@ -205,35 +201,3 @@ async def test_a_topic_gets_a_further_name_where_both_are_taken() -> None:
     await put_intake(store, session, 0, (-1, -1), topic_id=OTHER)
     report = await recover(wiped(), store)
     assert [(topic.topic, topic.is_name_lost) for topic in report.topics] == [(f"{taken}-2", True)]
-
-
-def test_s5_a_gap_behind_archived_records_is_chunks_of_their_file_without_rows() -> None:
-    state = ClusterState.empty("mine", 1)
-    create_topic(state, CreateTopic(name="t", topic_id=TOPIC, partition_count=1, configs=()))
-    partition = state.topics[TOPIC].partitions[0]
-    for number in range(4):
-        object_id = state.object_id_next
-        kind = ObjectKind.INTAKE if number == 3 else ObjectKind.PARQUET
-        add_object(state, key=f"object {number}", kind=kind, object_bytes=10, references=1)
-        partition.index.append(3 * number + 3, object_id, 0, 10, 1_000, -1)
-        if kind is ObjectKind.PARQUET:
-            row = partition.index.row(number)._replace(row_group=0, row_first=0, row_count=3)
-            partition.index.replace(number, number + 1, [row])
-    partition.log_end = partition.index.end
-    recovery = StateRecovery(state, {})
-    assert recovery.forget_lost({"object 1", "object 2", "object 3"}, 2) is None
-    chunks = [(chunk.offset_end, chunk.object_id, chunk.row_count) for chunk in partition.index.rows_from(0)]
-    assert (chunks, partition.log_end) == ([(3, 1, 3), (6, 1, 0), (9, 1, 0), (12, 1, 0)], 12)
-    assert partition.index.archived_without_rows() == [(3, 12)]
-    assert (recovery.topics[TOPIC].offsets_lost, check(state)) == (9, [])
-
-
-def test_a_log_of_which_nothing_is_left_goes_on_where_it_was() -> None:
-    state = ClusterState.empty("mine", 1)
-    create_topic(state, CreateTopic(name="t", topic_id=TOPIC, partition_count=1, configs=()))
-    partition = state.topics[TOPIC].partitions[0]
-    add_object(state, key="gone", kind=ObjectKind.INTAKE, object_bytes=10, references=1)
-    partition.index.append(3, 1, 0, 10, 1_000, -1)
-    partition.log_end = partition.index.end
-    assert StateRecovery(state, {}).forget_lost({"gone"}, 2) is None
-    assert (partition.log_start, partition.log_end, len(partition.index), check(state)) == (3, 3, 0, [])

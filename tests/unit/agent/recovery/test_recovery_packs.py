@@ -10,7 +10,8 @@ from pyarrow import fs
 
 from agent.bucket.cluster_identity import CLUSTER_KEY, read_cluster_file
 from agent.ledger.bootstrap import load_state
-from agent.recovery.recovery import Permissions, RecoveryReport
+from agent.recovery.preconditions import Permissions
+from agent.recovery.report import RecoveryReport
 from coordinator.ledger.memory import MemoryLedger
 from coordinator.ledger.port import LedgerCorrupt
 from protocol.types import ObjectNumber, PartitionIndex, SessionId

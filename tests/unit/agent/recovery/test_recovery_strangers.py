@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.recovery.recovery import Permissions
+from agent.recovery.preconditions import Permissions
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.types import ObjectNumber, SessionId
 from storage.object_store import ObjectMeta, StoreMisconfigured

@@ -5,7 +5,7 @@ from itertools import chain, repeat
 import pytest
 
 from agent.ledger.clock_trust import ClockTrust
-from agent.recovery.recovery import Permissions, RecoveryNeedless
+from agent.recovery.preconditions import Permissions, RecoveryNeedless
 from coordinator.ledger.memory import MemoryLedger
 from protocol.types import Milliseconds
 from storage.memory_store import MemoryStore
