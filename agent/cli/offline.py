@@ -46,7 +46,7 @@ async def read_ledger(data_dir: Path) -> Sequence[LedgerRecord]:
     """The entries that are not trimmed. Raises `CommandFailed`."""
     try:
         async with copied_ledger(data_dir / LEDGER_FILE, is_durable=None) as ledger:
-            return await ledger.kept()
+            return await ledger.untrimmed_entries()
     except LedgerError as error:
         raise CommandFailed(f"{data_dir / LEDGER_FILE}: {error}") from error
 

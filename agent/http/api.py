@@ -267,7 +267,7 @@ class _HttpApi:
 
     async def inspect_ledger(self, request: Request) -> Response:
         after, limit = _number(request, "after"), _limit(request)
-        records, head = await self._agent.ledger.kept(), await self._agent.ledger.head()
+        records, head = await self._agent.ledger.untrimmed_entries(), await self._agent.ledger.head()
         rows = ledger_rows(records, after=-1 if after is None else after, limit=limit)
         return JSONResponse({"head": head.position, "entries": rows})
 

@@ -106,9 +106,9 @@ class OutageLoggingLedger:
                 self._outage.answered(READING)
                 yield records
 
-    async def kept(self) -> Sequence[LedgerRecord]:
+    async def untrimmed_entries(self) -> Sequence[LedgerRecord]:
         with self._reported(READING):
-            return await self._inner.kept()
+            return await self._inner.untrimmed_entries()
 
     async def head(self) -> Head:
         with self._reported(READING):

@@ -172,9 +172,9 @@ class MemoryLedgerCore:
 
     def load(self) -> LedgerStart:
         after = Position(0) if self.pointer is None else self.pointer.position
-        return LedgerStart(pointer=self.pointer, head=self.head, records=self.kept(after))
+        return LedgerStart(pointer=self.pointer, head=self.head, records=self.entries_above(after))
 
-    def kept(self, after: Position) -> list[LedgerRecord]:
+    def entries_above(self, after: Position) -> list[LedgerRecord]:
         """The records above `after` that were not trimmed."""
         return [record for revision in self._revisions[self._row_after(after) :] for record in revision]
 
@@ -308,8 +308,8 @@ class MemoryLedger:
     async def load(self) -> LedgerStart:
         return self._reach().load()
 
-    async def kept(self) -> Sequence[LedgerRecord]:
-        return self._reach().kept(Position(0))
+    async def untrimmed_entries(self) -> Sequence[LedgerRecord]:
+        return self._reach().entries_above(Position(0))
 
     async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
         while True:

@@ -239,8 +239,8 @@ class Ledger(Protocol):
         """
         ...
 
-    async def kept(self) -> Sequence[LedgerRecord]:
-        """Every entry that is still there, in order, those that the snapshot covers too: for people to look at."""
+    async def untrimmed_entries(self) -> Sequence[LedgerRecord]:
+        """All entries that were not trimmed, in order, with those that the snapshot covers: for inspection."""
         ...
 
     async def head(self) -> Head:

@@ -165,8 +165,8 @@ class SqliteLedger:
     async def load(self) -> LedgerStart:
         return await self._call(self._file.load)
 
-    async def kept(self) -> Sequence[LedgerRecord]:
-        return await self._call(partial(self._file.kept, Position(0)))
+    async def untrimmed_entries(self) -> Sequence[LedgerRecord]:
+        return await self._call(partial(self._file.entries_above, Position(0)))
 
     async def tail(self, after: Position) -> AsyncGenerator[Sequence[LedgerRecord], None]:
         while True:

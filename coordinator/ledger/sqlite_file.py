@@ -163,9 +163,9 @@ class LedgerFile:
         with self._reading():
             pointer = self._read_pointer()
             after = Position(0) if pointer is None else pointer.position
-            return LedgerStart(pointer=pointer, head=self._head, records=self.kept(after))
+            return LedgerStart(pointer=pointer, head=self._head, records=self.entries_above(after))
 
-    def kept(self, after: Position) -> list[LedgerRecord]:
+    def entries_above(self, after: Position) -> list[LedgerRecord]:
         """The records above `after` that were not trimmed."""
         with self._reading():
             return self._select("WHERE position > ? ORDER BY position, number", (after,))

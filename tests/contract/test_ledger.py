@@ -400,14 +400,14 @@ class TestSnapshots:
             assert numbers(await anext(tail)) == [2]
 
     async def test_what_was_not_trimmed_can_be_looked_at_although_a_snapshot_covers_it(self, ledger: Ledger) -> None:
-        assert list(await ledger.kept()) == []
+        assert list(await ledger.untrimmed_entries()) == []
         positions = await append_singly(ledger, await ledger.open_session("a"), 4)
-        assert numbers(await ledger.kept()) == [0, 1, 2, 3]
+        assert numbers(await ledger.untrimmed_entries()) == [0, 1, 2, 3]
         assert await ledger.set_snapshot(None, pointer_at(positions[3], appends_count=4))
         assert list((await ledger.load()).records) == []
-        assert numbers(await ledger.kept()) == [0, 1, 2, 3]
+        assert numbers(await ledger.untrimmed_entries()) == [0, 1, 2, 3]
         await ledger.trim(positions[1])
-        assert revisions(await ledger.kept()) == [(positions[2], [2]), (positions[3], [3])]
+        assert revisions(await ledger.untrimmed_entries()) == [(positions[2], [2]), (positions[3], [3])]
 
     async def test_what_no_snapshot_covers_is_not_trimmed(self, ledger: Ledger) -> None:
         session = await ledger.open_session("a")

@@ -70,7 +70,7 @@ async def _file(file: Path, *, is_durable: bool) -> DoctorFinding:
 
     try:
         async with copied_ledger(file, is_durable=is_durable) as ledger:
-            count = len(await ledger.kept())
+            count = len(await ledger.untrimmed_entries())
     except (LedgerError, CommandFailed) as error:
         return _finding(CheckStatus.FAILED, str(error), 'docs/operations/recovery.md, "The embedded ledger is damaged"')
     return _finding(CheckStatus.FINE, f"{file} and its write-ahead log are intact: {count} entries")

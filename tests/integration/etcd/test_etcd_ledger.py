@@ -14,7 +14,7 @@ import grpc.aio
 import pytest
 from aetcd.rpc import rpc_pb2, rpc_pb2_grpc
 
-from coordinator.ledger.etcd import ledger as etcd_ledger
+from coordinator.ledger.etcd import trimming
 from coordinator.ledger.etcd.access import EtcdAccess
 from coordinator.ledger.etcd.client import EtcdClient
 from coordinator.ledger.etcd.keys import EtcdKeys, prefix_end
@@ -228,7 +228,7 @@ async def test_s10_a_copy_finds_its_group_whole_or_gone_where_a_page_of_the_trim
     etcd: Etcd, monkeypatch: pytest.MonkeyPatch, *, is_broken_off: bool
 ) -> None:
     """Else it would put anew what is left of its group, which nobody would believe (safety rule S20)."""
-    monkeypatch.setattr(etcd_ledger, "ETCD_PAGE_ENTRIES_MAX", 11)
+    monkeypatch.setattr(trimming, "ETCD_PAGE_ENTRIES_MAX", 11)
     async with doubling(etcd) as (client, ledger, other):
         before = await other.append(
             await other.open_session("b"), [LedgerEntry(number=row, payload=b"x") for row in range(6)]

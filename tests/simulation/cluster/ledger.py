@@ -260,8 +260,8 @@ class SimulatedLedger:
         self._see(start.head.position)
         return start
 
-    async def kept(self) -> Sequence[LedgerRecord]:
-        return await self._ask("kept", lambda: self._server.kept(Position(0)))
+    async def untrimmed_entries(self) -> Sequence[LedgerRecord]:
+        return await self._ask("untrimmed_entries", lambda: self._server.entries_above(Position(0)))
 
     async def head(self) -> Head:
         head = await self._ask_known("head", lambda: self._server.head, is_reading=True)

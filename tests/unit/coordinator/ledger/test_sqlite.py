@@ -393,7 +393,7 @@ class TestChecksums:
             connection.execute("UPDATE meta SET format_version = 1")
         connection.close()
         ledger = await open_ledger(tmp_path)
-        assert [record.number for record in await ledger.kept()] == [0, 1, 2]
+        assert [record.number for record in await ledger.untrimmed_entries()] == [0, 1, 2]
         session = await ledger.open_session("b")
         await ledger.append(session, entry(0, b"newer"))
         await ledger.close()
@@ -410,7 +410,7 @@ class TestChecksums:
         connection.close()
         before = (tmp_path / FILE).read_bytes()
         ledger = await SqliteLedger.open(tmp_path / FILE, new_cluster_id=None)
-        assert [record.number for record in await ledger.kept()] == [0, 1, 2]
+        assert [record.number for record in await ledger.untrimmed_entries()] == [0, 1, 2]
         assert [record.payload for record in (await ledger.load()).records] == [
             b"payload 0",
             b"payload 1",
@@ -424,7 +424,7 @@ class TestChecksums:
     async def test_who_only_reads_checks_the_checksums_and_writes_nothing(self, tmp_path: Path) -> None:
         await self.three_entries(tmp_path)
         ledger = await SqliteLedger.open(tmp_path / FILE, new_cluster_id=None)
-        assert [record.number for record in await ledger.kept()] == [0, 1, 2]
+        assert [record.number for record in await ledger.untrimmed_entries()] == [0, 1, 2]
         with pytest.raises(LedgerUnavailable, match="readonly"):
             await ledger.fence()
         await ledger.close()
@@ -432,7 +432,7 @@ class TestChecksums:
         (tmp_path / FILE).write_bytes(changed)
         ledger = await SqliteLedger.open(tmp_path / FILE, new_cluster_id=None)
         with pytest.raises(LedgerCorrupt, match="the checksum of entry 1"):
-            await ledger.kept()
+            await ledger.untrimmed_entries()
         await ledger.close()
 
     async def test_a_head_that_is_not_that_of_the_entries_is_damaged(self, tmp_path: Path) -> None:

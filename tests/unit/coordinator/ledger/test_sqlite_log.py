@@ -357,7 +357,7 @@ class TestUnsyncedCommits:
         assert len(await read_ledger(torn)) == count
         assert "The entries before it are shown" in capsys.readouterr().err
         async with copied_ledger(torn / FILE, is_durable=False) as ledger:
-            assert len(await ledger.kept()) == count
+            assert len(await ledger.untrimmed_entries()) == count
         assert capsys.readouterr().err == ""
         with pytest.raises(LedgerCorrupt, match="a later commit is whole"):
             async with copied_ledger(torn / FILE, is_durable=True):
