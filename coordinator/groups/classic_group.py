@@ -11,8 +11,6 @@ not. States change by `classic_states.NEXT_STATES` alone; anything else is a bug
     CompletingRebalance -> Stable: the leader sent the assignment
     CompletingRebalance, Stable -> PreparingRebalance: a member joined, left, timed out, or changed its protocols
 
-The file is above 500 lines because every request changes the same few fields: a reader finds all rules in one place.
-
 Source: org.apache.kafka.coordinator.group.GroupMetadataManager (classicGroup* methods) and classic.ClassicGroup
 (Kafka 4.3); KIP-62, KIP-134, KIP-345, KIP-394, KIP-559, KIP-814.
 """
@@ -20,8 +18,10 @@ Source: org.apache.kafka.coordinator.group.GroupMetadataManager (classicGroup* m
 from collections.abc import Sequence
 
 from coordinator.commands.group_values import ClassicGroup
+from coordinator.groups.classic_admission import has_capacity, is_protocol_supported
+from coordinator.groups.classic_answers import ClassicAnswers
 from coordinator.groups.classic_descriptions import describe
-from coordinator.groups.classic_members import LiveMember, Members, member_of, size_of
+from coordinator.groups.classic_members import LiveMember, Members, member_of
 from coordinator.groups.classic_messages import (
     NO_ASSIGNMENT,
     NO_MEMBER_ID,
@@ -42,8 +42,6 @@ from protocol.errors import ErrorCode
 from protocol.limits import (
     CLASSIC_ASSIGNMENTS_BYTES_MAX,
     CLASSIC_JOIN_SECONDS_MAX,
-    CLASSIC_MEMBERS_BYTES_MAX,
-    CLASSIC_PENDING_MEMBERS_MAX,
     CLASSIC_REBALANCE_SECONDS_MIN,
 )
 
@@ -54,7 +52,7 @@ class LiveClassicGroup:
     def __init__(self, value: ClassicGroup, limits: GroupLimits, now_s: float) -> None:
         """Go on where the last coordinator stopped, which may hear members until `now_s`: their silence begins then."""
         self._limits = limits
-        self._work = Work()
+        self._answers = ClassicAnswers()
         self.generation = value.generation
         self.protocol_type = value.protocol_type
         self.protocol = value.protocol
@@ -81,8 +79,7 @@ class LiveClassicGroup:
 
     def take_work(self) -> Work:
         """The work that has come up since the last call."""
-        work, self._work = self._work, Work()
-        return work
+        return self._answers.take()
 
     @property
     def deadline_s(self) -> float | None:
@@ -98,11 +95,11 @@ class LiveClassicGroup:
     # JoinGroup
 
     def join(self, join: Join, now_s: float) -> None:
-        """Take a member in, or another time in. It is answered at once where it cannot be, else by the generation."""
-        if not self._is_accepted(join):
-            self._turn_away(join, now_s)
-        elif not self._supports(join):
-            self._refuse(join, ErrorCode.inconsistent_group_protocol, join.member_id)
+        """Let a member join, or join again. An error is answered at once, success when the generation begins."""
+        if not has_capacity(join, self.state, self.members, self._limits.members_max):
+            self._reject_for_size(join, now_s)
+        elif not is_protocol_supported(join, self.state, self.members, self.protocol_type):
+            self._answers.reject(join, ErrorCode.inconsistent_group_protocol, join.member_id)
         elif join.member_id == NO_MEMBER_ID:
             self._join_new(join, now_s)
         elif join.member_id in self.members.pending and join.group_instance_id is None:
@@ -110,36 +107,15 @@ class LiveClassicGroup:
         else:
             self._rejoin(join, now_s)
 
-    def _is_accepted(self, join: Join) -> bool:
-        """Whether there is room. During a rebalance those who have joined count, so that the last to come go."""
-        most = self._limits.members_max
-        member = self.members.known(join)
-        others_size = self.members.size - (0 if member is None else size_of(member))
-        if others_size + size_of(join) > CLASSIC_MEMBERS_BYTES_MAX:
-            return False
-        if join.member_id == NO_MEMBER_ID and len(self.members.pending) >= CLASSIC_PENDING_MEMBERS_MAX:
-            return False
-        if self.state is ClassicGroupState.EMPTY:
-            return True
-        if self.state is ClassicGroupState.PREPARING:
-            has_joined = member is not None and member.is_awaiting_join
-            return has_joined or self.members.awaiting_join_count < most
-        return member is not None or len(self.members) < most
-
-    def _turn_away(self, join: Join, now_s: float) -> None:
-        """There is no room: an id that was given out is one no more, and a member goes like one that leaves."""
-        self._refuse(join, ErrorCode.group_max_size_reached, NO_MEMBER_ID)
+    def _reject_for_size(self, join: Join, now_s: float) -> None:
+        """Reject a member for which there is no capacity: it is removed, and an id that was given out is invalid."""
+        self._answers.reject(join, ErrorCode.group_max_size_reached, NO_MEMBER_ID)
         if self.members.check(join.member_id, join.group_instance_id) is ErrorCode.none:
             self._remove(join.member_id)
             self._rebalance_or_complete(f"there is no room for {join.member_id} any more", now_s)
         elif join.member_id in self.members.pending:
             self.members.remove(join.member_id)
             self._complete_if_all_joined(now_s)
-
-    def _supports(self, join: Join) -> bool:
-        if self.state is ClassicGroupState.EMPTY:
-            return bool(join.protocol_type and join.protocols)
-        return join.protocol_type == self.protocol_type and self.members.support(join.protocols)
 
     def _join_new(self, join: Join, now_s: float) -> None:
         if join.group_instance_id is not None:
@@ -150,14 +126,14 @@ class LiveClassicGroup:
                 self._replace(join, self.members.by_id[old_id], now_s)
         elif join.needs_known_id:
             self.members.pending[join.member_id_new] = now_s + join.session_timeout_ms / 1000
-            self._refuse(join, ErrorCode.member_id_required, join.member_id_new)
+            self._answers.reject(join, ErrorCode.member_id_required, join.member_id_new)
         else:
             self._add(join, join.member_id_new, now_s)
 
     def _rejoin(self, join: Join, now_s: float) -> None:
         error = self.members.check(join.member_id, join.group_instance_id)
         if error is not ErrorCode.none:
-            self._refuse(join, error, join.member_id)
+            self._answers.reject(join, error, join.member_id)
             return
         member = self.members.by_id[join.member_id]
         is_leader = self.members.leader == member.member_id
@@ -182,14 +158,14 @@ class LiveClassicGroup:
         self._rebalance_or_complete(f"member {member_id} joins: {join.reason}", now_s)
 
     def _replace(self, join: Join, old: LiveMember, now_s: float) -> None:
-        """A static member came back without its id: it takes its own place, and the old one is fenced (KIP-345)."""
-        self._end_join(old, ErrorCode.fenced_instance_id, old.member_id)
-        self._end_sync(old, ErrorCode.fenced_instance_id)
+        """Replace a static member that came back without its id: the old one is fenced (KIP-345)."""
+        self._answers.end_join(old, ErrorCode.fenced_instance_id, old.member_id)
+        self._answers.end_sync(old, ErrorCode.fenced_instance_id)
         leader_before = self.members.leader
         member = self.members.replace(old, join.member_id_new)
         self.members.update(member, join)
         member.heard_of(now_s)
-        self._work.log_messages.append(f"member {member.member_id} takes the place of {old.member_id}")
+        self._answers.log(f"member {member.member_id} takes the place of {old.member_id}")
         if self.state is ClassicGroupState.STABLE and self._is_past_known and self.members.vote() == self.protocol:
             # The assignment stays, and only the member id changes: no rebalance, but the ledger needs the new id.
             self._write()
@@ -214,13 +190,13 @@ class LiveClassicGroup:
         """Answer with the member's assignment, once there is one; the leader brings it."""
         error = self._check_sync(sync)
         if error is not ErrorCode.none:
-            self._work.answers.append((sync.ticket, SyncAnswer(error_code=error)))
+            self._answers.sync(sync.ticket, SyncAnswer(error_code=error))
             return
         member = self.members.by_id[sync.member_id]
         self._unsynced.pop(member.member_id, None)
         if not self._unsynced:
             self._sync_deadline_s = None
-        self._end_sync(member, ErrorCode.rebalance_in_progress)
+        self._answers.end_sync(member, ErrorCode.rebalance_in_progress)
         member.sync_ticket = sync.ticket
         if self.state is ClassicGroupState.STABLE:
             self._answer_sync(member, now_s)
@@ -238,7 +214,7 @@ class LiveClassicGroup:
         size = sum(len(assignment) for _, assignment in assignments)
         if size > CLASSIC_ASSIGNMENTS_BYTES_MAX or not classic_fits(self.value()):
             for each in self.members.all():
-                if self._end_sync(each, ErrorCode.unknown_server_error):
+                if self._answers.end_sync(each, ErrorCode.unknown_server_error):
                     each.heard_of(now_s)
             self._rebalance(f"no ledger entry takes {size} bytes of assignments with all metadata", now_s)
         else:
@@ -265,7 +241,7 @@ class LiveClassicGroup:
                 protocol=self.protocol,
                 assignment=member.assignment,
             )
-            self._work.answers.append((member.sync_ticket, answer))
+            self._answers.sync(member.sync_ticket, answer)
             member.sync_ticket = None
             member.heard_of(now_s)
 
@@ -304,7 +280,7 @@ class LiveClassicGroup:
             if error is not ErrorCode.none:
                 return error
         self._remove(member_id)
-        self._work.log_messages.append(f"member {member_id} leaves: {leaver.reason}")
+        self._answers.log(f"member {member_id} leaves: {leaver.reason}")
         return ErrorCode.none
 
     def check_commit(
@@ -370,12 +346,12 @@ class LiveClassicGroup:
     def _rebalance(self, reason: str, now_s: float) -> None:
         """Ask all members to join again: they learn it from their heartbeats."""
         for member in self.members.all():
-            if self._end_sync(member, ErrorCode.rebalance_in_progress):
+            if self._answers.end_sync(member, ErrorCode.rebalance_in_progress):
                 member.heard_of(now_s)
         self._unsynced.clear()
         self._sync_deadline_s = None
         is_first = self.state is ClassicGroupState.EMPTY
-        self._work.log_messages.append(f"rebalances from generation {self.generation}: {reason}")
+        self._answers.log(f"rebalances from generation {self.generation}: {reason}")
         self._move_to(ClassicGroupState.PREPARING)
         self._first_delay = None
         if is_first:
@@ -399,7 +375,7 @@ class LiveClassicGroup:
         for member in self.members.all():
             if not member.is_awaiting_join and member.group_instance_id is None:
                 self._remove(member.member_id)
-                self._work.log_messages.append(f"member {member.member_id} did not join again in time")
+                self._answers.log(f"member {member.member_id} did not join again in time")
         if not self.members.elect() and self.members:
             # Only static members are left, and none has come: until one does, or its session ends.
             self._join_deadline_s = now_s + max(self.members.rebalance_timeout_s, CLASSIC_REBALANCE_SECONDS_MIN)
@@ -433,7 +409,7 @@ class LiveClassicGroup:
 
     def _await_join(self, member: LiveMember, join: Join) -> None:
         """A second JoinGroup replaces the first, whose sender is gone; Kafka never answers that one."""
-        self._end_join(member, ErrorCode.rebalance_in_progress, member.member_id)
+        self._answers.end_join(member, ErrorCode.rebalance_in_progress, member.member_id)
         member.join_ticket = join.ticket
 
     def _remove(self, member_id: str) -> None:
@@ -441,24 +417,8 @@ class LiveClassicGroup:
         self._unsynced.pop(member_id, None)
         member = self.members.remove(member_id)
         if member is not None:
-            self._end_join(member, ErrorCode.unknown_member_id, NO_MEMBER_ID)
-            self._end_sync(member, ErrorCode.unknown_member_id)
-
-    def _refuse(self, join: Join, error: ErrorCode, member_id: str) -> None:
-        self._work.answers.append((join.ticket, JoinAnswer(error_code=error, member_id=member_id)))
-
-    def _end_join(self, member: LiveMember, error: ErrorCode, member_id: str) -> None:
-        if member.join_ticket is not None:
-            self._work.answers.append((member.join_ticket, JoinAnswer(error_code=error, member_id=member_id)))
-            member.join_ticket = None
-
-    def _end_sync(self, member: LiveMember, error: ErrorCode) -> bool:
-        """Whether it waited."""
-        if member.sync_ticket is None:
-            return False
-        self._work.answers.append((member.sync_ticket, SyncAnswer(error_code=error)))
-        member.sync_ticket = None
-        return True
+            self._answers.end_join(member, ErrorCode.unknown_member_id, NO_MEMBER_ID)
+            self._answers.end_sync(member, ErrorCode.unknown_member_id)
 
     def _answer_join(
         self,
@@ -480,14 +440,14 @@ class LiveClassicGroup:
             skip_assignment=skip_assignment,
             members=members,
         )
-        self._work.answers.append((ticket, answer))
+        self._answers.join(ticket, answer)
 
     def _move_to(self, state: ClassicGroupState) -> None:
         assert state in NEXT_STATES[self.state], f"no way from {self.state.value} to {state.value}"
         self.state = state
 
     def _write(self) -> None:
-        self._work.write = self.value()
+        self._answers.write(self.value())
 
     def value(self) -> ClassicGroup:
         """The current generation, as the ledger keeps it."""
