@@ -7,7 +7,6 @@ Source: org.apache.kafka.coordinator.group.GroupCoordinatorService (Kafka 4.3).
 """
 
 import asyncio
-import heapq
 import uuid
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
@@ -17,7 +16,9 @@ from msgspec.structs import replace
 from agent.groups.classic_group import HostedClassicGroup
 from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
-from agent.groups.logging import log_handed_over, log_loaded
+from agent.groups.group_timers import GroupTimers
+from agent.groups.logging import log_handed_over
+from agent.groups.owned_groups import OwnedGroups
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
@@ -42,12 +43,8 @@ from protocol.errors import ErrorCode
 from protocol.limits import (
     CLASSIC_MEMBERS_MAX,
     GROUP_CHECK_INTERVAL_S,
-    GROUP_IDS_PER_CLAIM_MAX,
-    GROUP_LATE_SECONDS_MAX,
-    GROUPS_PER_TURN,
     MEMBER_ID_PREFIX_CHARS_MAX,
 )
-from protocol.types import SessionId
 
 AnswerT = TypeVar("AnswerT", JoinAnswer, SyncAnswer)
 
@@ -77,7 +74,6 @@ class ClassicGroupCoordinator:
         broker_configs: Mapping[str, str],
     ) -> None:
         self._metadata = metadata
-        self._writer = writer
         self._ledger = ledger
         self._clock = clock
         self._ids = ids
@@ -91,15 +87,17 @@ class ClassicGroupCoordinator:
         """The groups of the consumer protocol, whose members may speak the classic one; wired before any request."""
         self._live: dict[str, HostedClassicGroup] = {}
         """The loaded groups."""
-        self._timers: list[tuple[float, str]] = []
-        """A heap of deadlines with group ids, not objects: an unloaded group is freed before its deadline."""
-        self._earlier = asyncio.Event()
-        """Set where a new deadline is earlier than all others."""
+        self._timers = GroupTimers(clock)
         self._is_stopped = False
-        self._is_load_due = False
-        """A group with members was unloaded, or not loaded: this agent may be its coordinator still."""
-        self._loaded: list[str] = []
-        """Groups with members that were loaded since the last log line about it."""
+        self._owned = OwnedGroups(
+            metadata=metadata,
+            writer=writer,
+            ledger=ledger,
+            clock=clock,
+            protocol=PROTOCOL,
+            is_to_load=self._is_to_load,
+            load=self._load,
+        )
         self._generations_of_unloaded_count = 0
 
     # Requests
@@ -273,7 +271,7 @@ class ClassicGroupCoordinator:
         try:
             live = self._load(group)
         except NotCoordinator:
-            self._is_load_due = True
+            self._owned.is_load_due = True
             return
         if live is not None and is_rebalanced:
             live.rebalance(reason, self._clock.monotonic_s())
@@ -362,8 +360,7 @@ class ClassicGroupCoordinator:
             self.consumer_groups.forget(group.group_id)
         machine = LiveClassicGroup(value, self._limits, heard_until_s(self._clock.monotonic_s()))
         live = self._live[group.group_id] = HostedClassicGroup(group.group_id, group.claim_epoch, machine, self._ledger)
-        if group.has_members:
-            self._loaded.append(group.group_id)
+        self._owned.note_loaded(group)
         self._changed(live)
         return live
 
@@ -375,7 +372,7 @@ class ClassicGroupCoordinator:
     def _unload(self, live: HostedClassicGroup, error_code: ErrorCode) -> None:
         if self._live.get(live.group_id) is live:
             del self._live[live.group_id]
-            self._is_load_due = self._is_load_due or not live.is_idle
+            self._owned.is_load_due = self._owned.is_load_due or not live.is_idle
             self._generations_of_unloaded_count += live.generations_count
         live.unload(error_code)
 
@@ -383,40 +380,21 @@ class ClassicGroupCoordinator:
 
     def _changed(self, live: HostedClassicGroup) -> None:
         """Set a timer for the group's next deadline."""
-        # A deadline that moves back, as with each heartbeat, sets no timer: the earlier one finds nothing to do.
         deadline_s = live.machine.deadline_s
         if deadline_s is not None and (live.timer_s is None or deadline_s < live.timer_s):
             live.timer_s = deadline_s
-            timer = (deadline_s, live.group_id)
-            heapq.heappush(self._timers, timer)
-            if self._timers[0] is timer:
-                self._earlier.set()
+            self._timers.set(deadline_s, live.group_id)
 
     async def run_timers(self) -> None:
         """Handle the deadlines of groups as they pass. Runs until it is cancelled."""
-        while True:
-            self._earlier.clear()
-            now_s = self._clock.monotonic_s()
-            if self._timers and now_s - self._timers[0][0] > GROUP_LATE_SECONDS_MAX:
-                # This agent stood still: heartbeats that have arrived meanwhile are read before members time out.
-                await self._clock.sleep(GROUP_LATE_SECONDS_MAX)
-                now_s = self._clock.monotonic_s()
-            while self._timers and self._timers[0][0] <= now_s:
-                timer_s, group_id = heapq.heappop(self._timers)
-                live = self._current(group_id)
-                if live is not None and live.timer_s == timer_s:  # else a newer timer replaced this one
-                    live.timer_s = None
-                    live.expire(now_s)
-                    self._changed(live)
-            wait_s = self._timers[0][0] - now_s if self._timers else None
-            if wait_s is None or wait_s > 0:
-                try:
-                    async with self._clock.timeout(wait_s):
-                        await self._earlier.wait()
-                except TimeoutError:
-                    continue
-            else:
-                await self._clock.sleep(0)
+        await self._timers.run(self._expire)
+
+    def _expire(self, group_id: str, timer_s: float, now_s: float) -> None:
+        live = self._current(group_id)
+        if live is not None and live.timer_s == timer_s:  # else a newer timer replaced this one
+            live.timer_s = None
+            live.expire(now_s)
+            self._changed(live)
 
     # Groups that move between agents
 
@@ -425,15 +403,11 @@ class ClassicGroupCoordinator:
 
         A group with members is loaded without any request: where its members are gone, their time-outs have to run.
         """
-        agents_before: list[tuple[SessionId, bool]] = []
         while True:
             await self._unload_lost()
-            sessions = self._metadata.state.sessions
-            agents = [(session_id, session.is_draining) for session_id, session in sessions.items()]
-            if (agents != agents_before or self._is_load_due) and not self._is_stopped:
-                self._is_load_due = not await self._load_owned()
-                agents_before = agents
-            log_loaded(self._loaded, protocol=PROTOCOL)
+            if not self._is_stopped:
+                await self._owned.load_due()
+            self._owned.log_loaded()
             await self._clock.sleep(GROUP_CHECK_INTERVAL_S)
 
     async def _unload_lost(self) -> None:
@@ -445,33 +419,9 @@ class ClassicGroupCoordinator:
                 self._unload(live, ErrorCode.not_coordinator)
             await pacer.step()
 
-    async def _load_owned(self) -> bool:
-        """Claim and load the groups with members that this agent coordinates; False where it has to be tried again."""
-        pacer = CooperativeYield(self._clock, GROUPS_PER_TURN)
-        group_ids: list[str] = []
-        for group_id in tuple(self._metadata.state.groups):
-            await pacer.step()
-            group = self._metadata.state.groups.get(group_id)
-            if group is not None and self._should_load(group):
-                group_ids.append(group_id)
-        is_done = True
-        for first in range(0, len(group_ids), GROUP_IDS_PER_CLAIM_MAX):
-            claims = (self._load_one(group_id) for group_id in group_ids[first : first + GROUP_IDS_PER_CLAIM_MAX])
-            is_done = all(await asyncio.gather(*claims)) and is_done
-        return is_done
-
-    def _should_load(self, group: GroupState) -> bool:
-        if group.group_id in self._live or not isinstance(group.value, ClassicGroup) or not group.value.members:
-            return False
-        return self._ledger.coordinator(group.group_id) == self._writer.session
-
-    async def _load_one(self, group_id: str) -> bool:
-        try:
-            self._load(await self._ledger.claim(group_id))
-        except NotCoordinator:
-            # Raised, too, where this agent coordinates the group and its session is not confirmed: try again then.
-            return self._ledger.coordinator(group_id) != self._writer.session
-        return True
+    def _is_to_load(self, group: GroupState) -> bool:
+        is_loaded = group.group_id in self._live
+        return not is_loaded and isinstance(group.value, ClassicGroup) and bool(group.value.members)
 
 
 def _classic_value(group: GroupState) -> ClassicGroup | None:

@@ -6,21 +6,22 @@ is over, the group is unloaded: its members get NOT_COORDINATOR, and the next co
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 
 from agent.groups.consumer_group import HostedConsumerGroup, until_applied
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
-from agent.groups.logging import log_handed_over, log_loaded
+from agent.groups.group_topics import GroupTopics
+from agent.groups.logging import log_handed_over
 from agent.groups.membership_errors import check_confirmed
 from agent.groups.migrations import ClassicGroups, GroupMigrations, consumers_max, group_not_found
+from agent.groups.owned_groups import OwnedGroups
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.ledger_writer import LedgerWriter
 from agent.runtime.clock import Clock
 from agent.runtime.regexes import matcher, regex_problem
 from agent.runtime.threads import run_in_thread
-from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Done, Outcome
 from coordinator.commands.consumer_group_values import (
     JOIN_EPOCH,
@@ -35,7 +36,7 @@ from coordinator.groups import consumer_group_classic as classic_member
 from coordinator.groups.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer
 from coordinator.groups.consumer_group import LiveConsumerGroup
 from coordinator.groups.consumer_group_commits import commit_error
-from coordinator.groups.consumer_group_copy import FindTopic, preferred_assignor
+from coordinator.groups.consumer_group_copy import preferred_assignor
 from coordinator.groups.consumer_group_messages import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
@@ -44,14 +45,12 @@ from coordinator.groups.consumer_group_messages import (
     check_heartbeat,
 )
 from coordinator.groups.consumer_group_regexes import room_for
-from coordinator.state.state import NO_POSITION
 from protocol.errors import ErrorCode
 from protocol.limits import (
     GROUP_CHECK_INTERVAL_S,
-    GROUP_IDS_PER_CLAIM_MAX,
     GROUP_LATE_SECONDS_MAX,
 )
-from protocol.types import PartitionIndex, SessionId, TopicId
+from protocol.types import PartitionIndex, TopicId
 
 log = logging.getLogger(__name__)
 
@@ -74,10 +73,10 @@ class ConsumerGroupCoordinator:
     ) -> None:
         self._metadata = metadata
         self._classic = classic
+        self._topics = GroupTopics(metadata)
         self._migrations = GroupMigrations(
-            broker_configs=broker_configs, classic=classic, find_topic=self._find_topic, name_of=self._name_of
+            broker_configs=broker_configs, classic=classic, find_topic=self._topics.find, name_of=self._topics.name_of
         )
-        self._writer = writer
         self._ledger = ledger
         self._clock = clock
         self._broker_configs = broker_configs
@@ -88,19 +87,16 @@ class ConsumerGroupCoordinator:
         self._handed_over: set[str] = set()
         """Groups whose change to a classic one is proposed and not applied yet."""
         self._has_due_regexes = asyncio.Event()
-        self._names: frozenset[str] = frozenset()
-        self._names_number = 0
-        self._names_at = NO_POSITION
-        """The position of the change of topics at which `_names` was read."""
-        self._topics_at = NO_POSITION
-        self._topic_finder: FindTopic = partial(self._find_topic)
         self._is_stopped = False
-        self._agents_before: list[tuple[SessionId, bool]] = []
-        """The live agents when groups were loaded last."""
-        self._is_load_due = False
-        """A group with members was unloaded, or not loaded: this agent may be its coordinator still."""
-        self._loaded: list[str] = []
-        """Groups with members that were loaded since the last log line about it."""
+        self._owned = OwnedGroups(
+            metadata=metadata,
+            writer=writer,
+            ledger=ledger,
+            clock=clock,
+            protocol=PROTOCOL,
+            is_to_load=self._is_to_load,
+            load=self._load_owned,
+        )
 
     @property
     def groups_count(self) -> int:
@@ -129,7 +125,7 @@ class ConsumerGroupCoordinator:
                 return HeartbeatAnswer(member_id=leaver, epoch=LEAVE_EPOCH, heartbeat_interval_ms=0, assigned=None)
         async with live.rejecting(request.instance_id, request.client_id):
             answer, change = live.group.heartbeat(
-                request, self._config(group_id), self._topics, lambda _: problem, self._clock.monotonic_s()
+                request, self._config(group_id), self._topics.finder, lambda _: problem, self._clock.monotonic_s()
             )
         if change is not None:
             # Classic members that were about to begin a group join again, and become members of this one.
@@ -151,7 +147,9 @@ class ConsumerGroupCoordinator:
             now_s = self._clock.monotonic_s()
             epoch_before = live.group.group.epoch
             async with live.rejecting(request.group_instance_id, request.client_id):
-                answer, change = classic_member.join(live.group, request, self._config(group_id), self._topics, now_s)
+                answer, change = classic_member.join(
+                    live.group, request, self._config(group_id), self._topics.finder, now_s
+                )
             if change is not None:
                 live.write(change)
             is_rebalance_due = live.group.group.epoch != epoch_before
@@ -170,7 +168,7 @@ class ConsumerGroupCoordinator:
         """The answer to a SyncGroup of such a group."""
         try:
             live = await self._find_of_classic(group_id)
-            answer = classic_member.sync(live.group, request, self._name_of, self._clock.monotonic_s())
+            answer = classic_member.sync(live.group, request, self._topics.name_of, self._clock.monotonic_s())
             await live.until_applied(answer.error_code)
             if answer.error_code is ErrorCode.none:
                 await live.check_stays(self._metadata.state, request.member_id)
@@ -196,7 +194,7 @@ class ConsumerGroupCoordinator:
         try:
             live = await self._find_of_classic(group_id)
             async with live.rejecting():
-                error_codes, change = classic_member.leave(live.group, leavers, self._topics)
+                error_codes, change = classic_member.leave(live.group, leavers, self._topics.finder)
             if change is not None:
                 live.write(change)
             await live.until_applied(*error_codes)
@@ -321,8 +319,8 @@ class ConsumerGroupCoordinator:
         assert value is None or isinstance(value, ConsumerGroup)
         copy = LiveConsumerGroup(group.group_id, value, heard_until_s(self._clock.monotonic_s()), is_new=is_new)
         live = self._live[group.group_id] = HostedConsumerGroup(group, copy, self._ledger, self._clock, self._unload)
-        if not is_new and group.has_members:
-            self._loaded.append(group.group_id)
+        if not is_new:
+            self._owned.note_loaded(group)
         return live
 
     def _downgrade(self, live: HostedConsumerGroup, classic: ClassicGroup) -> asyncio.Future[Outcome]:
@@ -349,7 +347,7 @@ class ConsumerGroupCoordinator:
         live.end()
         if self._live.get(live.group_id) is live:
             del self._live[live.group_id]
-            self._is_load_due = self._is_load_due or not live.is_idle
+            self._owned.is_load_due = self._owned.is_load_due or not live.is_idle
 
     def _config(self, group_id: str) -> ConsumerGroupConfig:
         configs = self._metadata.state.group_configs.get(group_id, {})
@@ -361,23 +359,6 @@ class ConsumerGroupCoordinator:
             regex_refresh_ms=self._regex_refresh_ms,
             assignment_interval_ms=int(group_value(configs, self._broker_configs, "consumer.assignment.interval.ms")),
         )
-
-    @property
-    def _topics(self) -> FindTopic:
-        """A lookup in the topics. It is the same object as long as no topic changes: groups compare it by identity."""
-        topics_at = self._metadata.state.topics_at
-        if topics_at != self._topics_at:
-            self._topics_at, self._topic_finder = topics_at, partial(self._find_topic)
-        return self._topic_finder
-
-    def _find_topic(self, name: str) -> tuple[TopicId, int] | None:
-        state = self._metadata.state
-        topic_id = state.topic_ids.get(name)
-        return None if topic_id is None else (topic_id, len(state.topics[topic_id].partitions))
-
-    def _name_of(self, topic_id: TopicId) -> str | None:
-        topic = self._metadata.state.topics.get(topic_id)
-        return None if topic is None else topic.name
 
     # Time
 
@@ -394,7 +375,8 @@ class ConsumerGroupCoordinator:
 
     async def look_after(self) -> None:
         """Run time-outs, resolve regular expressions, and load and unload groups as agents have come and gone."""
-        self._number_names()
+        if self._topics.has_uncounted_changes and any(live.group.copy.has_regexes for live in self._live.values()):
+            self._topics.count_names()
         deadline_s = min((live.group.due_s for live in self._live.values()), default=float("inf"))
         if self._clock.monotonic_s() - deadline_s > GROUP_CHECK_INTERVAL_S + GROUP_LATE_SECONDS_MAX:
             # This agent stood still: heartbeats that have arrived meanwhile are read before members time out.
@@ -404,13 +386,9 @@ class ConsumerGroupCoordinator:
                 self._expire(live)
                 await self._resolve(live)
                 self._log_problems(live)
-        sessions = self._metadata.state.sessions
-        agents = [(session_id, session.is_draining) for session_id, session in sessions.items()]
-        if (agents != self._agents_before or self._is_load_due) and not self._is_stopped:
-            self._agents_before, self._is_load_due = agents, False
-            if not await self._load_owned():
-                self._is_load_due = True
-        log_loaded(self._loaded, protocol=PROTOCOL)
+        if not self._is_stopped:
+            await self._owned.load_due()
+        self._owned.log_loaded()
 
     def _expire(self, live: HostedConsumerGroup) -> None:
         group, now_s = live.group, self._clock.monotonic_s()
@@ -421,11 +399,11 @@ class ConsumerGroupCoordinator:
                 live.log_members_gone(SILENT, gone)
                 self._downgrade(live, classic)
                 return
-            change = group.fence(gone, self._topics, why=SILENT)
+            change = group.fence(gone, self._topics.finder, why=SILENT)
             if change is not None:
                 live.write(change)
         if group.group.epoch != group.group.target_epoch:
-            change = group.assign(self._config(live.group_id), self._topics, now_s)
+            change = group.assign(self._config(live.group_id), self._topics.finder, now_s)
             if change is not None:
                 live.write(change)
         if live.is_idle and not live.is_awaited:
@@ -435,16 +413,6 @@ class ConsumerGroupCoordinator:
         for problem in live.group.problems.take():
             log.warning("a consumer group has a problem", extra={"group": live.group_id, "problem": problem})
 
-    def _number_names(self) -> None:
-        """Count changes of the set of topic names, where a group has regular expressions."""
-        topics_at = self._metadata.state.topics_at
-        if topics_at != self._names_at and any(live.group.copy.has_regexes for live in self._live.values()):
-            self._names_at = topics_at
-            names = frozenset(self._metadata.state.topic_ids)
-            if names != self._names:
-                self._names = names
-                self._names_number += 1
-
     def _due_regexes(self, live: HostedConsumerGroup) -> list[str]:
         if not live.group.copy.has_regexes:
             return []
@@ -452,7 +420,7 @@ class ConsumerGroupCoordinator:
             live.group.copy,
             self._config(live.group_id),
             self._clock.monotonic_s(),
-            are_topics_new=live.names_seen != self._names_number,
+            are_topics_new=live.names_seen != self._topics.names_number,
         )
 
     async def _resolve(self, live: HostedConsumerGroup) -> None:
@@ -460,39 +428,18 @@ class ConsumerGroupCoordinator:
         regexes = self._due_regexes(live)
         if not regexes:
             return
-        live.names_seen = self._names_number
+        live.names_seen = self._topics.names_number
         names, before = list(self._metadata.state.topic_ids), dict(live.group.group.regexes)
         matches = await run_in_thread(lambda: room_for(regexes, matcher(names), before))
         if self._current(live.group_id) is live:  # it may have been unloaded during the await
-            for change in live.group.regexes.put(live.group.copy, matches, self._topics, self._clock.monotonic_s()):
+            for change in live.group.regexes.put(
+                live.group.copy, matches, self._topics.finder, self._clock.monotonic_s()
+            ):
                 live.write(change)
 
-    async def _load_owned(self) -> bool:
-        """Claim and load the groups with members that this agent coordinates; False where it has to be tried again."""
-        pacer = CooperativeYield(self._clock)
-        group_ids: list[str] = []
-        for group_id in tuple(self._metadata.state.groups):
-            await pacer.step()
-            group = self._metadata.state.groups.get(group_id)
-            has_members = group is not None and isinstance(group.value, ConsumerGroup) and group.has_members
-            if (
-                has_members
-                and group_id not in self._live
-                and self._ledger.coordinator(group_id) == self._writer.session
-            ):
-                group_ids.append(group_id)
-        is_done = True
-        for first in range(0, len(group_ids), GROUP_IDS_PER_CLAIM_MAX):
-            claims = (self._load_one(group_id) for group_id in group_ids[first : first + GROUP_IDS_PER_CLAIM_MAX])
-            is_done = all(await asyncio.gather(*claims)) and is_done
-        return is_done
+    def _is_to_load(self, group: GroupState) -> bool:
+        return isinstance(group.value, ConsumerGroup) and group.has_members and group.group_id not in self._live
 
-    async def _load_one(self, group_id: str) -> bool:
-        try:
-            self._load(await self._ledger.claim(group_id), may_begin=False)
-        except NotCoordinator:
-            # Raised, too, where this agent coordinates the group and its session is not confirmed: try again then.
-            return self._ledger.coordinator(group_id) != self._writer.session
-        except GroupRefusal:
-            return True
-        return True
+    def _load_owned(self, group: GroupState) -> None:
+        with contextlib.suppress(GroupRefusal):  # it has become a classic group meanwhile
+            self._load(group, may_begin=False)

@@ -16,7 +16,7 @@ from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from coordinator.commands.commands import EndSession
-from coordinator.commands.group_values import ClassicGroup, GroupState
+from coordinator.commands.group_values import ClassicGroup
 from coordinator.groups.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
@@ -308,21 +308,8 @@ async def test_a_group_whose_changes_are_on_their_way_is_taken_over_later() -> N
         await groups._ledger.claim("g")
         change = groups._ledger.write("g", GENERATION)
         groups.take_over("g", "why", is_rebalanced=True)
-        assert (groups.groups_count, groups._is_load_due) == (0, True)
+        assert (groups.groups_count, groups._owned.is_load_due) == (0, True)
         await change
-
-
-async def test_a_take_up_is_done_only_where_the_group_is_another_agents(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_parts() as parts, asyncio.timeout(SECONDS_MAX):
-        groups = coordinator_of(parts)
-
-        async def refused(group_id: str) -> GroupState:
-            raise NotCoordinator(ErrorCode.not_coordinator, group_id)
-
-        monkeypatch.setattr(groups._ledger, "claim", refused)
-        assert not await groups._load_one("g")
-        await parts.writer.propose(EndSession(session=parts.writer.session))
-        assert await groups._load_one("g")
 
 
 class TestNextCoordinator:

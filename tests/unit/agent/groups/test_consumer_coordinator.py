@@ -139,7 +139,7 @@ async def test_a_heartbeat_looks_up_no_topic_where_none_came_went_or_grew(monkey
             topic_id = state.topic_ids.get(name)
             return None if topic_id is None else (topic_id, len(state.topics[topic_id].partitions))
 
-        monkeypatch.setattr(agent.groups, "_find_topic", find_topic)
+        monkeypatch.setattr(agent.groups._topics, "_find", find_topic)
         await agent.say(beat("a", names="tu"))
         changes: tuple[Command, ...] = (
             CreatePartitions(topic_id=TOPIC, partition_count=3),

@@ -64,7 +64,7 @@ async def join(services: Services, version: int, member_id: str = "") -> KioEnti
     asked = asyncio.ensure_future(asked_to_join(services, version, member_id))
     while not asked.done():
         await services.clock.sleep(DELAY_S / 50)
-        services.groups._earlier.set()
+        services.groups._timers._has_earlier.set()
     return asked.result()
 
 
