@@ -19,7 +19,8 @@ from agent.runtime.threads import run_in_thread
 from coordinator.apply.config_operations import altered
 from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationKind, ResourceType
 from coordinator.commands.commands import Refused
-from coordinator.configs.broker_configs import BROKER_CONFIGS, validate_dynamic
+from coordinator.configs.broker_config_checks import validate_dynamic
+from coordinator.configs.broker_configs import BROKER_CONFIGS
 from coordinator.configs.client_metrics_configs import validate_client_metrics
 from coordinator.configs.client_subscriptions import read_subscription
 from coordinator.configs.config_types import ConfigSpec, ConfigType, InvalidConfig, InvalidConfigRequest, shorten

@@ -1,9 +1,9 @@
-"""Kafka's broker configs that `--set` and AlterConfigs accept, with what they do here.
+"""Kafka's broker configs that `--set` and AlterConfigs accept, with their effects here: a table, and its look-up.
 
 Names, types, defaults and limits are those of Kafka 4.3.1 (org.apache.kafka.server.config.AbstractKafkaConfig);
 sentences are our own. Configs of replication between brokers and of security are not accepted: a setting that
-promises protection must not be taken and ignored. What `Effect.NONE` marks is kept and shown, and changes nothing. It
-is one table, and has therefore more than 500 lines.
+promises protection must not be taken and ignored. What `Effect.NONE` marks is kept and shown, and changes nothing. The
+values are checked by `coordinator.configs.broker_config_checks`. More than 500 lines, as the module is data only.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,6 @@ from coordinator.configs.config_types import (
     ConfigSpec,
     ConfigType,
     Effect,
-    InvalidConfig,
-    InvalidConfigRequest,
-    shorten,
     table,
 )
 from coordinator.configs.group_broker_configs import group_broker_specs
@@ -570,43 +567,6 @@ CLUSTER_WIDE: Final = frozenset(
     }
 )
 """Configs of work that one agent does for all, or that is part of apply: altered for every broker, or for none."""
-RETENTION_TIMES: Final = ("log.retention.hours", "log.retention.minutes", "log.retention.ms")
-"""KafkaConfig.logRetentionTimeMillis refuses 0, which would drop every record at once."""
-
-
-def validate_broker(name: str, value: str) -> None:
-    """Raise `InvalidConfig` for an unknown name or a value that it does not take."""
-    spec = BROKER_CONFIGS.get(name)
-    if spec is None:
-        raise InvalidConfig(f"Unknown broker config name: {name}")
-    spec.validate(value)
-    if name in RETENTION_TIMES and int(value) == 0:
-        raise InvalidConfig(f"Invalid value {value} for configuration {name}: must be -1 for no limit, or at least 1")
-
-
-def validate_dynamic(configs: Mapping[str, str], *, is_every_broker: bool) -> None:
-    """Raise `InvalidConfigRequest` for what cannot be altered while brokers run, for one or for every one of them.
-
-    Source: org.apache.kafka.server.config.DynamicBrokerConfig.validate, which calls any of it an invalid request
-    (KAFKA-13609). Differs from Kafka: what is not known is refused, and so is what only every broker can do alike.
-    """
-    unknown = [name for name in configs if name not in BROKER_CONFIGS]
-    if unknown:
-        raise InvalidConfigRequest(f"Unknown broker config name: {shorten(', '.join(unknown))}")
-    fixed = [name for name in configs if BROKER_CONFIGS[name].is_read_only]
-    if fixed:
-        raise InvalidConfigRequest(f"Cannot update these configs dynamically: {shorten(', '.join(fixed))}")
-    alone = [] if is_every_broker else sorted(CLUSTER_WIDE & configs.keys())
-    if alone:
-        raise InvalidConfigRequest(
-            f"Cannot update these configs for one broker, as any serves every partition: {', '.join(alone)}. Update "
-            "them at default cluster level, with an empty broker id (--entity-default of kafka-configs.sh)"
-        )
-    for name, value in configs.items():
-        try:
-            validate_broker(name, value)
-        except InvalidConfig as error:
-            raise InvalidConfigRequest(str(error)) from error
 
 
 def broker_value(broker_configs: Mapping[str, str], name: str) -> str:

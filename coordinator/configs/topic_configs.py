@@ -8,7 +8,7 @@ sentences are our own. `Effect.NONE` means that a value is kept and shown, and c
 from collections.abc import Mapping
 from typing import Final
 
-from coordinator.configs.broker_configs import BROKER_CONFIGS, broker_value, validate_broker
+from coordinator.configs.broker_configs import BROKER_CONFIGS, broker_value
 from coordinator.configs.config_types import (
     GZIP_LEVELS,
     LONG_MAX,
@@ -41,7 +41,6 @@ __all__ = [
     "broker_value",
     "effective",
     "stamped_by",
-    "validate_broker",
     "validate_topic_config",
     "validate_topic_configs",
 ]
