@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.support import durations
 from tests.support.cluster.cluster import clusters
+from tests.support.cluster.shared_agents import shared_broker, shared_cluster
 from tests.support.services.etcd import etcd, etcd_oldest
 from tests.support.services.java import compile_java, java, kafka_broker, kafka_jars, streams_jars
 from tests.support.services.local_services import minio, penstock, spark, spark_jars, spark_session
@@ -28,6 +29,8 @@ __all__ = [
     "minio",
     "penstock",
     "postgres",
+    "shared_broker",
+    "shared_cluster",
     "spark",
     "spark_jars",
     "spark_session",

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage.embedded.local_store import PACKS_FOLDER
+from tests.support.cluster.shared_agents import SharedBroker
 from tests.support.processes import Process, free_port
 from tests.support.services.local_services import PENSTOCK, Minio, PenstockFactory
 
@@ -103,8 +104,8 @@ def pipe(
     )
 
 
-def test_records_are_bytes_whatever_the_locale(penstock: PenstockFactory) -> None:
-    server = penstock().http
+def test_records_are_bytes_whatever_the_locale(shared_broker: SharedBroker) -> None:
+    server = shared_broker().http
     locale = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
     lines = b"\xff\xfe\x00\n\xc3\xbc\n"
     done = pipe("produce", "bytes", "--key", "ö", "--header", "ä=ü", server=server, stdin=lines, env=locale)
@@ -118,8 +119,8 @@ def test_records_are_bytes_whatever_the_locale(penstock: PenstockFactory) -> Non
     assert (shown[0]["key"], shown[0]["headers"]) == ("ö", [["ä", "ü"]])
 
 
-def test_a_line_that_is_wrong_is_counted_and_so_is_what_was_acknowledged(penstock: PenstockFactory) -> None:
-    server = penstock().http
+def test_a_line_that_is_wrong_is_counted_and_so_is_what_was_acknowledged(shared_broker: SharedBroker) -> None:
+    server = shared_broker().http
     stdin = b"".join(b"k%d\tv\n" % number for number in range(1_200)) + b"no tab\nk\tv\n"
     done = pipe("produce", "tabs", "--key-separator", r"\t", server=server, stdin=stdin)
     assert done.returncode == 1
@@ -128,33 +129,33 @@ def test_a_line_that_is_wrong_is_counted_and_so_is_what_was_acknowledged(penstoc
     assert pipe("consume", "tabs", server=server).stdout == b"v\n" * 1_200
 
 
-def test_long_lines_are_sent_few_at_a_time(penstock: PenstockFactory) -> None:
-    server = penstock().http
+def test_long_lines_are_sent_few_at_a_time(shared_broker: SharedBroker) -> None:
+    server = shared_broker().http
     stdin = (b"x" * 100_000 + b"\n") * 30 + b"y" * 1_000_000 + b"\n"
     assert pipe("produce", "long", server=server, stdin=stdin).stderr == b"31 records acknowledged\n"
     assert pipe("consume", "long", server=server).stdout == stdin
 
 
-def test_a_null_key_is_told_from_an_empty_one(penstock: PenstockFactory) -> None:
-    server = penstock().http
-    assert pipe("produce", "t", "--value", "", server=server).stderr == b"1 record acknowledged\n"
-    assert pipe("consume", "t", "--keys", server=server).stdout == b"null\t\n"
+def test_a_null_key_is_told_from_an_empty_one(shared_broker: SharedBroker) -> None:
+    server = shared_broker().http
+    assert pipe("produce", "null-key", "--value", "", server=server).stderr == b"1 record acknowledged\n"
+    assert pipe("consume", "null-key", "--keys", server=server).stdout == b"null\t\n"
 
 
-def test_an_offset_that_the_log_has_not_is_answered_with_those_that_it_has(penstock: PenstockFactory) -> None:
-    server = penstock().http
-    assert pipe("produce", "t", server=server, stdin=b"a\nb\nc\n").returncode == 0
-    assert pipe("consume", "t", "--from", "3", server=server).stdout == b""
+def test_an_offset_that_the_log_has_not_is_answered_with_those_that_it_has(shared_broker: SharedBroker) -> None:
+    server = shared_broker().http
+    assert pipe("produce", "three", server=server, stdin=b"a\nb\nc\n").returncode == 0
+    assert pipe("consume", "three", "--from", "3", server=server).stdout == b""
     for options in ([], ["--follow"]):
-        done = pipe("consume", "t", "--from", "4", *options, server=server)
+        done = pipe("consume", "three", "--from", "4", *options, server=server)
         assert (done.returncode, done.stdout) == (1, b"")
         assert done.stderr.startswith(
-            b"penstock: offset 4 is out of range: t-0 begins at 0 and ends at 3; --from takes"
+            b"penstock: offset 4 is out of range: three-0 begins at 0 and ends at 3; --from takes"
         )
 
 
-def test_the_wrong_kind_of_port_is_named(penstock: PenstockFactory) -> None:
-    broker = penstock()
+def test_the_wrong_kind_of_port_is_named(shared_broker: SharedBroker) -> None:
+    broker = shared_broker()
     kafka_for_http = pipe("topics", "list", server=broker.bootstrap)
     assert kafka_for_http.returncode == 1
     assert b"Is that the Kafka port? --server takes an agent's HTTP address" in kafka_for_http.stderr
@@ -163,19 +164,19 @@ def test_the_wrong_kind_of_port_is_named(penstock: PenstockFactory) -> None:
     assert f"{broker.http} speaks HTTP: --bootstrap takes the address of a Kafka".encode() in http_for_kafka.stderr
 
 
-def test_the_folder_of_a_broker_that_has_stopped_can_be_read(penstock: PenstockFactory) -> None:
-    broker = penstock()
-    run("produce", "orders", "--value", "one", server=broker.http)
+def test_the_folder_of_a_broker_that_has_stopped_can_be_read(shared_broker: SharedBroker) -> None:
+    broker = shared_broker()
+    run("produce", "inspected", "--value", "one", server=broker.http)
     # The ledger's file is copied, so a broker that still runs is not disturbed either.
-    shown = json.loads(run("inspect", "chunks", "orders", "--data-dir", broker.data, "--json", server="-"))
+    shown = json.loads(run("inspect", "chunks", "inspected", "--data-dir", broker.data, "--json", server="-"))
     (chunk,) = shown["chunks"]
     assert (chunk["offset_first"], chunk["offset_end"]) == (0, 1)
     shown = json.loads(run("inspect", "object", chunk["object"], "--data-dir", broker.data, "--json", server="-"))
     assert shown["chunks"][0]["records"] == 1
 
 
-def test_a_port_that_is_taken_is_explained(penstock: PenstockFactory, tmp_path: Path) -> None:
-    broker = penstock()
+def test_a_port_that_is_taken_is_explained(shared_broker: SharedBroker, tmp_path: Path) -> None:
+    broker = shared_broker()
     command = [str(PENSTOCK), "run", "--listen", broker.bootstrap, "--http", "127.0.0.1:0", "--data-dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS_MAX)
     assert (done.returncode, done.stdout) == (1, "")
@@ -196,8 +197,8 @@ def doctor(
     return done.returncode, done.stdout
 
 
-def test_a_topic_is_told_to_be_there_or_not_before_anything_is_asked(penstock: PenstockFactory) -> None:
-    server = penstock().http
+def test_a_topic_is_told_to_be_there_or_not_before_anything_is_asked(shared_broker: SharedBroker) -> None:
+    server = shared_broker().http
     assert pipe("topics", "create", "shop", server=server).returncode == 0
     again = pipe("topics", "create", "shop", server=server)
     assert again.stderr == b"penstock: Topic 'shop' already exists (TOPIC_ALREADY_EXISTS)\n"
@@ -234,9 +235,9 @@ def test_the_doctor_refuses_what_an_agent_would(tmp_path: Path) -> None:
 
 
 def test_the_doctor_is_content_with_the_ports_of_the_agent_that_it_is_asked_about(
-    penstock: PenstockFactory, tmp_path: Path
+    shared_broker: SharedBroker, tmp_path: Path
 ) -> None:
-    broker = penstock()
+    broker = shared_broker()
     listen, http = broker.bootstrap, broker.http
     code, text = doctor("--data-dir", str(broker.data), env={}, listen=listen, http=http)
     assert code == 0, text

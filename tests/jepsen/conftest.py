@@ -1,4 +1,7 @@
-"""Brokers behind a proxy that knows Kafka's requests: they tell clients the proxy's address as their own."""
+"""Brokers behind a proxy that knows Kafka's requests: they tell clients the proxy's address as their own.
+
+A run has one of each, so the tests that use them are one group. No test ends one, and each has a topic of its own.
+"""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -7,8 +10,8 @@ import pytest
 
 from tests.jepsen.kafka import KafkaProcess
 from tests.jepsen.proxy.proxy import KafkaProxy
-from tests.support.processes import free_port
-from tests.support.services.local_services import PenstockFactory
+from tests.support.processes import free_port, provided
+from tests.support.services.local_services import PENSTOCK, PenstockFactory
 
 
 @pytest.fixture(scope="session")
@@ -25,10 +28,13 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProxy]:
         yield proxies[0]
 
 
-@pytest.fixture
-def agent(penstock: PenstockFactory) -> Iterator[KafkaProxy]:
+@pytest.fixture(scope="session")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaProxy]:
     """The proxy before a broker of Penstock."""
+    provided(PENSTOCK)
     port = free_port()
-    with KafkaProxy(port) as proxy:
-        penstock(listen=f"127.0.0.1:{port}", options={"advertise": f"127.0.0.1:{proxy.port}"})
+    with ExitStack() as stack:
+        proxy = stack.enter_context(KafkaProxy(port))
+        start = PenstockFactory(folder=tmp_path_factory.mktemp("proxied"), stack=stack)
+        start(listen=f"127.0.0.1:{port}", options={"advertise": f"127.0.0.1:{proxy.port}"})
         yield proxy

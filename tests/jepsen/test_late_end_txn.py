@@ -11,6 +11,8 @@ from tests.jepsen.late_end_txn import Outcome, Scene
 from tests.jepsen.proxy.proxy import KafkaProxy
 from tests.jepsen.workload.libraries import CLIENTS
 
+pytestmark = pytest.mark.xdist_group("proxied brokers")
+
 V1 = ("librdkafka", pytest.param("java-v1", marks=pytest.mark.slow))
 V2 = ("franz-go", pytest.param("java-v2", marks=pytest.mark.slow))
 ACTS = [("commit_late", ("ok", "fail")), ("abort_late", ("fail", "ok"))]

@@ -29,9 +29,9 @@ def own_etcd(tmp_path: Path) -> Iterator[Etcd]:
         yield etcd
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def agents(etcd: Etcd, minio: Minio, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[ClusterAgent]]:
-    """Three agents of one cluster that no test may end: for all tests of a module."""
+    """Three agents of one cluster that no test may end: for all scenarios that end none."""
     with three_agents(etcd, minio, tmp_path_factory.mktemp("agents")) as agents:
         yield agents
 

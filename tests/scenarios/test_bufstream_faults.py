@@ -336,13 +336,12 @@ def test_4_commits_and_aborts_over_several_epochs_stand_as_they_were_told(
 
 
 @GENERATIONS
-def test_4_transactions_of_two_producers_end_each_by_itself(clusters: ClusterFactory, versions: Versions) -> None:
-    cluster = clusters()
-    agents = [start(cluster, name) for name in ("a", "b")]
-    create_jepsen_topic(agents[0])
+def test_4_transactions_of_two_producers_end_each_by_itself(
+    agents: list[ClusterAgent], topic: str, versions: Versions
+) -> None:
     with ExitStack() as stack:
-        first, second = (stack.enter_context(connected(agent.bootstrap, TOPIC)) for agent in agents)
-        one, two = Script.begun(first, "one", versions), Script.begun(second, "two", versions)
+        first, second = (stack.enter_context(connected(agent.bootstrap, topic)) for agent in agents[:2])
+        one, two = Script.begun(first, f"{topic}-one", versions), Script.begun(second, f"{topic}-two", versions)
         wanted: list[bytes] = []
         for number in range(6):
             one.send(first, b"one-%d" % number, 0)

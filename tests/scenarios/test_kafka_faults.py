@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from protocol.errors import ErrorCode
 from tests.support.clients.transactional_client import NONE, V1, V2, Script, Versions, connected, coordinator_of
-from tests.support.cluster.cluster import ClusterFactory
+from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
 from tests.support.cluster.faults import SECONDS_MAX, create_topic, paused, start, wait_state
 from tests.support.services.etcd import Etcd
 
@@ -30,31 +30,31 @@ pytestmark = pytest.mark.timeout(240)
 # KIP-588. A transaction took too long.
 
 
-def test_kip_588_a_v1_producer_whose_transaction_took_too_long_goes_on_under_its_id(clusters: ClusterFactory) -> None:
-    agent = start(clusters(), "a")
-    create_topic(agent, TOPIC, 1)
-    with connected(agent.bootstrap, TOPIC) as through:
-        producer = through.begun("x", timeout=timedelta(milliseconds=300))
-        script = Script(producer, V1, TOPIC)
+def test_kip_588_a_v1_producer_whose_transaction_took_too_long_goes_on_under_its_id(
+    agents: list[ClusterAgent], topic: str
+) -> None:
+    agent = agents[0]
+    with connected(agent.bootstrap, topic) as through:
+        producer = through.begun(topic, timeout=timedelta(milliseconds=300))
+        script = Script(producer, V1, topic)
         script.send(through, b"too long")
-        wait_state(agent, through, "x", "CompleteAbort")
+        wait_state(agent, through, topic, "CompleteAbort")
         assert through.produce(producer, 1, b"later").error_code is ErrorCode.invalid_producer_epoch
-        told = through.init("x", producer=producer)
+        told = through.init(topic, producer=producer)
         assert told == (NONE, producer.next), "nobody else has taken its place, and it is not told so"
-        script = Script(producer.next, V1, TOPIC)
+        script = Script(producer.next, V1, topic)
         script.send(through, b"next")
         script.commit(through)
         assert through.values() == [b"next"]
 
 
-def test_kip_588_a_v2_producer_aborts_and_goes_on(clusters: ClusterFactory) -> None:
-    agent = start(clusters(), "a")
-    create_topic(agent, TOPIC, 1)
-    with connected(agent.bootstrap, TOPIC) as through:
-        producer = through.begun("x", timeout=timedelta(milliseconds=300))
-        script = Script(producer, V2, TOPIC)
+def test_kip_588_a_v2_producer_aborts_and_goes_on(agents: list[ClusterAgent], topic: str) -> None:
+    agent = agents[0]
+    with connected(agent.bootstrap, topic) as through:
+        producer = through.begun(topic, timeout=timedelta(milliseconds=300))
+        script = Script(producer, V2, topic)
         script.send(through, b"too long")
-        wait_state(agent, through, "x", "CompleteAbort")
+        wait_state(agent, through, topic, "CompleteAbort")
         told = through.produce(producer, 1, b"later", version=V2.produce)
         assert told.error_code is ErrorCode.invalid_producer_epoch
         script.abort(through)
@@ -96,45 +96,43 @@ def test_kafka_17734_a_consumer_is_closed_although_the_ledger_does_not_answer(
 
 @GENERATIONS
 def test_kafka_17582_offsets_of_an_aborted_transaction_move_nobody(
-    clusters: ClusterFactory, versions: Versions
+    agents: list[ClusterAgent], topic: str, versions: Versions
 ) -> None:
     """A consumer that begins anew begins where the last committed transaction ended, neither before nor behind it."""
-    cluster = clusters()
-    agents = [start(cluster, name) for name in ("a", "b")]
-    create_topic(agents[0], TOPIC, 1)
+    group = f"{topic}-group"
     with ExitStack() as stack:
-        through = [stack.enter_context(connected(agent.bootstrap, TOPIC)) for agent in agents]
-        coordinator = coordinator_of("g", through)
-        script = Script.begun(coordinator, "x", versions)
+        through = [stack.enter_context(connected(agent.bootstrap, topic)) for agent in agents]
+        coordinator = coordinator_of(group, through)
+        script = Script.begun(coordinator, topic, versions)
         for end, is_commit in ((12, True), (18, False), (15, False), (17, True), (30, False)):
-            before = coordinator.committed("g")
+            before = coordinator.committed(group)
             if versions.adds:
-                assert coordinator.add_offsets(script.producer, "g") is NONE
+                assert coordinator.add_offsets(script.producer, group) is NONE
             script.send(coordinator, b"%d" % end)
-            assert coordinator.commit_offsets(script.producer, "g", {0: end}, versions.offsets) == [NONE]
+            assert coordinator.commit_offsets(script.producer, group, {0: end}, versions.offsets) == [NONE]
             script.end(coordinator, is_commit=is_commit)
-            assert coordinator.committed("g", is_stable=True) == ((NONE, end) if is_commit else before)
+            assert coordinator.committed(group, is_stable=True) == ((NONE, end) if is_commit else before)
         assert coordinator.values() == [b"12", b"17"]
 
 
 def test_kafka_17582_a_member_that_comes_after_an_abort_polls_what_the_transaction_had_polled(
-    clusters: ClusterFactory,
+    agents: list[ClusterAgent], topic: str
 ) -> None:
-    agent = start(clusters(), "a")
-    create_topic(agent, TOPIC, 1)
-    with connected(agent.bootstrap, TOPIC) as through:
-        source = Script.begun(through, "source")
+    group = f"{topic}-group"
+    with ExitStack() as stack:
+        through = coordinator_of(group, [stack.enter_context(connected(agent.bootstrap, topic)) for agent in agents])
+        source = Script.begun(through, f"{topic}-source")
         for number in range(4):
             source.send(through, b"%d" % number)
         source.commit(through)
-        copier = Script.begun(through, "copier")
+        copier = Script.begun(through, f"{topic}-copier")
         for end, is_commit in ((1, True), (3, False)):
-            assert through.add_offsets(copier.producer, "g") is NONE
-            assert through.commit_offsets(copier.producer, "g", {0: end}) == [NONE]
+            assert through.add_offsets(copier.producer, group) is NONE
+            assert through.commit_offsets(copier.producer, group, {0: end}) == [NONE]
             copier.end(through, is_commit=is_commit)
-    settings = {"bootstrap.servers": agent.bootstrap, "group.id": "g", "enable.auto.commit": False}
+    settings = {"bootstrap.servers": agents[0].bootstrap, "group.id": group, "enable.auto.commit": False}
     consumer = Consumer({**settings, "auto.offset.reset": "error", "isolation.level": "read_committed"})
-    consumer.assign([TopicPartition(TOPIC, 0)])
+    consumer.assign([TopicPartition(topic, 0)])
     polled = [consumer.poll(SECONDS_MAX) for _ in range(3)]
     consumer.close()
     assert [message.value() for message in polled if message is not None] == [b"1", b"2", b"3"]

@@ -29,8 +29,8 @@ from tests.support.clients.transactional_client import (
     connections,
     coordinator_of,
 )
-from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
-from tests.support.cluster.faults import SECONDS_MAX, create_topic, start, wait_state
+from tests.support.cluster.cluster import ClusterAgent
+from tests.support.cluster.faults import SECONDS_MAX, wait_state
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # this library reads its own files in a deprecated way
@@ -150,14 +150,12 @@ def archive(agent: ClusterAgent, topic: str) -> None:
 
 @pytest.mark.parametrize("is_archived", [False, True], ids=["in the intake", "in the archive"])
 def test_clients_read_on_where_there_is_nothing_but_aborted_records(
-    clusters: ClusterFactory, is_archived: bool
+    agents: list[ClusterAgent], topic: str, is_archived: bool
 ) -> None:
-    agent = start(clusters(), "a")
-    topic = "aborted"
-    create_topic(agent, topic, 1)
+    agent = agents[0]
     with ExitStack() as stack:
         through = stack.enter_context(connected(agent.bootstrap, topic))
-        script, offsets = Script.begun(through, "x"), list[int]()
+        script, offsets = Script.begun(through, topic), list[int]()
         for number in range(12):  # long runs of aborted records, more than a fetch takes, and one committed behind each
             for _ in range(number % 4 * 3):
                 script.send(through, b"aborted" * 50)

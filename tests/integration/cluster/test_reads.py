@@ -15,6 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from protocol.errors import ErrorCode
 from tests.support.clients.raw_client import RawClient, connected
 from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
+from tests.support.cluster.shared_agents import SharedCluster
 from tests.support.lake.flight_events import create_topic
 
 ROUNDS = 40
@@ -27,9 +28,8 @@ FAST = {"flush-interval-ms": "5"}
 NEVER_ARCHIVED = {"archive-interval-s": "86400", "archive-bytes": "256MiB"}
 
 
-async def test_s4_no_agent_is_behind_what_another_one_acknowledged(clusters: ClusterFactory) -> None:
-    cluster = clusters()
-    agents = [cluster.start(name, options=FAST) for name in ("a", "b", "c")]
+async def test_s4_no_agent_is_behind_what_another_one_acknowledged(shared_cluster: SharedCluster) -> None:
+    agents = shared_cluster(options=FAST)
     create_topic(agents[0].bootstrap, "shared", 1)
     async with (
         connected(agents[0].bootstrap) as writes,
@@ -57,9 +57,8 @@ async def seen(client: RawClient, end: int, *, is_listed: bool) -> tuple[ErrorCo
     return read.error_code, read.high_watermark
 
 
-async def test_s4_a_topic_is_known_to_every_agent_as_soon_as_it_is_created(clusters: ClusterFactory) -> None:
-    cluster = clusters()
-    agents = [cluster.start(name, options=FAST) for name in ("a", "b")]
+async def test_s4_a_topic_is_known_to_every_agent_as_soon_as_it_is_created(shared_cluster: SharedCluster) -> None:
+    agents = shared_cluster(options=FAST)
     async with connected(agents[1].bootstrap) as client:
         for number in range(20):
             create_topic(agents[0].bootstrap, f"new-{number}", 1)
@@ -69,9 +68,8 @@ async def test_s4_a_topic_is_known_to_every_agent_as_soon_as_it_is_created(clust
         assert await client.log_end("never", 0) == (ErrorCode.unknown_topic_or_partition, -1)
 
 
-async def test_long_polls_are_woken_by_commits_of_other_agents(clusters: ClusterFactory) -> None:
-    cluster = clusters()
-    agents = [cluster.start(name, options=FAST) for name in ("a", "b")]
+async def test_long_polls_are_woken_by_commits_of_other_agents(shared_cluster: SharedCluster) -> None:
+    agents = shared_cluster(options=FAST)
     create_topic(agents[0].bootstrap, "polled", 1)
     waits_ms = dict[str, list[float]]()
     async with (

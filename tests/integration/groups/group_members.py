@@ -28,19 +28,19 @@ class Member:
         group: str,
         name: str,
         *,
-        topics: Iterable[str] = ("t",),
+        topics: Iterable[str] | None = None,
         protocol: str = "consumer",
         instance: str | None = None,
         **configs: str,
     ) -> None:
-        """`protocol`: `consumer`, or a classic assignor's name."""
+        """`topics`: by default the one with the group's name. `protocol`: `consumer`, or a classic assignor's name."""
         self.name = name
         self.read: list[Read] = []
         self.has: frozenset[int] = frozenset()
         self.changes_count = 0
         """How often it was given or had to give up partitions."""
         self.errors: list[str] = []
-        self._topics = list(topics)
+        self._topics = [group] if topics is None else list(topics)
         self._is_leaving = threading.Event()
         self._settings: dict[str, str | int | bool] = {
             "bootstrap.servers": bootstrap,
@@ -107,10 +107,10 @@ class JavaMember:
     """A Java consumer in a process of its own."""
 
     def __init__(self, program: JavaProgram, bootstrap: str, group: str, folder: Path, *, protocol: str) -> None:
-        """`protocol`: `consumer`, or a classic assignor's class."""
+        """It reads the topic with the group's name. `protocol`: `consumer`, or a classic assignor's class."""
         self._stop = folder / "stop"
         folder.mkdir(parents=True)
-        command = program.command(bootstrap, group, "t", protocol, str(self._stop))
+        command = program.command(bootstrap, group, group, protocol, str(self._stop))
         self.process = Process(command, folder, name="java-member")
         self.process.__enter__()
 

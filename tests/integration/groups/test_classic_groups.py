@@ -20,8 +20,8 @@ from confluent_kafka.cimpl import NewTopic
 from protocol.limits import LEDGER_SESSION_SECONDS
 from tests.support.client_libraries.group_members import MEMBERS, ConfluentMember, JavaMember, Member, wait_until
 from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
+from tests.support.cluster.shared_agents import SharedBroker, SharedCluster
 from tests.support.services.java import JavaProgram
-from tests.support.services.local_services import PenstockFactory
 
 PARTITIONS = 4
 RECORDS = 400
@@ -66,13 +66,11 @@ def scene(bootstrap: str) -> Scene:
 
 
 @pytest.fixture(params=[1, 3], ids=["one agent", "three agents"])
-def bootstrap(request: pytest.FixtureRequest, penstock: PenstockFactory) -> Iterator[str]:
+def bootstrap(request: pytest.FixtureRequest, shared_broker: SharedBroker) -> str:
     if request.param == 1:
-        yield penstock(settings=SETTINGS).bootstrap
-    else:
-        cluster: Cluster = request.getfixturevalue("clusters")()
-        agents = [cluster.start(name, settings=SETTINGS) for name in NAMES]
-        yield ",".join(agent.bootstrap for agent in agents)
+        return shared_broker(settings=SETTINGS).bootstrap
+    shared_cluster: SharedCluster = request.getfixturevalue("shared_cluster")
+    return ",".join(agent.bootstrap for agent in shared_cluster(settings=SETTINGS))
 
 
 def settled(members: Sequence[Member]) -> bool:
@@ -128,9 +126,10 @@ def test_tools_see_groups_by_state_and_type(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def listed(**filters: set[ConsumerGroupState] | set[ConsumerGroupType]) -> set[tuple[str, str]]:
+        """Of groups of other tests it says nothing."""
         told = admin.list_consumer_groups(**filters).result(30)
         assert not told.errors
-        return {(group.group_id, group.state.name) for group in told.valid}
+        return {(group.group_id, group.state.name) for group in told.valid if group.group_id == here.group}
 
     with MEMBERS["confluent"](bootstrap, here.group, here.topic) as member:
         wait_until(lambda: settled([member]), "the whole topic")

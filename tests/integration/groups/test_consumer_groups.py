@@ -4,6 +4,7 @@ Rule: a group's members have each partition once, read each record, and nothing 
 coordinator knew is known to the next one.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
@@ -22,11 +23,16 @@ from tests.integration.groups.group_members import SECONDS_MAX, AnyMember, JavaM
 from tests.integration.groups.group_offsets import coordinator
 from tests.support.clients.kafka_requests import Entity, ask
 from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
+from tests.support.cluster.shared_agents import SharedBroker
 from tests.support.services.java import JavaProgram
-from tests.support.services.local_services import PenstockFactory
 
 PARTITIONS = 6
-SETTINGS = {"group.consumer.min.heartbeat.interval.ms": "200", "group.consumer.heartbeat.interval.ms": "200"}
+group_numbers = itertools.count()
+SETTINGS = {
+    "group.consumer.min.heartbeat.interval.ms": "200",
+    "group.consumer.heartbeat.interval.ms": "200",
+    "group.initial.rebalance.delay.ms": "500",
+}
 SHORT_SESSION = {"group.consumer.min.session.timeout.ms": "3000", "group.consumer.session.timeout.ms": "3000"}
 MEMBER_SOURCE = Path(__file__).parents[1] / "java" / "SharingMember.java"
 
@@ -48,10 +54,16 @@ def members() -> Iterator[Callable[[AnyMember], AnyMember]]:
 Keep = Callable[[AnyMember], AnyMember]
 
 
+@pytest.fixture
+def group() -> str:
+    """A group for the test alone, on agents that several tests share; its topic has the same name."""
+    return f"group-{next(group_numbers)}"
+
+
 class Log:
     """A topic that is written record by record; knows what its readers have to come to."""
 
-    def __init__(self, bootstrap: str, topic: str = "t", partitions: int = PARTITIONS) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int = PARTITIONS) -> None:
         self.written: Counter[int] = Counter()
         self._topic, self._partitions = topic, partitions
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
@@ -78,26 +90,28 @@ def wait_until_read(log: Log, members: Sequence[AnyMember]) -> None:
     wait_until(lambda: log.records <= set(read_by(members)), f"{len(log.records)} records read")
 
 
-def described(bootstrap: str, group: str = "g") -> Entity:
+def described(bootstrap: str, group: str) -> Entity:
     body = {"group_ids": (group,), "include_authorized_operations": False}
     return ask(coordinator(bootstrap, group), ApiKey.CONSUMER_GROUP_DESCRIBE, 1, body).groups[0]
 
 
-def test_members_share_partitions_and_take_over_from_who_leaves(penstock: PenstockFactory, members: Keep) -> None:
-    broker = penstock(settings=SETTINGS)
-    log = Log(broker.bootstrap)
+def test_members_share_partitions_and_take_over_from_who_leaves(
+    shared_broker: SharedBroker, members: Keep, group: str
+) -> None:
+    broker = shared_broker(settings=SETTINGS)
+    log = Log(broker.bootstrap, group)
     log.write(600)
-    one = members(Member(broker.bootstrap, "g", "one"))
+    one = members(Member(broker.bootstrap, group, "one"))
     wait_until_read(log, [one])
-    two = members(Member(broker.bootstrap, "g", "two"))
+    two = members(Member(broker.bootstrap, group, "two"))
     wait_until(
         lambda: shared_out([one, two], PARTITIONS) and len(two.has) == 3, "two members with three partitions each"
     )
     log.write(600)
     wait_until_read(log, [one, two])
-    group = described(broker.bootstrap)
-    assert (group.group_state, group.assignor_name, len(group.members)) == ("Stable", "uniform", 2)
-    assert {member.client_id for member in group.members} == {"one", "two"}
+    shown = described(broker.bootstrap, group)
+    assert (shown.group_state, shown.assignor_name, len(shown.members)) == ("Stable", "uniform", 2)
+    assert {member.client_id for member in shown.members} == {"one", "two"}
     one.leave()
     wait_until(lambda: shared_out([two], PARTITIONS), "one member with everything")
     log.write(600)
@@ -106,50 +120,52 @@ def test_members_share_partitions_and_take_over_from_who_leaves(penstock: Pensto
 
 
 def test_a_static_member_comes_back_to_what_it_had_and_nobody_else_notices(
-    penstock: PenstockFactory, members: Keep
+    shared_broker: SharedBroker, members: Keep, group: str
 ) -> None:
-    broker = penstock(settings=SETTINGS)
-    log = Log(broker.bootstrap)
-    first = members(Member(broker.bootstrap, "g", "first", instance="i1"))
-    other = Member(broker.bootstrap, "g", "other", instance="i2")
+    broker = shared_broker(settings=SETTINGS)
+    log = Log(broker.bootstrap, group)
+    first = members(Member(broker.bootstrap, group, "first", instance="i1"))
+    other = Member(broker.bootstrap, group, "other", instance="i2")
     members(other)
     wait_until(lambda: shared_out([first, other], PARTITIONS) and len(first.has) == 3, "both with three partitions")
     had, changes_count = first.has, other.changes_count
-    epoch = described(broker.bootstrap).group_epoch
+    epoch = described(broker.bootstrap, group).group_epoch
     first.leave()
-    again = members(Member(broker.bootstrap, "g", "again", instance="i1"))
+    again = members(Member(broker.bootstrap, group, "again", instance="i1"))
     wait_until(lambda: bool(again.has), "the static member's return")
     log.write(60)
     wait_until_read(log, [first, other, again])
     assert (again.has, other.changes_count) == (had, changes_count)
-    assert described(broker.bootstrap).group_epoch == epoch
+    assert described(broker.bootstrap, group).group_epoch == epoch
 
 
-def test_a_regular_expression_finds_topics_that_come_later(penstock: PenstockFactory, members: Keep) -> None:
-    broker = penstock(settings=SETTINGS)
+def test_a_regular_expression_finds_topics_that_come_later(
+    shared_broker: SharedBroker, members: Keep, group: str
+) -> None:
+    broker = shared_broker(settings=SETTINGS)
     Log(broker.bootstrap, "orders-1", 2).write(10)
     Log(broker.bootstrap, "others", 1).write(10)
-    member = Member(broker.bootstrap, "g", "one", topics=["^orders-[0-9]+"])
+    member = Member(broker.bootstrap, group, "one", topics=["^orders-[0-9]+"])
     members(member)
     wait_until(lambda: len(member.read) == 10, "what the expression matched")
     Log(broker.bootstrap, "orders-2", 3).write(9)
     wait_until(lambda: len(member.read) == 19, "a topic that came later")
-    group = described(broker.bootstrap)
-    assert group.members[0].subscribed_topic_regex == "(^orders-[0-9]+)"
-    assert sorted(each.topic_name for each in group.members[0].assignment.topic_partitions) == ["orders-1", "orders-2"]
+    (shown,) = described(broker.bootstrap, group).members
+    assert shown.subscribed_topic_regex == "(^orders-[0-9]+)"
+    assert sorted(each.topic_name for each in shown.assignment.topic_partitions) == ["orders-1", "orders-2"]
 
 
 def test_java_and_librdkafka_share_a_group(
-    penstock: PenstockFactory, members: Keep, compile_java: Callable[[Path], JavaProgram], tmp_path: Path
+    shared_broker: SharedBroker, members: Keep, group: str, compile_java: Callable[[Path], JavaProgram], tmp_path: Path
 ) -> None:
-    broker = penstock(settings=SETTINGS)
-    log = Log(broker.bootstrap)
+    broker = shared_broker(settings=SETTINGS)
+    log = Log(broker.bootstrap, group)
     log.write(300)
     java = members(
-        JavaMember(compile_java(MEMBER_SOURCE), broker.bootstrap, "g", tmp_path / "member", protocol="consumer")
+        JavaMember(compile_java(MEMBER_SOURCE), broker.bootstrap, group, tmp_path / "member", protocol="consumer")
     )
     wait_until_read(log, [java])
-    other = members(Member(broker.bootstrap, "g", "other"))
+    other = members(Member(broker.bootstrap, group, "other"))
     wait_until(lambda: shared_out([java, other], PARTITIONS) and len(other.has) == 3, "both with three partitions")
     log.write(300)
     wait_until_read(log, [java, other])
@@ -162,45 +178,46 @@ def test_java_and_librdkafka_share_a_group(
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
 def test_a_classic_group_changes_its_protocol_and_back_while_it_reads(
-    penstock: PenstockFactory, members: Keep, assignor: str
+    shared_broker: SharedBroker, members: Keep, group: str, assignor: str
 ) -> None:
     """KIP-848's online migration: a member of the other protocol comes, and goes again."""
-    broker = penstock(settings=SETTINGS | {"group.initial.rebalance.delay.ms": "500"})
-    log = Log(broker.bootstrap)
+    broker = shared_broker(settings=SETTINGS)
+    log = Log(broker.bootstrap, group)
     log.write(300)
-    classic = [members(Member(broker.bootstrap, "g", name, protocol=assignor)) for name in ("one", "two")]
+    classic = [members(Member(broker.bootstrap, group, name, protocol=assignor)) for name in ("one", "two")]
     wait_until(lambda: shared_out(classic, PARTITIONS) and len(classic[0].has) == 3, "a classic group")
     wait_until_read(log, classic)
-    new = members(Member(broker.bootstrap, "g", "new"))
+    new = members(Member(broker.bootstrap, group, "new"))
     everybody = [*classic, new]
     wait_until(lambda: shared_out(everybody, PARTITIONS) and all(len(each.has) == 2 for each in everybody), "all three")
     log.write(300)
     wait_until_read(log, everybody)
-    group = described(broker.bootstrap)
-    assert sorted(member.member_type for member in group.members) == [0, 0, 1]
+    assert sorted(member.member_type for member in described(broker.bootstrap, group).members) == [0, 0, 1]
     new.leave()
     wait_until(lambda: shared_out(classic, PARTITIONS) and len(classic[0].has) == 3, "a classic group again")
     log.write(300)
     wait_until_read(log, everybody)
-    assert described(broker.bootstrap).error_code is ErrorCode.group_id_not_found
+    assert described(broker.bootstrap, group).error_code is ErrorCode.group_id_not_found
     assert sorted(read_by(everybody)) == sorted(log.records)
 
 
-def test_members_move_one_by_one_to_the_consumer_protocol(penstock: PenstockFactory, members: Keep) -> None:
-    broker = penstock(settings=SETTINGS | {"group.initial.rebalance.delay.ms": "500"})
-    log = Log(broker.bootstrap)
+def test_members_move_one_by_one_to_the_consumer_protocol(
+    shared_broker: SharedBroker, members: Keep, group: str
+) -> None:
+    broker = shared_broker(settings=SETTINGS)
+    log = Log(broker.bootstrap, group)
     log.write(300)
-    old = [members(Member(broker.bootstrap, "g", name, protocol="range")) for name in ("one", "two")]
+    old = [members(Member(broker.bootstrap, group, name, protocol="range")) for name in ("one", "two")]
     wait_until(lambda: shared_out(old, PARTITIONS) and len(old[0].has) == 3, "a classic group")
     new: list[AnyMember] = []
     for leaver in old:
         leaver.leave()
-        new.append(members(Member(broker.bootstrap, "g", f"new for {leaver}")))
+        new.append(members(Member(broker.bootstrap, group, f"new for {leaver}")))
         staying = [*old[len(new) :], *new]
         wait_until(partial(shared_out, staying, PARTITIONS), "everything with somebody")
         log.write(60)
         wait_until_read(log, [*old, *new])
-    assert sorted(member.member_type for member in described(broker.bootstrap).members) == [1, 1]
+    assert sorted(member.member_type for member in described(broker.bootstrap, group).members) == [1, 1]
     assert sorted(read_by([*old, *new])) == sorted(log.records)
 
 
@@ -212,30 +229,30 @@ def three_agents(clusters: ClusterFactory) -> dict[str, ClusterAgent]:
 
 
 @pytest.mark.parametrize("how", [pytest.param("drained", marks=pytest.mark.slow), "killed"])
-def test_a_group_outlives_its_coordinator(clusters: ClusterFactory, members: Keep, how: str) -> None:
+def test_a_group_outlives_its_coordinator(clusters: ClusterFactory, members: Keep, group: str, how: str) -> None:
     agents = three_agents(clusters)
     everybody = ",".join(agents)
-    log = Log(everybody)
+    log = Log(everybody, group)
     log.write(300)
-    both = [members(Member(everybody, "g", name)) for name in ("one", "two")]
+    both = [members(Member(everybody, group, name)) for name in ("one", "two")]
     wait_until(lambda: shared_out(both, PARTITIONS) and len(both[0].has) == 3, "both with three partitions")
     wait_until_read(log, both)
-    had, epoch = [member.has for member in both], described(everybody.split(",", 1)[0]).group_epoch
-    first = agents.pop(coordinator(next(iter(agents)), "g"))
+    had, epoch = [member.has for member in both], described(everybody.split(",", 1)[0], group).group_epoch
+    first = agents.pop(coordinator(next(iter(agents)), group))
     if how == "drained":
         assert first.process.stop() == 0
     else:
         first.process.kill()
     rest = next(iter(agents))
-    wait_until(lambda: coordinator(rest, "g") in agents, "another coordinator")
+    wait_until(lambda: coordinator(rest, group) in agents, "another coordinator")
     log.write(300)
     wait_until_read(log, both)
-    wait_until(lambda: described(rest).group_state == "Stable", "a stable group")
+    wait_until(lambda: described(rest, group).group_state == "Stable", "a stable group")
     assert shared_out(both, PARTITIONS)
     if how == "drained":
         assert [member.has for member in both] == had
-        assert described(rest).group_epoch == epoch
+        assert described(rest, group).group_epoch == epoch
         assert sorted(read_by(both)) == sorted(log.records)
-    assert described(rest).group_epoch >= epoch
+    assert described(rest, group).group_epoch >= epoch
     both[0].leave()
     wait_until(lambda: shared_out(both[1:], PARTITIONS), "all for who stays")

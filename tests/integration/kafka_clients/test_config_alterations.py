@@ -13,6 +13,7 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from tests.support.cluster.cluster import ClusterFactory
+from tests.support.cluster.shared_agents import SharedCluster
 from tests.support.services.local_services import PenstockFactory
 
 with warnings.catch_warnings():
@@ -22,6 +23,8 @@ with warnings.catch_warnings():
     from kafka.admin import KafkaAdminClient
 
 SECONDS_MAX = 60.0
+AT_ONCE = {"group.initial.rebalance.delay.ms": "0"}
+"""Groups of the shared cluster begin without waiting for more members."""
 CONFIGS = "kafka.admin.ConfigCommand"
 Tool = Callable[..., str]
 Operation = tuple[AlterConfigOpType, str, str | None]
@@ -82,32 +85,31 @@ def tool(java: Path, kafka_jars: Path) -> Tool:
     return run
 
 
-def test_what_is_altered_through_one_agent_holds_at_all_of_them(clusters: ClusterFactory) -> None:
-    cluster = clusters()
-    agents = [cluster.start(name) for name in ("a", "b", "c")]
+def test_what_is_altered_through_one_agent_holds_at_all_of_them(shared_cluster: SharedCluster) -> None:
+    agents = shared_cluster(settings=AT_ONCE)
     first, second, third = (Admin(agent.bootstrap) for agent in agents)
-    first.create("t")
+    first.create("altered")
     for admin in (first, second, third):
         # Describing takes a barrier: from then on the agent acts by what was altered. Produce goes to any of them.
-        assert admin.described(ResourceType.TOPIC, "t", "max.message.bytes") == ("1048588", 5)
-    first.alter(ResourceType.TOPIC, "t", (SET, "max.message.bytes", "200"), (APPEND, "cleanup.policy", "compact"))
-    second.alter(ResourceType.TOPIC, "t", (SET, "message.timestamp.type", "LogAppendTime"))
+        assert admin.described(ResourceType.TOPIC, "altered", "max.message.bytes") == ("1048588", 5)
+    first.alter(ResourceType.TOPIC, "altered", (SET, "max.message.bytes", "200"), (APPEND, "cleanup.policy", "compact"))
+    second.alter(ResourceType.TOPIC, "altered", (SET, "message.timestamp.type", "LogAppendTime"))
     for admin in (first, second, third):
-        assert admin.described(ResourceType.TOPIC, "t", "max.message.bytes") == ("200", 1)
-        assert admin.described(ResourceType.TOPIC, "t", "cleanup.policy") == ("delete,compact", 1)
-        assert admin.described(ResourceType.TOPIC, "t", "message.timestamp.type") == ("LogAppendTime", 1)
+        assert admin.described(ResourceType.TOPIC, "altered", "max.message.bytes") == ("200", 1)
+        assert admin.described(ResourceType.TOPIC, "altered", "cleanup.policy") == ("delete,compact", 1)
+        assert admin.described(ResourceType.TOPIC, "altered", "message.timestamp.type") == ("LogAppendTime", 1)
     for agent in agents:
-        refused = produced(agent.bootstrap, "t", b"x" * 500)
+        refused = produced(agent.bootstrap, "altered", b"x" * 500)
         assert isinstance(refused, KafkaError)
         assert refused.code() == KafkaError.MSG_SIZE_TOO_LARGE
-        keyless = produced(agent.bootstrap, "t", b"x")
+        keyless = produced(agent.bootstrap, "altered", b"x")
         assert isinstance(keyless, KafkaError)
         assert keyless.code() == KafkaError.INVALID_RECORD
-    third.alter(ResourceType.TOPIC, "t", (DELETE, "max.message.bytes", None), (SET, "cleanup.policy", "delete"))
+    third.alter(ResourceType.TOPIC, "altered", (DELETE, "max.message.bytes", None), (SET, "cleanup.policy", "delete"))
     for admin in (first, second, third):
-        assert admin.described(ResourceType.TOPIC, "t", "max.message.bytes") == ("1048588", 5)
+        assert admin.described(ResourceType.TOPIC, "altered", "max.message.bytes") == ("1048588", 5)
     for agent in agents:
-        taken = produced(agent.bootstrap, "t", b"x" * 500)
+        taken = produced(agent.bootstrap, "altered", b"x" * 500)
         assert isinstance(taken, Message)
         assert taken.timestamp()[0] == TIMESTAMP_LOG_APPEND_TIME
 
@@ -135,11 +137,10 @@ def test_what_is_altered_for_every_broker_holds_at_all_of_them_and_after_a_resta
     assert isinstance(produced(agents[2].bootstrap, "t", b"x" * 500), Message)
 
 
-def test_clients_go_on_when_partitions_are_added(clusters: ClusterFactory) -> None:
-    cluster = clusters()
-    agents = [cluster.start(name, settings={"group.initial.rebalance.delay.ms": "0"}) for name in ("a", "b", "c")]
+def test_clients_go_on_when_partitions_are_added(shared_cluster: SharedCluster) -> None:
+    agents = shared_cluster(settings=AT_ONCE)
     admins = [Admin(agent.bootstrap) for agent in agents]
-    admins[0].create("t")
+    admins[0].create("grown")
     producer = Producer({"bootstrap.servers": agents[1].bootstrap, "topic.metadata.refresh.interval.ms": 200})
     consumer = Consumer(
         {
@@ -149,27 +150,27 @@ def test_clients_go_on_when_partitions_are_added(clusters: ClusterFactory) -> No
             "topic.metadata.refresh.interval.ms": 200,
         }
     )
-    consumer.subscribe(["t"])
-    producer.produce("t", b"before", partition=0)
+    consumer.subscribe(["grown"])
+    producer.produce("grown", b"before", partition=0)
     assert producer.flush(SECONDS_MAX) == 0
     assert values(consumer, 1) == {(0, b"before")}
-    admins[0].grow("t", 4)
+    admins[0].grow("grown", 4)
     for admin in admins:
-        admin.described(ResourceType.TOPIC, "t", "retention.ms")
-        assert admin.partitions("t") == 4
+        admin.described(ResourceType.TOPIC, "grown", "retention.ms")
+        assert admin.partitions("grown") == 4
     for partition in range(4):
-        taken = produced(agents[partition % 3].bootstrap, "t", b"after %d" % partition, partition)
+        taken = produced(agents[partition % 3].bootstrap, "grown", b"after %d" % partition, partition)
         assert isinstance(taken, Message)
         assert taken.offset() == (1 if partition == 0 else 0)
     assert values(consumer, 4) == {(partition, b"after %d" % partition) for partition in range(4)}
-    while producer.list_topics("t", SECONDS_MAX).topics["t"].partitions.keys() != {0, 1, 2, 3}:
+    while producer.list_topics("grown", SECONDS_MAX).topics["grown"].partitions.keys() != {0, 1, 2, 3}:
         pass
-    producer.produce("t", b"last", partition=3)
+    producer.produce("grown", b"last", partition=3)
     assert producer.flush(SECONDS_MAX) == 0
     assert values(consumer, 1) == {(3, b"last")}
     consumer.close()
     with pytest.raises(KafkaException) as refused:
-        admins[1].grow("t", 4)
+        admins[1].grow("grown", 4)
     assert refused.value.args[0].code() == KafkaError.INVALID_PARTITIONS
 
 

@@ -17,9 +17,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from agent.schemas.protobuf import compile_text
 from tests.support.cluster.cluster import ClusterFactory
+from tests.support.cluster.shared_agents import SharedBroker
 from tests.support.services.local_services import PenstockFactory
 
-VALUE = SerializationContext("orders", MessageField.VALUE)
+AVRO, JSON, PROTOBUF = (SerializationContext(topic, MessageField.VALUE) for topic in ("avro", "json", "protobuf"))
 FIELD = '{"name": "f%d", "type": ["null", "int"], "default": null}'
 
 
@@ -29,8 +30,8 @@ def client_of(http: str) -> Iterator[SchemaRegistryClient]:
         yield client
 
 
-def test_a_client_without_the_path_is_told_it(penstock: PenstockFactory) -> None:
-    with SchemaRegistryClient({"url": f"http://{penstock().http}", "max.retries": 0}) as client:
+def test_a_client_without_the_path_is_told_it(shared_broker: SharedBroker) -> None:
+    with SchemaRegistryClient({"url": f"http://{shared_broker().http}", "max.retries": 0}) as client:
         with pytest.raises(SchemaRegistryError, match="the URL http://HOST:PORT/schema-registry") as caught:
             client.register_schema("orders-value", record('{"name": "x", "type": "int"}'))
         assert caught.value.http_status_code == 404
@@ -62,27 +63,27 @@ def classes_of(**texts: str) -> dict[str, Any]:
     return found
 
 
-def test_avro_records_go_through_serializer_and_deserializer(penstock: PenstockFactory) -> None:
-    with client_of(penstock().http) as client:
+def test_avro_records_go_through_serializer_and_deserializer(shared_broker: SharedBroker) -> None:
+    with client_of(shared_broker().http) as client:
         schema = record('{"name": "id", "type": "long"}', '{"name": "note", "type": "string", "default": "none"}')
         assert schema.schema_str is not None
-        data = AvroSerializer(client, schema.schema_str)({"id": 7, "note": "ü"}, VALUE)
-        assert AvroDeserializer(client)(data, VALUE) == {"id": 7, "note": "ü"}
-        assert client.get_latest_version("orders-value").version == 1
-        assert refused(lambda: client.register_schema("orders-value", record('{"name": "x", "type": "int"}'))) == 409
+        data = AvroSerializer(client, schema.schema_str)({"id": 7, "note": "ü"}, AVRO)
+        assert AvroDeserializer(client)(data, AVRO) == {"id": 7, "note": "ü"}
+        assert client.get_latest_version("avro-value").version == 1
+        assert refused(lambda: client.register_schema("avro-value", record('{"name": "x", "type": "int"}'))) == 409
 
 
-def test_json_values_go_through_serializer_and_deserializer(penstock: PenstockFactory) -> None:
-    with client_of(penstock().http) as client:
+def test_json_values_go_through_serializer_and_deserializer(shared_broker: SharedBroker) -> None:
+    with client_of(shared_broker().http) as client:
         text = '{"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}, "required": ["id"]}'
-        data = JSONSerializer(text, client)({"id": 7}, VALUE)
-        assert JSONDeserializer(None, schema_registry_client=client)(data, VALUE) == {"id": 7}
-        found = client.get_latest_version("orders-value")
+        data = JSONSerializer(text, client)({"id": 7}, JSON)
+        assert JSONDeserializer(None, schema_registry_client=client)(data, JSON) == {"id": 7}
+        found = client.get_latest_version("json-value")
         assert found.schema.schema_type == "JSON"
 
 
 def test_protobuf_messages_go_through_serializer_and_deserializer_with_what_they_import(
-    penstock: PenstockFactory,
+    shared_broker: SharedBroker,
 ) -> None:
     texts = {
         "money": 'syntax = "proto3"; package money; message M { int64 cents = 1; }',
@@ -90,13 +91,13 @@ def test_protobuf_messages_go_through_serializer_and_deserializer_with_what_they
         "message M { int64 id = 1; money.M price = 2; google.protobuf.Timestamp at = 3; }",
     }
     classes = classes_of(**texts)
-    with client_of(penstock().http) as client:
+    with client_of(shared_broker().http) as client:
         serialize = ProtobufSerializer(classes["order"], client)
         message = classes["order"](id=7, price=classes["money"](cents=99))
-        data = serialize(message, VALUE)
+        data = serialize(message, PROTOBUF)
         deserialize = ProtobufDeserializer(classes["order"], schema_registry_client=client)
-        assert deserialize(data, VALUE) == message
-        found = client.get_latest_version("orders-value")
+        assert deserialize(data, PROTOBUF) == message
+        found = client.get_latest_version("protobuf-value")
         assert found.schema.references == [SchemaReference("money.proto", "money.proto", 1)]
         # The text of the same file is the same schema.
         money = client.lookup_schema("money.proto", Schema(texts["money"], "PROTOBUF"))

@@ -12,6 +12,8 @@ from tests.jepsen.proxy.rules import Act, Rule, Side
 from tests.jepsen.workload.libraries import CLIENTS, ENVIRONMENT
 from tests.jepsen.workload.worker import WorkerProcess
 
+pytestmark = pytest.mark.xdist_group("proxied brokers")
+
 SECONDS_MAX = 60.0
 RULES = {
     "a Produce is lost": Rule(act=Act.DROP, api_key=Api.PRODUCE),
