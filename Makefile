@@ -9,8 +9,10 @@ ARGS ?=
 # at twice the time of a start.
 unexport PYTHONDONTWRITEBYTECODE
 
+# So many processes run tests beside each other: more than two cores, for tests of real servers and clients wait much.
+TEST_PROCESSES := 3
 # The order is our own: the longest groups first (tests/support/durations.py).
-TWO_AT_A_TIME := --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+BESIDE_EACH_OTHER := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
 # A whole run also measures how much of the core its own tests reach, by the same examples each time.
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
@@ -35,17 +37,17 @@ run: setup ## start a broker on 127.0.0.1:9092; options by ARGS="--listen 127.0.
 cluster: setup-test ## etcd, MinIO and three agents on this machine, to try things with; Ctrl-C ends all of it
 	@exec $(BIN)/python -m tools.local_cluster $(ARGS)
 
-test: setup-test ## all tests but the slow ones, two at a time, with the coverage of the core; ARGS="tests/unit -k batch" chooses
-	@$(if $(ARGS),,$(WHOLE_RUN)) $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(TWO_AT_A_TIME))
+test: setup-test ## all tests but the slow ones, side by side, with the coverage of the core; ARGS="tests/unit -k batch" chooses
+	@$(if $(ARGS),,$(WHOLE_RUN)) $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(BESIDE_EACH_OTHER))
 
 durations: setup-test ## run all tests, and record which groups of them take long, so that the next run begins with those
-	@RECORD_DURATIONS=1 $(WHOLE_RUN) $(BIN)/python -m pytest $(TWO_AT_A_TIME)
+	@RECORD_DURATIONS=1 $(WHOLE_RUN) $(BIN)/python -m pytest $(BESIDE_EACH_OTHER)
 
 test-all: setup-test ## the slow tests too, and property tests with many more examples
 	@HYPOTHESIS_PROFILE=deep $(BIN)/python -m pytest -m "slow or not slow" $(ARGS)
 
 coverage: setup-test ## the core's own tests alone, and which of its lines and branches they do not reach
-	@$(WHOLE_RUN) $(BIN)/python -m pytest -q $(TWO_AT_A_TIME) $$($(BIN)/python -m tests.support.core_coverage)
+	@$(WHOLE_RUN) $(BIN)/python -m pytest -q $(BESIDE_EACH_OTHER) $$($(BIN)/python -m tests.support.core_coverage)
 
 check: setup-test ## format, lint, types, layers, tidiness: what CI runs beside the tests
 	@$(BIN)/python -m tools.check

@@ -50,6 +50,8 @@ IS_SKIP_FORBIDDEN = os.environ.get("CI") == "true" or "PENSTOCK_NO_SKIPS" in os.
 
 COSTLY = frozenset({"kafka_broker", "spark", "spark_session"})
 """Fixtures of which a run has one: of processes that run tests beside each other, one runs all that use them."""
+ARCHITECTURE = Path(__file__).parent / "architecture"
+"""Its tests share what one process has read of the code, so they are one group."""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -65,11 +67,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.filterwarnings("ignore::ResourceWarning"))
         if not COSTLY.isdisjoint(item.fixturenames):
             item.add_marker(pytest.mark.xdist_group("costly"))
-        elif item.path.is_relative_to(Path(__file__).parent / "integration"):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+        elif item.path.is_relative_to(ARCHITECTURE):
+            item.add_marker(pytest.mark.xdist_group("architecture"))
     yield
     durations.check_groups(config, items)
     durations.longest_first(items)  # last of all: pytest-randomly has shuffled, and pytest-xdist has named the groups
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> durations.GroupScheduling:
+    return durations.GroupScheduling(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

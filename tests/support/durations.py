@@ -1,8 +1,10 @@
-"""The order of a run on several processes: the longest groups of tests first, so that all processes end together.
+"""Groups of tests, and their order in a run on several processes: the longest first, so that all end together.
 
-pytest-xdist hands out groups in the order of collection (`--no-loadscope-reorder`). A test of two minutes that starts
-last leaves the other process idle for as long. `durations.txt` has the seconds of each group that takes at least
-`GROUP_SECONDS_MIN`, as `make durations` measured them; a group without a line counts as short.
+A group runs in one process. The tests of a file are a group, so that what a module shares is made once. A marker
+`xdist_group` puts a test into another group: one of tests that share what is dear to start. pytest-xdist hands groups
+out in the order of collection (`--no-loadscope-reorder`). A group of two minutes that starts last leaves the other
+processes idle for as long. `durations.txt` has the seconds of each group that takes at least `GROUP_SECONDS_MIN`, as
+`make durations` measured them; a group without a line counts as short.
 """
 
 import os
@@ -10,6 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 RECORD = Path(__file__).with_name("durations.txt")
 GROUP_SECONDS_MIN = 4.0
@@ -24,10 +27,23 @@ def recorded() -> dict[str, float]:
     return {group: float(seconds) for seconds, group in rows}
 
 
+class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc] # pytest-xdist ships no types
+    """Hands tests out by their groups."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of_name(nodeid)
+
+
+def group_of_name(nodeid: str) -> str:
+    """The group of a test, whose name ends with `@` and its marker's group, if it has one: else its file."""
+    has_marker = nodeid.rfind("@") > nodeid.rfind("]")  # a parameter's value may hold the sign too
+    return nodeid.rpartition("@")[2] if has_marker else nodeid.partition("::")[0]
+
+
 def group_of(item: pytest.Item) -> str:
-    """The name under which pytest-xdist keeps tests together: that of their group, else the test's own."""
+    """The same of a test that pytest-xdist has not named yet."""
     marker = item.get_closest_marker("xdist_group")
-    return str(marker.args[0]) if marker is not None else item.nodeid
+    return str(marker.args[0]) if marker is not None else group_of_name(item.nodeid)
 
 
 def longest_first(items: list[pytest.Item]) -> None:
@@ -52,8 +68,7 @@ def record(reports: dict[str, list[pytest.TestReport]]) -> None:
     for outcome in reports.values():
         for report in outcome:
             if isinstance(report, pytest.TestReport):
-                nodeid, at, group = report.nodeid.rpartition("@")
-                seconds[group if at else nodeid or group] += report.duration
+                seconds[group_of_name(report.nodeid)] += report.duration
     rows = sorted(((took, group) for group, took in seconds.items() if took >= GROUP_SECONDS_MIN), reverse=True)
     heading = "# Seconds of groups of tests, written by `make durations`; see tests/support/durations.py.\n"
     RECORD.write_text(heading + "".join(f"{took:.0f} {group}\n" for took, group in rows), encoding="utf-8")
