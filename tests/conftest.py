@@ -3,6 +3,7 @@
 Rule: a fixture never skips; where something is missing it fails and says which command provides it.
 """
 
+import gc
 import os
 from collections.abc import Generator
 from pathlib import Path
@@ -72,6 +73,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     yield
     durations.check_groups(config, items)
     durations.longest_first(items)  # last of all: pytest-randomly has shuffled, and pytest-xdist has named the groups
+
+
+def pytest_collection_finish() -> None:
+    """Let the cyclic GC pass over what collecting made: a million objects, which each collection would visit."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """At exit all is collected, or libraries complain of what they see left."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)

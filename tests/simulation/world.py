@@ -480,7 +480,7 @@ def _undisturbed() -> Iterator[None]:
     hook = sys.unraisablehook
     sys.unraisablehook = lambda unraisable: None
     gc.disable()
-    gc.freeze()  # what was there before need not be looked through after every run
+    gc.freeze()  # what was there before need not be looked through after every run, nor later on
     try:
         again = partial(vars(garbage_collector)["plan_sessions"], again_after_ms=LISTED_AGAIN_MS)
         with catch_warnings(), patched(garbage_collector, "plan_sessions", again):
@@ -488,6 +488,5 @@ def _undisturbed() -> Iterator[None]:
             yield
             gc.collect()
     finally:
-        gc.unfreeze()
         gc.enable()
         sys.unraisablehook = hook
