@@ -14,7 +14,7 @@ import pytest
 from tests.simulation.clients.transaction_wire import Fetched, Producer, batch_of, decode
 from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.plan import Plan, ProducerFate, ProducerPlan, TransactionPlan, draw
-from tests.simulation.test_simulation import SEEDS
+from tests.simulation.test_simulation import SEEDS, TRACE_LINES_SHOWN, verdict_of
 from tests.simulation.world import Verdict, run
 from tests.support.records.plain_records import Record, make_batch
 
@@ -56,14 +56,14 @@ def producer_of(version: int, **others: object) -> ProducerPlan:
 
 def assert_sound(verdict: Verdict) -> None:
     assert not verdict.violations, f"make sim SEED={verdict.seed}: {verdict.violations[0]}\n" + "\n".join(
-        verdict.trace[-40:]
+        verdict.trace[-TRACE_LINES_SHOWN:]
     )
 
 
 @pytest.mark.parametrize("first", range(0, DRAWN, DRAWN_PER_TEST))
 def test_every_world_with_transactions_is_sound(first: int) -> None:
     for seed in drawn_seeds()[first : first + DRAWN_PER_TEST]:
-        assert_sound(run(seed))
+        assert_sound(verdict_of(seed))
 
 
 def test_s7_a_late_request_on_a_connection_that_was_left_decides_nothing() -> None:
@@ -123,7 +123,7 @@ def test_a_topic_whose_archived_records_were_all_aborted_has_a_tail_manifest_tha
 
 def test_the_worlds_with_transactions_are_not_idle() -> None:
     """A harness that lets nothing happen would find nothing."""
-    happened = sum((Counter(run(seed).counts) for seed in drawn_seeds()[:8]), Counter[str]())
+    happened = sum((Counter(verdict_of(seed).counts) for seed in drawn_seeds()[:8]), Counter[str]())
     assert {
         "AddToTransaction",
         "CommitTransactionalOffsets",
