@@ -3,8 +3,6 @@
 import re
 from pathlib import Path
 
-import pytest
-
 from tests.architecture.source import ROOT
 from tests.support.documents import anchors, blocks, cells, links, sentences, word_count
 from tests.support.processes import provided
@@ -86,9 +84,13 @@ def short_pages() -> list[str]:
     return sorted(str(page.relative_to(ROOT)) for pattern in SHORT_SENTENCES for page in ROOT.glob(pattern))
 
 
-@pytest.mark.parametrize("page", pages())
-def test_every_link_leads_to_a_file_and_a_heading(page: str) -> None:
-    broken = [link for link in links(text(page)) if "://" not in link and not _is_there(page, link)]
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
+    broken = [
+        f"{page}: {link}"
+        for page in pages()
+        for link in links(text(page))
+        if "://" not in link and not _is_there(page, link)
+    ]
     assert broken == []
 
 
@@ -100,12 +102,14 @@ def _is_there(page: str, link: str) -> bool:
     return not anchor or (target.suffix == ".md" and anchor in anchors(target.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("page", [page for page in short_pages() if not page.startswith("tests/")])
-def test_every_option_and_metric_that_a_page_names_is_in_the_reference(page: str) -> None:
+def test_every_option_and_metric_that_a_page_names_is_in_the_reference() -> None:
     reference = "\n".join(file.read_text(encoding="utf-8") for file in (ROOT / "docs" / "reference").glob("*.md"))
-    words = set(re.findall(r"(?<![\w-])--(?:no-)?([a-z][a-z0-9-]*[a-z0-9])", text(page))) - OPTIONS_OF_OTHERS
-    words |= set(re.findall(r"\bpenstock_[a-z_]+[a-z]\b", text(page)))
-    unknown = sorted(word for word in words if not re.search(rf"(?:--|`){word}\b", reference))
+    unknown: list[str] = []
+    for page in short_pages():
+        words = set(re.findall(r"(?<![\w-])--(?:no-)?([a-z][a-z0-9-]*[a-z0-9])", text(page))) - OPTIONS_OF_OTHERS
+        words |= set(re.findall(r"\bpenstock_[a-z_]+[a-z]\b", text(page)))
+        if not page.startswith("tests/"):
+            unknown += [f"{page}: {word}" for word in sorted(words) if not re.search(rf"(?:--|`){word}\b", reference)]
     assert unknown == []
 
 
@@ -121,15 +125,18 @@ def test_the_readme_is_short() -> None:
     assert len(text("README.md").splitlines()) <= README_LINES_MAX
 
 
-@pytest.mark.parametrize("page", short_pages())
-def test_no_sentence_is_long(page: str) -> None:
-    long = [sentence for sentence in sentences(text(page)) if word_count(sentence) > SENTENCE_WORDS_MAX]
+def test_no_sentence_is_long() -> None:
+    long = [
+        f"{page}: {sentence}"
+        for page in short_pages()
+        for sentence in sentences(text(page))
+        if word_count(sentence) > SENTENCE_WORDS_MAX
+    ]
     assert long == []
 
 
-@pytest.mark.parametrize("page", pages())
-def test_no_cell_of_a_table_is_long(page: str) -> None:
-    long = [cell for cell in cells(text(page)) if word_count(cell) > CELL_WORDS_MAX]
+def test_no_cell_of_a_table_is_long() -> None:
+    long = [f"{page}: {cell}" for page in pages() for cell in cells(text(page)) if word_count(cell) > CELL_WORDS_MAX]
     assert long == []
 
 

@@ -7,7 +7,7 @@ import asyncio
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -48,7 +48,17 @@ ODD_KEYS = (
     "odd/-dash",
     "odd/*star:;,!@$",
 )
+NO_KEYS = ("", "/a", "a/", "a//b", "../a", "a/../../b", "a/./b", ".", "..", "a\0b", "a\nb", "\ud800", "x" * 1025)
 bucket_numbers = itertools.count()
+
+
+async def is_misconfigured(request: Awaitable[object]) -> bool:
+    """Whether a request ends with `StoreMisconfigured`."""
+    try:
+        await request
+    except StoreMisconfigured:
+        return True
+    return False
 
 
 class NoObserver:
@@ -318,21 +328,18 @@ class TestKeys:
         await store.delete(ODD_KEYS)
         assert await keys_of(store, "") == []
 
-    @pytest.mark.parametrize(
-        "key", ["", "/a", "a/", "a//b", "../a", "a/../../b", "a/./b", ".", "..", "a\0b", "a\nb", "\ud800", "x" * 1025]
-    )
-    async def test_what_is_no_key_is_refused(self, store: ObjectStore, key: str) -> None:
-        for refused in (
-            store.put(key, [b"x"]),
-            store.get(key),
-            store.get_range(key, 0, 1),
-            store.head(key),
-            store.delete([key]),
-        ):
-            with pytest.raises(StoreMisconfigured):
-                await refused
+    async def test_what_is_no_key_is_refused(self, store: ObjectStore) -> None:
+        for key in NO_KEYS:
+            requests = {
+                "put": store.put(key, [b"x"]),
+                "get": store.get(key),
+                "get_range": store.get_range(key, 0, 1),
+                "head": store.head(key),
+                "delete": store.delete([key]),
+            }
+            for name, request in requests.items():
+                assert await is_misconfigured(request), f"{name} of {key!r}"
 
-    @pytest.mark.parametrize("prefix", ["a", "/", "../", "a//", "a/../"])
-    async def test_what_is_no_prefix_is_refused(self, store: ObjectStore, prefix: str) -> None:
-        with pytest.raises(StoreMisconfigured):
-            await keys_of(store, prefix)
+    async def test_what_is_no_prefix_is_refused(self, store: ObjectStore) -> None:
+        for prefix in ("a", "/", "../", "a//", "a/../"):
+            assert await is_misconfigured(keys_of(store, prefix)), repr(prefix)
