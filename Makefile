@@ -17,7 +17,7 @@ BESIDE_EACH_OTHER := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-load
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-test run cluster test durations test-all coverage check fmt reference bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep nightly clean
+.PHONY: help setup setup-spark setup-test run cluster test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep nightly clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -40,6 +40,10 @@ cluster: setup-test ## etcd, MinIO and three agents on this machine, to try thin
 test: setup-test ## all tests but the slow ones, side by side, with the coverage of the core; ARGS="tests/unit -k batch" chooses
 	@$(if $(ARGS),,$(WHOLE_RUN)) $(BIN)/python -m pytest $(if $(ARGS),$(ARGS),$(BESIDE_EACH_OTHER))
 
+compiled: setup-test ## compile all that tests import, in two processes; else each process of the run on a fresh clone does it
+	@$(BIN)/python -m pytest --collect-only -q tests/unit > /dev/null & \
+	$(BIN)/python -m pytest --collect-only -q tests --ignore=tests/unit > /dev/null; wait
+
 durations: setup-test ## run all tests, and record which groups of them take long, so that the next run begins with those
 	@RECORD_DURATIONS=1 $(WHOLE_RUN) $(BIN)/python -m pytest $(BESIDE_EACH_OTHER)
 
@@ -49,8 +53,8 @@ test-all: setup-test ## the slow tests too, and property tests with many more ex
 coverage: setup-test ## the core's own tests alone, and which of its lines and branches they do not reach
 	@$(WHOLE_RUN) $(BIN)/python -m pytest -q $(BESIDE_EACH_OTHER) $$($(BIN)/python -m tests.support.core_coverage)
 
-check: setup-test ## format, lint, types, layers, tidiness: what CI runs beside the tests
-	@$(BIN)/python -m tools.check
+check: setup-test ## format, lint, types, layers, tidiness: what CI runs beside the tests; ARGS="types lint" chooses
+	@$(BIN)/python -m tools.check $(ARGS)
 
 fmt: setup-test ## format the code and repair what the linter can repair
 	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format .
