@@ -1,1 +1,1 @@
-"""Consumer groups without a network: members by short names."""
+"""Groups without a network: members by short names, and coordinators over a memory ledger."""

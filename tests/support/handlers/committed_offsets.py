@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -51,22 +51,10 @@ async def serving(partitions: int = 2, clock: ManualClock | None = None) -> Asyn
         yield services_of(paths, clock or paths.parts.clock, tasks)
 
 
-class Impatient(ManualClock):
-    """Every wait is over soon."""
-
-    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        return asyncio.timeout(0.05)
-
-
 def ledger_of(services: Services) -> MemoryLedger:
     ledger = services.metadata._ledger
     assert isinstance(ledger, MemoryLedger)
     return ledger
-
-
-async def stalled(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
-    await asyncio.Event().wait()
-    return AppendFate.LOST
 
 
 def closed_gate(services: Services) -> asyncio.Event:

@@ -21,6 +21,7 @@ from tests.support.handlers.handler_client import ask
 from tests.support.records.kio_messages import KioEntity
 
 PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN = 0, 22, 24, 25, 26
+TXN_OFFSET_COMMIT = 28
 NONE = ErrorCode.none
 ID = "x"
 TIMEOUT = timedelta(seconds=60)
@@ -198,3 +199,40 @@ async def produce(
     )
     answer: KioEntity = told.responses[0].partition_responses[0]
     return answer
+
+
+async def pend(
+    services: Services,
+    producer: Producer,
+    offsets: Mapping[int, int] | Sequence[tuple[int, int]],
+    *,
+    version: int = 5,
+    group: str = "g",
+    topic: str = "t",
+    note: str | None = None,
+    transactional_id: str = ID,
+    stamp: ConnectionEpoch | None = None,
+    member: str = "",
+    generation: int = -1,
+    instance: str | None = None,
+) -> list[tuple[int, ErrorCode]]:
+    """Commits offsets in the producer's transaction; partitions, each with its error code."""
+    rows = [
+        {"partition_index": index, "committed_offset": offset, "committed_metadata": note}
+        for index, offset in (offsets.items() if isinstance(offsets, Mapping) else offsets)
+    ]
+    by = {"generation_id": generation, "member_id": member, "group_instance_id": instance}
+    answer = await ask(
+        services,
+        TXN_OFFSET_COMMIT,
+        version,
+        None,
+        stamp,
+        transactional_id=transactional_id,
+        group_id=group,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        topics=[{"name": topic, "partitions": rows}],
+        **(by if version >= 3 else {}),
+    )
+    return [(each.partition_index, each.error_code) for each in answer.topics[0].partitions]

@@ -19,8 +19,8 @@ from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 from tests.support.agent.data_paths import DataPaths, another_agent, data_paths
 from tests.support.agent.ledger_parts import always_ours
 from tests.support.commands.commands import TOPIC
+from tests.support.handlers.listed_offsets import listed
 from tests.support.records.plain_records import Record, make_batch, read_batches
-from tests.unit.agent.handlers.test_list_offsets import listed
 
 BATCH = make_batch([Record(offset=n, timestamp=1_000 + n, value=b"x" * 50) for n in range(3)])
 GRACE_MS = 60_000

@@ -4,33 +4,34 @@ import asyncio
 import gc
 import logging
 import weakref
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
 
 from agent.groups.classic_coordinator import ClassicGroupCoordinator
-from agent.groups.classic_group import next_ticket
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from coordinator.commands.commands import EndSession
 from coordinator.commands.group_values import ClassicGroup
-from coordinator.groups.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer
+from coordinator.groups.classic_messages import Leaver
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_ENTRY_BYTES_MAX, LEDGER_SESSION_SECONDS, MEMBER_ID_PREFIX_CHARS_MAX
 from tests.support.agent.ledger_parts import Parts, running_parts
 from tests.support.commands.commands import start
 from tests.support.commands.group_commands import GENERATION, JOINED
-
-SECONDS_MAX = 10.0
-CONFIGS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "100",
-    "group.max.session.timeout.ms": "60000",
-}
+from tests.support.groups.classic_coordinator import (
+    CONFIGS,
+    SECONDS_MAX,
+    a_join,
+    coordinator_of,
+    join,
+    one_agent,
+    running,
+    stable,
+    sync,
+)
 
 
 class JumpingClock(SystemClock):
@@ -41,86 +42,6 @@ class JumpingClock(SystemClock):
 
     def monotonic_s(self) -> float:
         return super().monotonic_s() + self.stood_still_s
-
-
-def coordinator_of(
-    parts: Parts, configs: Mapping[str, str] = CONFIGS, clock: SystemClock | None = None
-) -> ClassicGroupCoordinator:
-    ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
-    return ClassicGroupCoordinator(
-        metadata=parts.metadata,
-        writer=parts.writer,
-        ledger=ledger,
-        clock=clock or SystemClock(),
-        ids=SystemIds(),
-        broker_configs=configs,
-    )
-
-
-@asynccontextmanager
-async def running(groups: ClassicGroupCoordinator) -> AsyncIterator[ClassicGroupCoordinator]:
-    async with asyncio.TaskGroup() as tasks:
-        loops = [tasks.create_task(groups.run_timers()), tasks.create_task(groups.run_maintenance())]
-        try:
-            yield groups
-        finally:
-            for loop in loops:
-                loop.cancel()
-
-
-@asynccontextmanager
-async def one_agent(configs: Mapping[str, str] = CONFIGS) -> AsyncIterator[tuple[Parts, ClassicGroupCoordinator]]:
-    async with (
-        running_parts() as parts,
-        asyncio.timeout(SECONDS_MAX),
-        running(coordinator_of(parts, configs)) as groups,
-    ):
-        yield parts, groups
-
-
-def a_join(
-    groups: ClassicGroupCoordinator, member_id: str = "", *, session_ms: int = 10_000, metadata: bytes = b"m"
-) -> Join:
-    return Join(
-        ticket=next_ticket(),
-        member_id=member_id,
-        member_id_new=groups.new_member_id("client", None),
-        group_instance_id=None,
-        client_id="client",
-        client_host="/127.0.0.1",
-        protocol_type="consumer",
-        protocols=(("range", metadata),),
-        rebalance_timeout_ms=10_000,
-        session_timeout_ms=session_ms,
-        needs_known_id=False,
-        may_skip_assignment=True,
-    )
-
-
-async def join(groups: ClassicGroupCoordinator, member_id: str = "", *, session_ms: int = 10_000) -> JoinAnswer:
-    return await (await groups.join("g", a_join(groups, member_id, session_ms=session_ms)))
-
-
-async def sync(
-    groups: ClassicGroupCoordinator, member_id: str, *given: tuple[str, bytes], generation: int = 1, group_id: str = "g"
-) -> SyncAnswer:
-    asked = Sync(
-        ticket=next_ticket(),
-        member_id=member_id,
-        group_instance_id=None,
-        generation=generation,
-        protocol_type=None,
-        protocol=None,
-        assignments=given,
-    )
-    return await (await groups.sync(group_id, asked))
-
-
-async def stable(groups: ClassicGroupCoordinator, *, session_ms: int = 10_000) -> str:
-    """The one member of generation 1."""
-    member_id = (await join(groups, session_ms=session_ms)).member_id
-    assert (await sync(groups, member_id, (member_id, b"part"))).assignment == b"part"
-    return member_id
 
 
 def written(parts: Parts) -> ClassicGroup:

@@ -1,114 +1,34 @@
 """Consumer groups on their coordinator: what is in the ledger before members are told, and what ends a claim (S13)."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from copy import deepcopy
 
 import pytest
 from msgspec.structs import replace
 
-from agent.groups.classic_coordinator import ClassicGroupCoordinator
-from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
-from agent.groups.group_ledger import GroupLedger, NotCoordinator
-from agent.runtime.ids import SystemIds
+from agent.groups.group_ledger import NotCoordinator
 from coordinator.commands.admin import CreatePartitions
-from coordinator.commands.commands import Command, DeleteTopic, Done, ReportTime, StartDrain
+from coordinator.commands.commands import Command, DeleteTopic, Done, StartDrain
 from coordinator.commands.consumer_group_values import (
     LEAVE_EPOCH,
-    ConsumerGroup,
     ConsumerGroupChange,
     GroupPhase,
     without_epochs,
 )
 from coordinator.commands.group import ClaimGroups
 from coordinator.commands.group_values import GroupState
-from coordinator.groups.consumer_group_messages import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
-from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
+from coordinator.groups.consumer_group_messages import GroupRefusal
+from coordinator.ledger.memory import MemoryLedger
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_SESSION_SECONDS
 from protocol.types import PartitionIndex, TopicId
-from tests.support.agent.ledger_parts import Parts, running_parts
-from tests.support.commands.commands import TOPIC, create, start
+from tests.support.agent.ledger_parts import running_parts
+from tests.support.commands.commands import TOPIC, create
+from tests.support.groups.consumer_coordinator import SECONDS_MAX, GroupAgent, one_agent, problems, two_agents
 from tests.support.groups.consumer_groups import beat
 
-SECONDS_MAX = 20.0
 ALL = ((TOPIC, (PartitionIndex(0), PartitionIndex(1))),)
 OTHER = TopicId(bytes([7] * 16))
-
-
-class GroupAgent:
-    """One agent's groups."""
-
-    def __init__(self, parts: Parts, **configs: str) -> None:
-        self.parts = parts
-        self.ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
-        self.classic = ClassicGroupCoordinator(
-            metadata=parts.metadata,
-            writer=parts.writer,
-            ledger=self.ledger,
-            clock=parts.clock,
-            ids=SystemIds(),
-            broker_configs=configs,
-        )
-        self.groups = ConsumerGroupCoordinator(
-            metadata=parts.metadata,
-            writer=parts.writer,
-            ledger=self.ledger,
-            clock=parts.clock,
-            broker_configs=configs,
-            classic=self.classic,
-        )
-        self.classic.consumer_groups = self.groups
-
-    async def say(self, request: ConsumerHeartbeat, group_id: str = "g") -> HeartbeatAnswer:
-        return await self.groups.heartbeat(group_id, request, is_id_required=True)
-
-    async def refused(self, request: ConsumerHeartbeat, group_id: str = "g") -> ErrorCode:
-        with pytest.raises((GroupRefusal, NotCoordinator)) as caught:
-            await self.say(request, group_id)
-        assert isinstance(caught.value, GroupRefusal | NotCoordinator)
-        return caught.value.error_code
-
-    async def wait(self, seconds: float) -> None:
-        """Let time pass; the ledger confirms the session after it (safety rule S4)."""
-        self.parts.clock.seconds += seconds
-        await self.parts.writer.propose(ReportTime())
-
-    @property
-    def group(self) -> ConsumerGroup:
-        """As the ledger has it."""
-        value = self.parts.metadata.state.groups["g"].value
-        assert isinstance(value, ConsumerGroup)
-        return value
-
-    @property
-    def entries(self) -> int:
-        return self.parts.metadata.entries_applied_count
-
-
-@asynccontextmanager
-async def one_agent(**configs: str) -> AsyncIterator[GroupAgent]:
-    async with running_parts() as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.propose(create(partitions=2))
-        yield GroupAgent(parts, **configs)
-
-
-@asynccontextmanager
-async def two_agents() -> AsyncIterator[tuple[GroupAgent, GroupAgent]]:
-    """The coordinator of the group `g`, and another."""
-    core = MemoryLedgerCore()
-    async with (
-        running_parts(MemoryLedger(core)) as one,
-        running_parts(MemoryLedger(core), start("b", node=2)) as other,
-        asyncio.timeout(SECONDS_MAX),
-    ):
-        await one.writer.propose(create(partitions=2))
-        agents = [GroupAgent(parts) for parts in (one, other)]
-        for agent in agents:
-            await agent.parts.metadata.barrier()
-        agents.sort(key=lambda agent: agent.ledger.coordinator("g") != agent.parts.writer.session)
-        yield agents[0], agents[1]
 
 
 async def test_a_member_is_told_of_nothing_that_the_ledger_does_not_have() -> None:
@@ -154,10 +74,6 @@ async def test_a_heartbeat_looks_up_no_topic_where_none_came_went_or_grew(monkey
             await agent.say(beat("a", epoch))
             assert agent.group.epoch == epoch + 1
             assert set(looked_up) == {"t", "u"}
-
-
-def problems(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [str(vars(record)["problem"]) for record in caplog.records if "problem" in vars(record)]
 
 
 async def test_an_assignment_that_no_entry_takes_ends_no_group_and_is_told_once(

@@ -11,8 +11,8 @@ from coordinator.commands.consumer_group_values import LEAVE_EPOCH, LEAVE_STATIC
 from coordinator.configs.config_types import SHOWN_CHARS_MAX
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_NAMES_LISTED_MAX
+from tests.support.groups.consumer_coordinator import one_agent, two_agents
 from tests.support.groups.consumer_groups import beat
-from tests.unit.agent.groups.test_consumer_coordinator import one_agent, two_agents
 
 
 def test_all_names_are_told_where_they_are_few() -> None:

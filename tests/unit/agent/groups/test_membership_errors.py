@@ -21,18 +21,10 @@ from protocol.types import Position
 from tests.support.agent.ledger_parts import Parts, running_parts
 from tests.support.commands.commands import create
 from tests.support.commands.group_commands import GENERATION, generation, member
+from tests.support.groups.classic_coordinator import a_join, coordinator_of, join, one_agent, running, stable, sync
+from tests.support.groups.consumer_coordinator import SECONDS_MAX, GroupAgent, two_agents
+from tests.support.groups.consumer_coordinator import one_agent as one_agent_of_consumers
 from tests.support.groups.consumer_groups import beat, subscription
-from tests.unit.agent.groups.test_classic_coordinator import (
-    a_join,
-    coordinator_of,
-    join,
-    one_agent,
-    running,
-    stable,
-    sync,
-)
-from tests.unit.agent.groups.test_consumer_coordinator import SECONDS_MAX, GroupAgent, two_agents
-from tests.unit.agent.groups.test_consumer_coordinator import one_agent as one_agent_of_consumers
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from protocol.consumer_protocol import read_assignment, write_assignment
 from protocol.errors import ErrorCode
 from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX, LEDGER_ENTRY_BYTES_MAX
 from protocol.types import Position
+from tests.support.groups.consumer_coordinator import GroupAgent, one_agent, problems
 from tests.support.groups.consumer_groups import beat, subscription
-from tests.unit.agent.groups.test_consumer_coordinator import GroupAgent, one_agent, problems
 from tests.unit.coordinator.groups.test_consumer_group_classic import ask
 
 SETTINGS = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}

@@ -4,8 +4,8 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX
+from tests.support.handlers.stalled_ledger import Impatient
 from tests.support.handlers.transactions import ID, NONE, add_group, begun, serving, stop_answering
-from tests.unit.agent.handlers.test_ledger_waits import Impatient
 
 
 @pytest.mark.parametrize("version", range(5))

@@ -8,6 +8,7 @@ from agent.request.services import Services
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from tests.support.handlers.handler_client import ask, turns_of_others
+from tests.support.handlers.stalled_ledger import Impatient
 from tests.support.handlers.transactions import (
     ADD_PARTITIONS,
     ID,
@@ -21,7 +22,6 @@ from tests.support.handlers.transactions import (
     stop_answering,
 )
 from tests.support.records.kio_messages import KioEntity
-from tests.unit.agent.handlers.test_ledger_waits import Impatient
 
 
 def added(services: Services) -> Sequence[int]:

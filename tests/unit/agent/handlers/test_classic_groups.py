@@ -1,8 +1,7 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups and ListGroups: what each version tells."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import pytest
@@ -16,11 +15,11 @@ from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_MEMBERS_MAX, CLASSIC_PROTOCOLS_MAX, ROWS_PER_TURN
 from tests.support.agent.data_paths import another_agent, data_paths, services_of
 from tests.support.commands.group_commands import GENERATION, JOINED, generation, member
+from tests.support.handlers.classic_groups import CONSUMER_DESCRIBE, CONSUMER_HEARTBEAT, serving
 from tests.support.handlers.handler_client import ask, turns_of_others
 from tests.support.records.kio_messages import KioEntity
 
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST = 11, 12, 13, 14, 15, 16
-CONSUMER_HEARTBEAT, CONSUMER_DESCRIBE = 68, 69
 NONE = ErrorCode.none
 ON_GROUP = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS: what Kafka 4.3.1 tells (3400)."""
@@ -31,17 +30,6 @@ def versions(api_key: int) -> Sequence[int]:
     served = range_of(api_key)
     assert served is not None
     return range(served.version_min, served.version_max + 1)
-
-
-@asynccontextmanager
-async def serving() -> AsyncIterator[Services]:
-    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
-        services = services_of(paths, paths.parts.clock, tasks)
-        timers = tasks.create_task(services.groups.run_timers())
-        try:
-            yield services
-        finally:
-            timers.cancel()
 
 
 async def asked_to_join(services: Services, version: int, member_id: str = "", group_id: str = "g") -> KioEntity:

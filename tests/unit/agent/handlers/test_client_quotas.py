@@ -12,7 +12,7 @@ from protocol.errors import ErrorCode
 from tests.support.agent.data_paths import data_paths, services_of
 from tests.support.agent.ledger_parts import ManualClock
 from tests.support.handlers.handler_client import ask
-from tests.unit.agent.handlers.test_ledger_waits import Impatient, stalled
+from tests.support.handlers.stalled_ledger import Impatient, stalled
 
 DESCRIBE, ALTER = 48, 49
 Entity = dict[str, str | None]

@@ -10,9 +10,9 @@ from coordinator.commands.consumer_group_values import ConsumerGroup, ConsumerGr
 from protocol.errors import ErrorCode
 from protocol.limits import ROWS_PER_TURN
 from tests.support.commands.group_commands import GENERATION, JOINED
+from tests.support.handlers.classic_groups import CONSUMER_DESCRIBE, serving
 from tests.support.handlers.handler_client import ask, turns_of_others
 from tests.support.records.kio_messages import KioEntity
-from tests.unit.agent.handlers.test_classic_groups import CONSUMER_DESCRIBE, serving
 
 IDS = [f"m{number:05}" for number in range(4 * ROWS_PER_TURN)]
 

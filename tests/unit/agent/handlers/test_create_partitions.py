@@ -10,7 +10,7 @@ from tests.support.agent.data_paths import another_agent, data_paths, services_o
 from tests.support.agent.ledger_parts import ManualClock
 from tests.support.commands.commands import TOPIC
 from tests.support.handlers.handler_client import ask
-from tests.unit.agent.handlers.test_ledger_waits import Impatient, stalled
+from tests.support.handlers.stalled_ledger import Impatient, stalled
 
 CREATE_PARTITIONS = 37
 OTHER = ord("b")

@@ -4,8 +4,9 @@ import struct
 
 from protocol.errors import ErrorCode
 from protocol.limits import PARTITIONS_CREATED_PER_REQUEST_MAX
+from tests.support.handlers.byte_requests import joined, request
 from tests.support.handlers.handler_client import handled
-from tests.unit.agent.handlers.test_ledger_waits import Impatient, joined, request, stalled
+from tests.support.handlers.stalled_ledger import Impatient, stalled
 
 EXCESSIVE = b"Excessively large number of partitions per request."
 

@@ -6,6 +6,7 @@ import pytest
 
 from agent.request.services import NoAnswerOwed
 from protocol.errors import ErrorCode
+from tests.support.handlers.stalled_ledger import Impatient
 from tests.support.handlers.transactions import (
     ID,
     NONE,
@@ -19,7 +20,6 @@ from tests.support.handlers.transactions import (
     serving,
     stop_answering,
 )
-from tests.unit.agent.handlers.test_ledger_waits import Impatient
 
 
 @pytest.mark.parametrize("version", range(5))

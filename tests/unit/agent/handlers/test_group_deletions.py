@@ -26,18 +26,17 @@ from tests.support.handlers.committed_offsets import (
     OFFSET_DELETE,
     SECONDS_MAX,
     SUBSCRIBED,
-    Impatient,
     closed_gate,
     codes_of,
     commit,
     ledger_of,
     offsets_of,
     serving,
-    stalled,
     told,
     write,
 )
 from tests.support.handlers.handler_client import ask
+from tests.support.handlers.stalled_ledger import Impatient, never
 
 
 def begin(services: Services, kind: str) -> None:
@@ -74,7 +73,7 @@ class TestDelete:
     async def test_while_a_change_of_the_group_is_on_its_way_nothing_goes(self) -> None:
         async with serving(clock=Impatient()) as services:
             await commit(services, {0: 5})
-            ledger_of(services).fate_of_append = stalled
+            ledger_of(services).fate_of_append = never
             services.group_ledger.write("g", generation(1, SUBSCRIBED))
             named = [{"name": "t", "partitions": [{"partition_index": 0}]}]
             answer = await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)

@@ -40,17 +40,16 @@ from tests.support.handlers.committed_offsets import (
     OFFSET_FETCH,
     SECONDS_MAX,
     SUBSCRIBED,
-    Impatient,
     closed_gate,
     commit,
     ledger_of,
     offsets_of,
     serving,
-    stalled,
     told,
     write,
 )
 from tests.support.handlers.handler_client import ask
+from tests.support.handlers.stalled_ledger import Impatient, never
 
 AWAY = ErrorCode.coordinator_not_available
 
@@ -241,7 +240,7 @@ class TestALedgerThatIsAway:
     async def test_what_is_not_applied_in_time_may_be_asked_again(self) -> None:
         async with serving(clock=Impatient()) as services:
             assert await commit(services, {0: 1}) == [(0, NONE)]
-            ledger_of(services).fate_of_append = stalled
+            ledger_of(services).fate_of_append = never
             away = ErrorCode.coordinator_not_available
             rows = [(number % 2, number) for number in range(OFFSETS_PER_COMMIT_ENTRY_MAX + 1)]
             assert {code for _, code in await commit(services, rows)} == {away}

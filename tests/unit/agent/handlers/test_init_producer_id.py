@@ -6,6 +6,7 @@ import pytest
 
 from protocol.errors import ErrorCode
 from protocol.limits import TRANSACTIONAL_ID_CHARS_MAX
+from tests.support.handlers.stalled_ledger import Impatient
 from tests.support.handlers.transactions import (
     ID,
     NONE,
@@ -18,7 +19,6 @@ from tests.support.handlers.transactions import (
     serving,
     stop_answering,
 )
-from tests.unit.agent.handlers.test_ledger_waits import Impatient
 
 
 @pytest.mark.parametrize("version", range(6))

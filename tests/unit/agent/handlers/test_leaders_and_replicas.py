@@ -10,7 +10,7 @@ from protocol.types import PartitionIndex
 from tests.support.agent.data_paths import another_agent, data_paths, services_of
 from tests.support.commands.commands import TOPIC
 from tests.support.handlers.handler_client import TIMEOUT, ask
-from tests.unit.agent.handlers.test_ledger_waits import Impatient, stalled
+from tests.support.handlers.stalled_ledger import Impatient, stalled
 
 ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 43, 45, 46
 OTHER = ord("b")

@@ -1,70 +1,18 @@
 """A ledger that does not answer in the time that a request has is told, and holds up no connection."""
 
-import asyncio
 import struct
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-from agent.request.services import Request, Services
-from coordinator.ledger.memory import AppendFate, MemoryLedger
-from coordinator.ledger.port import LedgerEntry
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX
-from protocol.types import Offset, SessionId
-from storage.object_store import Buffer
-from tests.support.agent.data_paths import data_paths, services_of
-from tests.support.agent.ledger_parts import ManualClock
+from protocol.types import Offset
 from tests.support.commands.commands import TOPIC
+from tests.support.handlers.byte_requests import joined, request
 from tests.support.handlers.handler_client import handled
+from tests.support.handlers.stalled_ledger import Impatient, stalled
 
 TIMED_OUT = struct.pack(">h", ErrorCode.request_timed_out)
 NOT_AVAILABLE = struct.pack(">h", ErrorCode.coordinator_not_available)
 TIMEOUT = struct.pack(">i", 2_500)
-
-
-class Impatient(ManualClock):
-    """Every wait is over soon; how long it was to be is kept."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.waits: list[float | None] = []
-
-    def timeout(self, seconds: float | None) -> AbstractAsyncContextManager[object]:
-        self.waits.append(seconds)
-        return asyncio.timeout(0.01)
-
-
-async def never(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:
-    await asyncio.Event().wait()
-    return AppendFate.LOST
-
-
-@asynccontextmanager
-async def stalled(clock: Impatient) -> AsyncIterator[Services]:
-    """What handlers use, with a topic `t` and a ledger that answers no append from now on."""
-    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
-        ledger = paths.parts.ledger
-        assert isinstance(ledger, MemoryLedger)
-        ledger.fate_of_append = never
-        yield services_of(paths, clock, tasks)
-
-
-def request(api_key: int, version: int, body: bytes) -> Request:
-    frame = RequestFrame(
-        number=0,
-        api_key=api_key,
-        api_version=version,
-        correlation_id=5,
-        client_id="",
-        header_bytes=10,
-        body=memoryview(body),
-    )
-    return Request(frame=frame, listener="PLAINTEXT", peer="p")
-
-
-def joined(answer: Sequence[Buffer]) -> bytes:
-    return b"".join(bytes(part) for part in answer)
 
 
 async def test_a_topic_that_is_not_created_within_the_requests_time_is_told_as_timed_out() -> None:

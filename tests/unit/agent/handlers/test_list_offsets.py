@@ -9,20 +9,18 @@ from crc32c import crc32c
 
 from agent.fetch import timestamp_search
 from agent.fetch.timestamp_search import TimestampSearch
-from agent.handlers import list_offsets
 from agent.handlers.list_offsets import MAX_TIMESTAMP, NOTHING, offset_at
-from agent.request.services import Request
 from agent.runtime.clock import SystemClock
 from coordinator.ledger.memory import MemoryLedger
-from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.limits import DAMAGED_CHUNK_REMEMBERED_S
 from protocol.records.batch import patch_offsets
 from protocol.records.compression import Compression
 from protocol.types import LEADER_EPOCH, PartitionIndex
 from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
-from tests.support.agent.data_paths import DataPaths, data_paths, services_of
+from tests.support.agent.data_paths import DataPaths, data_paths
 from tests.support.commands.commands import TOPIC, delete_before
+from tests.support.handlers.listed_offsets import listed
 from tests.support.records.plain_records import Record, make_batch
 from txn.isolation import IsolationLevel
 
@@ -186,23 +184,6 @@ async def test_of_what_a_cut_chunk_still_shows_the_latest_counts() -> None:
             await paths.produce(make_batch([Record(offset=n, timestamp=time) for n, time in enumerate(times)]))
         await paths.parts.writer.propose(delete_before(1))
         assert await latest_in_time(paths) == (ErrorCode.none, (60, 2, LEADER_EPOCH))
-
-
-def latest_of(topic: bytes) -> Request:
-    """ListOffsets 1: the end of partition 0."""
-    body = struct.pack(">iih", -1, 1, len(topic)) + topic + struct.pack(">iiq", 1, 0, -1)
-    frame = RequestFrame(
-        number=0, api_key=2, api_version=1, correlation_id=5, client_id="", header_bytes=10, body=memoryview(body)
-    )
-    return Request(frame=frame, listener="PLAINTEXT", peer="p")
-
-
-async def listed(paths: DataPaths, topic: bytes = b"t") -> tuple[int, int]:
-    """The error code and the offset that the handler answers."""
-    async with asyncio.TaskGroup() as tasks:
-        answer = await list_offsets.handle(services_of(paths, paths.parts.clock, tasks), latest_of(topic))
-    error_code, _, offset = struct.unpack(">hqq", b"".join(bytes(part) for part in answer)[-18:])
-    return error_code, offset
 
 
 async def test_s4_a_ledger_that_is_away_is_a_retriable_error_and_neither_an_old_end_nor_an_unknown_topic() -> None:

@@ -18,9 +18,9 @@ from storage.object_store import Buffer
 from tests.support.agent.data_paths import another_agent, data_paths, services_of
 from tests.support.agent.ledger_parts import ManualClock
 from tests.support.commands.commands import create
+from tests.support.handlers.byte_requests import joined, read, request
 from tests.support.handlers.handler_client import handled
-from tests.unit.agent.handlers.test_ledger_waits import Impatient, joined, request, stalled
-from tests.unit.agent.handlers.test_placement import read
+from tests.support.handlers.stalled_ledger import Impatient, stalled
 
 BY_NAME = b"\0\0\0\2\0\1t\0\1u\0"
 

@@ -11,8 +11,7 @@ import pytest
 from agent.request.services import Services
 from protocol.errors import ErrorCode
 from tests.support.handlers.handler_client import ask
-from tests.support.handlers.transactions import NONE, Producer, add, add_group, begun, end, init, produce, serving
-from tests.unit.agent.handlers.test_txn_offset_commit import pend
+from tests.support.handlers.transactions import NONE, Producer, add, add_group, begun, end, init, pend, produce, serving
 
 WRITE_TXN_MARKERS = 27
 ID_BELOW, EPOCH_BELOW = {"producer_id": -2}, {"epoch": -2}

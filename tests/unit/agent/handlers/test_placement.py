@@ -5,7 +5,6 @@ import struct
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 from kio.schema.describe_topic_partitions.v0.response import DescribeTopicPartitionsResponse
@@ -14,8 +13,6 @@ from kio.schema.fetch.v11.response import PartitionData as FetchedPartition
 from kio.schema.metadata.v4.response import MetadataResponse
 from kio.schema.metadata.v5.response import MetadataResponse as MetadataResponse5
 from kio.schema.produce.v3.response import ProduceResponse
-from kio.serial import entity_reader
-from kio.static.protocol import Entity
 from msgspec import structs
 
 from agent.handlers import fetch, produce
@@ -26,20 +23,17 @@ from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
 from protocol.records.compression import Compression
 from protocol.types import PartitionIndex
-from storage.object_store import Buffer
 from tests.support.agent.data_paths import DataPaths, data_paths, services_of
 from tests.support.agent.ledger_parts import ManualClock, Parts, running_parts
 from tests.support.commands.commands import start
+from tests.support.handlers.byte_requests import read, request
 from tests.support.handlers.handler_client import handled
 from tests.support.records.plain_records import Record, make_batch
-from tests.unit.agent.handlers.test_ledger_waits import request
 
 PARTITIONS = 20
 BATCH = make_batch([Record(offset=0, timestamp=1_700_000_000_000, value=b"v")], Compression.NONE)
 NODE, NEAR, FAR = 1, 7, 8
 """Node ids of the agent that is asked, which is in no zone, and of one in each of the zones `near` and `far`."""
-
-E = TypeVar("E", bound=Entity)
 
 
 def agent(name: str, node: int, zone: str) -> StartSession:
@@ -66,13 +60,6 @@ async def trio() -> AsyncIterator[Trio]:
     ):
         await paths.parts.metadata.barrier()
         yield Trio(services_of(paths, ManualClock(), tasks), paths, [near, far])
-
-
-def read(entity_type: type[E], answer: Sequence[Buffer] | None, header_bytes: int = 4) -> E:
-    assert answer is not None
-    data = b"".join(bytes(part) for part in answer)
-    entity, _ = entity_reader(entity_type)(memoryview(data), header_bytes)
-    return entity
 
 
 async def described(services: Services, client_id: str = "") -> MetadataResponse:

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -11,7 +10,6 @@ import pytest
 from msgspec import structs
 
 from agent.groups.group_ledger import OffsetRow
-from agent.request.connection_epochs import ConnectionEpoch
 from agent.request.services import NoAnswerOwed, Services
 from coordinator.commands.commands import Proposal
 from coordinator.commands.group import ClaimGroups
@@ -39,61 +37,22 @@ from tests.support.handlers.committed_offsets import (
     OFFSET_FETCH,
     SECONDS_MAX,
     SUBSCRIBED,
-    Impatient,
     closed_gate,
     codes_of,
     commit,
     ledger_of,
     offsets_of,
     serving,
-    stalled,
     told,
     write,
 )
 from tests.support.handlers.handler_client import ask
-from tests.support.handlers.transactions import ID, Producer, add_group, begun
+from tests.support.handlers.stalled_ledger import Impatient, never
+from tests.support.handlers.transactions import Producer, add_group, begun, pend
 from tests.support.handlers.transactions import end as end_transaction
 from tests.support.records.kio_messages import KioEntity
 
-TXN_OFFSET_COMMIT = 28
 UNSTABLE = ErrorCode.unstable_offset_commit
-
-
-async def pend(
-    services: Services,
-    producer: Producer,
-    offsets: Mapping[int, int] | Sequence[tuple[int, int]],
-    *,
-    version: int = 5,
-    group: str = "g",
-    topic: str = "t",
-    note: str | None = None,
-    transactional_id: str = ID,
-    stamp: ConnectionEpoch | None = None,
-    member: str = "",
-    generation: int = -1,
-    instance: str | None = None,
-) -> list[tuple[int, ErrorCode]]:
-    """Partitions and what became of each."""
-    rows = [
-        {"partition_index": index, "committed_offset": offset, "committed_metadata": note}
-        for index, offset in (offsets.items() if isinstance(offsets, Mapping) else offsets)
-    ]
-    by = {"generation_id": generation, "member_id": member, "group_instance_id": instance}
-    answer = await ask(
-        services,
-        TXN_OFFSET_COMMIT,
-        version,
-        None,
-        stamp,
-        transactional_id=transactional_id,
-        group_id=group,
-        producer_id=producer.producer_id,
-        producer_epoch=producer.epoch,
-        topics=[{"name": topic, "partitions": rows}],
-        **(by if version >= 3 else {}),
-    )
-    return [(each.partition_index, each.error_code) for each in answer.topics[0].partitions]
 
 
 async def end(services: Services, producer: Producer, *, is_commit: bool = True, version: int = 5) -> None:
@@ -407,7 +366,7 @@ class TestTheLedger:
         async with serving(clock=Impatient()) as services:
             producer = await begun(services)
             assert await pend(services, producer, {0: 1}) == [(0, NONE)]
-            ledger_of(services).fate_of_append = stalled
+            ledger_of(services).fate_of_append = never
             away = ErrorCode.coordinator_not_available
             assert await pend(services, producer, {0: 2}) == [(0, away)]
             assert services.group_ledger.owns("g")

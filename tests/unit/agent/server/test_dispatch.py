@@ -10,8 +10,9 @@ from agent.handlers.rejected_requests import REJECTIONS
 from agent.server.dispatch import HANDLERS, RAW
 from protocol.api_versions import API_VERSIONS, range_of
 from protocol.errors import MalformedRequest
+from tests.support.handlers.byte_requests import request
 from tests.support.handlers.handler_client import handled
-from tests.unit.agent.handlers.test_ledger_waits import Impatient, request, stalled
+from tests.support.handlers.stalled_ledger import Impatient, stalled
 
 
 def test_every_api_that_clients_see_has_a_handler() -> None:
