@@ -19,7 +19,7 @@ from tests.support.cluster.faults import create_topic
 from tests.support.processes import provided
 from tests.support.services.local_services import PENSTOCK, PenstockFactory
 from tests.support.transactions.conversations import TIME_OUT, Step
-from tests.unit.txn.test_late_producers import HISTORIES, ROWS, Row, told
+from tests.support.transactions.late_producers import HISTORIES, ROWS, Row, told
 
 TOPIC = "late"
 SHORT, LONG = timedelta(milliseconds=500), timedelta(seconds=60)

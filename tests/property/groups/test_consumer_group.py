@@ -24,7 +24,7 @@ from protocol.consumer_protocol import read_assignment
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, TopicId
 from tests.support.groups.consumer_groups import REBALANCE_TIMEOUT_MS, beat, topic_id
-from tests.unit.coordinator.groups.test_consumer_group_classic import Mixed, ask
+from tests.support.groups.mixed_group import Mixed, ask
 
 MEMBERS = ("a", "b", "c", "d")
 CLASSIC_MEMBERS = ("k", "l")

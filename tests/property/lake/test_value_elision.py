@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from iceberg_export.rows.schema import FieldId
-from tests.property.lake.test_typed_columns import PIECES, SCALARS, flat_schemas, schemas
 from tests.support.lake.typed_records import avro_bytes, framed
 from tests.support.lake.value_elision import made_file
+from tests.support.strategies.avro_schemas import PIECES, SCALARS, flat_schemas, schemas
 
 MOST = {
     "timestamp-millis": st.integers(-(2**53), 2**53),

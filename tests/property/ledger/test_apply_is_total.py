@@ -34,18 +34,9 @@ from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, ObjectNumber, PartitionIndex, SessionId, TopicId
 from storage.refs import parquet_key
-from tests.property.ledger.test_state_machine import (
-    TOPICS,
-    archive_of,
-    chunks,
-    commands,
-    numbers,
-    sessions,
-    times,
-    topic_ids,
-    upkeep_of,
-)
+from tests.support.commands.archive_commits import archive_of, upkeep_of
 from tests.support.commands.commands import Batch, Chunk, Cluster, commit, create, start
+from tests.support.strategies.ledger_commands import TOPICS, chunks, commands, numbers, sessions, times, topic_ids
 from tests.support.strategies.transaction_commands import transaction_commands
 
 SPOILS = ("none", "data file", "released", "replaced file", "no partition", "one row less", "another partition", "rows")

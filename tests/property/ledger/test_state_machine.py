@@ -4,7 +4,6 @@ Entries are arbitrary commands of a few sessions, topics, objects and producers,
 under numbers that repeat or leave a gap.
 """
 
-import itertools
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,203 +14,24 @@ from hypothesis import strategies as st
 
 from coordinator.apply.apply import apply
 from coordinator.commands.commands import (
-    AllocateProducerIds,
-    ApplyRetention,
-    ArchivedChunk,
     ChunksCommitted,
-    ClaimMaintenanceLeader,
     Command,
-    CompareDigest,
-    CreateTopic,
-    DeleteTopic,
-    EndSession,
-    ExpireProducers,
-    ForgetObjects,
-    ForgetSessions,
-    PartitionReplacement,
     Proposal,
-    RaiseRules,
-    ReplaceChunks,
-    ReplacedChunk,
-    ReportDigest,
-    ReportTime,
-    StartDrain,
-    TableCommit,
 )
 from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_NEWEST
 from coordinator.invariants import check
 from coordinator.ledger.port import LedgerCorrupt, LedgerRecord
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state.state import ClusterState
-from protocol.types import Milliseconds, ObjectNumber, Offset, PartitionIndex, Position, SessionId, TopicId
-from storage.refs import ObjectKind, intake_key, parquet_key
-from tests.support.commands.commands import Batch, Chunk, Cluster, commit, create, delete_before, start
+from protocol.types import Position, SessionId, TopicId
+from tests.support.commands.archive_commits import archive_of, upkeep_of
+from tests.support.commands.commands import Cluster, create, start
 from tests.support.commands.entries import decode, encode
-from tests.support.commands.table_commits import commit_table, table_commit
-from tests.support.strategies.admin_commands import admin_commands
-from tests.support.strategies.group_commands import group_commands
-from tests.support.strategies.registry_commands import registry_commands
+from tests.support.strategies.ledger_commands import TOPICS, commands, numbers, sessions, times, topic_ids
 
 ROOT = Path(__file__).parents[3]
-TOPICS = [TopicId(bytes([number] * 16)) for number in range(1, 4)]
-NAMES = ["a", "a.b", "a_b"]
 UPKEEP = -1
 """In the place of the row from which a pass begins: no pass, the table alone."""
-
-sessions = st.integers(1, 3)
-times = st.none() | st.integers(0, 1_000)
-topic_ids = st.sampled_from(TOPICS)
-numbers = st.integers(0, 20)
-plain_batches = st.builds(Batch, records=st.integers(1, 3), timestamp=st.integers(-1, 500))
-producer_batches = st.builds(
-    Batch,
-    records=st.integers(1, 3),
-    producer=st.integers(0, 2),
-    epoch=st.integers(-1, 1),
-    sequence=st.integers(-1, 6) | st.sampled_from([(1 << 31) - 1, (1 << 31) - 2]),
-    is_transactional=st.sampled_from([False, False, False, True]),
-)
-chunks = st.builds(
-    Chunk,
-    topic_id=topic_ids,
-    partition=st.integers(0, 2),
-    batches=st.lists(plain_batches, min_size=1, max_size=3)
-    | st.lists(plain_batches | producer_batches, min_size=1, max_size=6),
-)
-commits = st.builds(
-    lambda number, session, parts: commit(number, *parts, session=session),
-    numbers,
-    sessions,
-    st.lists(chunks, min_size=1, max_size=4),
-)
-creations: st.SearchStrategy[CreateTopic] = st.builds(
-    lambda name, topic_id, partitions, configs: create(name, topic_id=topic_id, partitions=partitions, **configs),
-    st.sampled_from(NAMES),
-    topic_ids,
-    st.integers(0, 3),
-    st.fixed_dictionaries(
-        {},
-        optional={
-            "message_timestamp_type": st.just("LogAppendTime"),
-            "cleanup_policy": st.sampled_from(["delete", "compact", "compact,delete", ""]),
-            "retention_ms": st.sampled_from(["-1", "0", "300", "9" * 40, "no number"]),
-            "retention_bytes": st.sampled_from(["-1", "0", "250"]),
-            "penstock_table_retention_ms": st.sampled_from(["-2", "-1", "0", "400"]),
-        },
-    ),
-)
-commands: st.SearchStrategy[Command] = st.one_of(
-    commits,
-    commits,
-    commits,
-    creations,
-    st.builds(start, st.sampled_from(["a", "b"]), node=st.integers(1, 2), rules=st.integers(0, 2)),
-    st.builds(EndSession, session=sessions.map(SessionId)),
-    st.builds(StartDrain, session=sessions.map(SessionId)),
-    st.builds(ClaimMaintenanceLeader, epoch=st.integers(0, 3)),
-    st.just(CompareDigest(shape=bytes(8))),
-    st.builds(ReportDigest, position=st.integers(0, 20), digest=st.sampled_from([None, bytes(32), b"1" * 32])),
-    st.builds(RaiseRules, rules_version=st.integers(0, 3)),
-    st.builds(DeleteTopic, topic_id=topic_ids),
-    st.builds(AllocateProducerIds, count=st.integers(-1, 3)),
-    st.builds(
-        ForgetObjects,
-        object_keys=st.lists(
-            st.builds(lambda s, n: intake_key(SessionId(s), ObjectNumber(n)), sessions, numbers), max_size=3
-        ).map(tuple),
-    ),
-    st.builds(ForgetSessions, sessions=st.lists(sessions.map(SessionId), max_size=2).map(tuple)),
-    st.builds(ExpireProducers, cutoff_ms=st.integers(-5, 1_500).map(Milliseconds)),
-    st.builds(delete_before, st.integers(0, 12), topic_id=topic_ids, partition=st.integers(0, 2)),
-    st.builds(
-        ApplyRetention,
-        now_ms=st.integers(0, 1_500).map(Milliseconds),
-        topic_ids=st.lists(topic_ids, max_size=2).map(tuple),
-        retention_ms=st.integers(-1, 1_000),
-        retention_bytes=st.integers(-1, 500),
-        is_deleting=st.booleans(),
-    ),
-    group_commands,
-    admin_commands,
-    registry_commands,
-    st.just(ReportTime()),
-)
-
-
-def archive_of(state: ClusterState, session: int, number: int, topic_id: TopicId, row: int) -> Command | None:
-    """A pass over what the topic's first partition holds from a row on, or None if that is nothing."""
-    topic = state.topics.get(topic_id)
-    if topic is None or row >= len(topic.partitions[0].index):
-        return None
-    found = list(topic.partitions[0].index.rows_from(topic.partitions[0].index.offset_first(row)))
-    first, end = found[0].offset_first, found[-1].offset_end
-    middle = Offset((first + end) // 2)
-    key = parquet_key(topic.name, topic_id, SessionId(session), ObjectNumber(number))
-    edges = [first, middle, end] if first < middle else [first, end]
-    return ReplaceChunks(
-        topic_id=topic_id,
-        object_session=SessionId(session),
-        object_key=key,
-        object_bytes=10,
-        partitions=(
-            PartitionReplacement(
-                partition=PartitionIndex(0),
-                replaced=tuple(
-                    ReplacedChunk(
-                        offset_first=chunk.offset_first,
-                        offset_end=chunk.offset_end,
-                        object_key="" if chunk.is_marker else state.objects[chunk.object_id].key,
-                        byte_first=chunk.byte_first,
-                    )
-                    for chunk in found
-                ),
-                archived=tuple(
-                    ArchivedChunk(
-                        offset_first=one,
-                        offset_end=other,
-                        row_group=0,
-                        row_first=one - first,
-                        row_count=other - one,
-                        byte_first=4,
-                        byte_count=6,
-                        max_timestamp=Milliseconds(3),
-                    )
-                    for one, other in itertools.pairwise(edges)
-                ),
-            ),
-        ),
-        table=next_of_table(state, session, number, topic_id, added=(key,)) if number % 3 else None,
-    )
-
-
-def next_of_table(
-    state: ClusterState, session: int, number: int, topic_id: TopicId, *, added: tuple[str, ...]
-) -> TableCommit:
-    """A commit that lets go of files without chunks, of the metadata before, and now and then of what it came with."""
-    topic = state.topics[topic_id]
-    replaces, released = "", set[str]()
-    if topic.table is not None:
-        replaces = topic.table.metadata_key
-        released = {replaces, *(state.objects[object_id].key for object_id in topic.table.unneeded)}
-        if number % 2:
-            kinds = {state.objects[object_id].key: state.objects[object_id].kind for object_id in topic.table.objects}
-            released |= {key for key, kind in kinds.items() if kind is ObjectKind.TABLE_METADATA}
-    return table_commit(
-        number,
-        replaces=replaces,
-        data_files=added,
-        released=tuple(sorted(released)),
-        session=session,
-        name=topic.name,
-        topic_id=topic_id,
-    )
-
-
-def upkeep_of(state: ClusterState, session: int, number: int, topic_id: TopicId) -> Command | None:
-    """A commit of the table alone, or None where there is no such topic."""
-    if topic_id not in state.topics:
-        return None
-    return commit_table(next_of_table(state, session, number, topic_id, added=()), session=session, topic_id=topic_id)
 
 
 steps = st.lists(

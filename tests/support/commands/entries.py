@@ -3,6 +3,8 @@
 Rule: what a test hands to apply is an entry of its own session and number: `tests.support.commands.commands.Cluster`.
 """
 
+import msgspec
+
 from coordinator.codec import codec as command_codec
 from coordinator.commands.commands import Proposal
 from coordinator.commands.rules import RULES_NEWEST
@@ -28,3 +30,8 @@ def decode_entry(session: SessionId, entry: LedgerEntry) -> Proposal:
 
 def decode(payload: bytes) -> Proposal:
     return command_codec.decode(record_of(payload))
+
+
+def plain(body: object) -> bytes:
+    """An entry that is not compressed, with this body."""
+    return bytes([1, 0]) + msgspec.msgpack.encode(body)

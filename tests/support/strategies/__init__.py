@@ -1,1 +1,1 @@
-"""Hypothesis strategies for ledger commands."""
+"""Hypothesis strategies for ledger commands and Avro schemas."""

@@ -18,7 +18,7 @@ from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX, LEDGER_ENTRY_BYTES_
 from protocol.types import Position
 from tests.support.groups.consumer_coordinator import GroupAgent, one_agent, problems
 from tests.support.groups.consumer_groups import beat, subscription
-from tests.unit.coordinator.groups.test_consumer_group_classic import ask
+from tests.support.groups.mixed_group import ask
 
 SETTINGS = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "0"}
 

@@ -6,8 +6,7 @@ import pytest
 
 from coordinator.ledger.port import LedgerCorrupt
 from tests.support.commands.commands import TOPIC
-from tests.support.commands.entries import decode
-from tests.unit.coordinator.codec.test_codec import plain
+from tests.support.commands.entries import decode, plain
 
 CHUNK_COLUMNS = {"topic": ("H", [0]), "partition": ("I", [0]), "byte_first": ("I", [0]), "batch_count": ("H", [1])}
 BATCH_COLUMNS = {

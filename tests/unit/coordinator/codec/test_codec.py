@@ -7,7 +7,6 @@ from math import nan
 from typing import cast
 
 import cramjam
-import msgspec
 import pytest
 from msgspec import structs
 
@@ -16,60 +15,22 @@ from coordinator.codec.codec import COMPRESSED, FORMAT_CHECKED, Unwritable
 from coordinator.commands.admin import (
     AlterClientQuotas,
     AlterConfigs,
-    AssignReplicas,
-    ConfigOperation,
     CreatePartitions,
-    OperationKind,
     QuotaEntity,
     ResourceType,
 )
 from coordinator.commands.commands import (
     AdvanceLogStart,
     AllocateProducerIds,
-    ApplyRetention,
-    ArchivedChunk,
-    ClaimMaintenanceLeader,
     Command,
-    CompareDigest,
-    CreateTopic,
     DeleteTopic,
-    EndSession,
-    ExpireProducers,
-    ForgetObjects,
-    ForgetSessions,
-    PartitionReplacement,
     Proposal,
-    RaiseRules,
-    ReplaceChunks,
-    ReplacedChunk,
-    ReportDigest,
     ReportTime,
-    StartDrain,
 )
-from coordinator.commands.group import (
-    ClaimGroups,
-    CommitOffsets,
-    DeleteGroup,
-    DeleteOffsets,
-    ExpireOffsets,
-    WriteClassicGroup,
-)
-from coordinator.commands.group_values import ClassicGroup, ClassicMember
 from coordinator.commands.rules import RULES_CHECKED_STORAGE
-from coordinator.commands.transaction import (
-    AddToTransaction,
-    CommitTransactionalOffsets,
-    EndTransaction,
-    ExpireTransaction,
-    ExpireTransactionalIds,
-    InitTransactionalProducer,
-    SetTransactionVersion,
-    Stamp,
-    TerminateTransaction,
-)
 from coordinator.ledger.port import LedgerCorrupt
 from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
-from protocol.types import Milliseconds, Offset, PartitionIndex, Position, ProducerEpoch, ProducerId, SessionId
+from protocol.types import Milliseconds
 from tests.golden import golden_bytes
 from tests.support.commands.commands import (
     TOPIC,
@@ -78,235 +39,10 @@ from tests.support.commands.commands import (
     commit,
     create,
     delete_before,
-    idempotent,
     retain,
-    start,
 )
-from tests.support.commands.entries import decode, encode
-from tests.support.commands.table_commits import commit_table, table_commit
-from txn.transaction import TransactionVersion
-
-OTHER = type(TOPIC)(bytes(16 * [9]))
-
-CLASSIC = ClassicGroup(
-    generation=7,
-    protocol_type="consumer",
-    protocol="range",
-    leader="b",
-    members=(
-        ClassicMember(
-            member_id="a",
-            group_instance_id="static",
-            client_id="client",
-            client_host="/127.0.0.1",
-            rebalance_timeout_ms=300_000,
-            session_timeout_ms=45_000,
-            protocols=(("range", b"topics"), ("sticky", b"")),
-            assignment=b"partitions",
-        ),
-        ClassicMember(
-            member_id="b",
-            group_instance_id=None,
-            client_id="",
-            client_host="",
-            rebalance_timeout_ms=-1,
-            session_timeout_ms=0,
-            protocols=(),
-        ),
-    ),
-    is_synced=True,
-)
-
-COMMIT = CommitOffsets(
-    groups=(("g", 5), ("h", 6)),
-    topic_ids=(TOPIC, OTHER),
-    group=[0, 1, 1],
-    topic=[1, 0, 1],
-    partition=[0, 9_999, 1],
-    offset=[0, 1 << 60, 7],
-    leader_epoch=[-1, 0, 3],
-    retention_ms=[-1, 0, 1 << 40],
-    metadata=("", "text", "ü"),
-)
-
-
-PENDING = CommitTransactionalOffsets(
-    group_id="g",
-    claim_epoch=5,
-    transactional_id="tx",
-    producer_id=ProducerId(7),
-    epoch=ProducerEpoch(3),
-    version=TransactionVersion.V1,
-    stamp=Stamp(position=Position(1 << 40), serial=9),
-    topic_ids=(TOPIC, OTHER),
-    topic=[1, 0],
-    partition=[0, 9_999],
-    offset=[1 << 60, -1],
-    leader_epoch=[-1, 4],
-    metadata=("", "text"),
-)
-
-
-def write_classic(group: ClassicGroup) -> WriteClassicGroup:
-    return WriteClassicGroup(group_id="g", claim_epoch=5, version=2, group=group)
-
-
-COMMANDS: dict[str, Command] = {
-    "start_session": start("agent-1", node=3, rules=2),
-    "end_session": EndSession(session=SessionId(1 << 40)),
-    "raise_rules": RaiseRules(rules_version=2),
-    "create_topic": create("orders", partitions=3, retention_ms="-1", cleanup_policy="compact"),
-    "delete_topic": DeleteTopic(topic_id=TOPIC),
-    "allocate_producer_ids": AllocateProducerIds(count=1_000),
-    "commit_chunks": commit(
-        5,
-        Chunk(batches=[Batch(records=3), idempotent(9, records=2)]),
-        Chunk(topic_id=OTHER, partition=4, batches=[Batch(timestamp=-1, is_transactional=True)]),
-        session=77,
-    ),
-    "commit_many_chunks": commit(6, *[Chunk(partition=n % 7, batches=[Batch(timestamp=n)]) for n in range(200)]),
-    "commit_chunks_with_crcs": commit(9, Chunk(batches=[Batch(crc=0xE3069283), Batch(crc=1)])),
-    "replace_chunks": ReplaceChunks(
-        topic_id=TOPIC,
-        object_session=SessionId(1),
-        object_key="lake/t/data/x.parquet",
-        object_bytes=1_000,
-        partitions=(
-            PartitionReplacement(
-                partition=PartitionIndex(2),
-                replaced=(
-                    ReplacedChunk(offset_first=Offset(0), offset_end=Offset(5), object_key="intake/1/1", byte_first=8),
-                ),
-                archived=(
-                    ArchivedChunk(
-                        offset_first=Offset(0),
-                        offset_end=Offset(5),
-                        row_group=1,
-                        row_first=10,
-                        row_count=4,
-                        byte_first=4,
-                        byte_count=900,
-                        max_timestamp=Milliseconds(-1),
-                    ),
-                ),
-            ),
-        ),
-    ),
-    "replace_chunks_and_table": ReplaceChunks(
-        topic_id=TOPIC,
-        object_session=SessionId(1),
-        object_key="lake/t/data/x.parquet",
-        object_bytes=1_000,
-        partitions=(),
-        table=table_commit(9, data_files=("lake/t/data/x.parquet",)),
-    ),
-    "commit_table": commit_table(table_commit(9, replaces="lake/t/metadata/a.json", released=("a", "b"))),
-    "forget_objects": ForgetObjects(object_keys=("intake/1/1", "intake/1/2")),
-    "forget_sessions": ForgetSessions(sessions=(SessionId(3), SessionId(4))),
-    "expire_producers": ExpireProducers(cutoff_ms=Milliseconds(1_700_000_000_000)),
-    "report_time": ReportTime(),
-    "advance_log_start": AdvanceLogStart(
-        topic_ids=(TOPIC, OTHER), topic=[0, 1, 1], partition=[2, 0, 9], log_start=[5, 0, 1 << 40]
-    ),
-    "apply_retention": ApplyRetention(
-        now_ms=Milliseconds(1_700_000_000_000),
-        topic_ids=(TOPIC, OTHER),
-        retention_ms=604_800_000,
-        retention_bytes=-1,
-        is_deleting=True,
-    ),
-    "apply_retention_in_part": ApplyRetention(
-        now_ms=Milliseconds(1_700_000_000_000),
-        topic_ids=(TOPIC, TOPIC),
-        retention_ms=-1,
-        retention_bytes=1_000,
-        is_deleting=False,
-        partitions=((0, 3), (7, 10_000)),
-        chunks_max=2_000,
-    ),
-    "start_drain": StartDrain(session=SessionId(1 << 40)),
-    "claim_housekeeper": ClaimMaintenanceLeader(epoch=3),  # named as the golden files that first had it
-    "compare_digest": CompareDigest(shape=bytes(range(8))),
-    "report_digest": ReportDigest(position=Position(1 << 45), digest=bytes(range(32))),
-    "report_no_digest": ReportDigest(position=Position(7), digest=None),
-    "create_partitions": CreatePartitions(topic_id=TOPIC, partition_count=7),
-    "create_topic_with_replicas": CreateTopic(
-        name="t", topic_id=TOPIC, partition_count=2, configs=(), replicas=((1, 1 << 30), (2,))
-    ),
-    "create_partitions_with_replicas": CreatePartitions(
-        topic_id=TOPIC, partition_count=7, replicas=((3, 1, 2), (2,), (1, 3))
-    ),
-    "assign_replicas": AssignReplicas(
-        topic_id=TOPIC, replicas=((PartitionIndex(0), (2, 1)), (PartitionIndex(9), (3,)))
-    ),
-    "alter_configs": AlterConfigs(
-        resource_type=ResourceType.TOPIC,
-        resource_name="orders",
-        is_whole=False,
-        operations=(
-            ConfigOperation(kind=OperationKind.SET, name="retention.ms", value="5"),
-            ConfigOperation(kind=OperationKind.DELETE, name="segment.ms", value=""),
-            ConfigOperation(kind=OperationKind.APPEND, name="cleanup.policy", value="compact", list_default="delete"),
-        ),
-    ),
-    "alter_whole_configs": AlterConfigs(
-        resource_type=ResourceType.GROUP, resource_name="g", is_whole=True, operations=()
-    ),
-    "alter_client_quotas": AlterClientQuotas(
-        entity=(("client-id", None), ("user", "ann")), quotas=(("producer_byte_rate", 1024.0), ("x", None))
-    ),
-    "init_transactional_producer": InitTransactionalProducer(
-        transactional_id="tx", timeout_ms=60_000, producer_id=ProducerId(-1), epoch=ProducerEpoch(-1)
-    ),
-    "add_to_transaction": AddToTransaction(
-        transactional_id="tx",
-        producer_id=ProducerId(1 << 40),
-        epoch=ProducerEpoch(32_766),
-        partitions=((TOPIC, PartitionIndex(3)), (OTHER, PartitionIndex(0))),
-        groups=("g", "ü"),
-        stamp=Stamp(position=Position(5), serial=0),
-    ),
-    "end_transaction": EndTransaction(
-        transactional_id="tx",
-        producer_id=ProducerId(7),
-        epoch=ProducerEpoch(0),
-        version=TransactionVersion.V2,
-        is_commit=True,
-        stamp=None,
-    ),
-    "expire_transaction": ExpireTransaction(
-        transactional_id="tx", producer_id=ProducerId(7), epoch=ProducerEpoch(3), serial=1 << 33
-    ),
-    "terminate_transaction": TerminateTransaction(
-        producer_id=ProducerId(7), epoch=ProducerEpoch(32_767), is_commit=False
-    ),
-    "expire_transactional_ids": ExpireTransactionalIds(cutoff_ms=Milliseconds(1 << 41)),
-    "expire_some_transactional_ids": ExpireTransactionalIds(cutoff_ms=Milliseconds(7), ids_max=3),
-    "set_transaction_version": SetTransactionVersion(level=1),
-    "commit_transactional_offsets": PENDING,
-    "claim_groups": ClaimGroups(group_ids=("g", "", "ü")),
-    "write_classic_group": write_classic(CLASSIC),
-    "write_empty_group": WriteClassicGroup(
-        group_id="g",
-        claim_epoch=5,
-        version=3,
-        group=ClassicGroup(generation=8, protocol_type="", protocol=None, leader=None, members=(), is_synced=True),
-    ),
-    "commit_offsets": COMMIT,
-    "commit_offsets_without_metadata": CommitOffsets(
-        groups=(("g", 5),),
-        topic_ids=(TOPIC,),
-        group=[0],
-        topic=[0],
-        partition=[0],
-        offset=[1],
-        leader_epoch=[-1],
-        retention_ms=[-1],
-    ),
-    "delete_offsets": DeleteOffsets(group_id="g", claim_epoch=5, partitions=((TOPIC, PartitionIndex(3)),)),
-    "delete_group": DeleteGroup(group_id="g", claim_epoch=5),
-    "expire_offsets": ExpireOffsets(now_ms=Milliseconds(1 << 41), retention_ms=7, group_ids=("g", "h")),
-}
+from tests.support.commands.entries import decode, encode, plain
+from tests.support.commands.every_command import CLASSIC, COMMANDS, COMMIT, write_classic
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -335,10 +71,6 @@ def test_a_rebalance_that_is_due_is_kept() -> None:
 def test_small_entries_are_plain_and_large_ones_compressed() -> None:
     assert encode(Proposal(time_ms=None, command=COMMANDS["commit_chunks"]))[:2] == bytes([FORMAT_CHECKED, 0])
     assert encode(Proposal(time_ms=None, command=COMMANDS["commit_many_chunks"]))[:2] == bytes([2, COMPRESSED])
-
-
-def plain(body: object) -> bytes:
-    return bytes([1, 0]) + msgspec.msgpack.encode(body)
 
 
 def compressed(frame: bytes, size: int) -> bytes:

@@ -18,7 +18,7 @@ from protocol.types import Milliseconds, SessionId
 from tests.golden import golden_bytes
 from tests.support.commands.commands import start
 from tests.support.commands.entries import NUMBER, SESSION, decode, encode, record_of
-from tests.unit.coordinator.codec.test_codec import COMMANDS
+from tests.support.commands.every_command import COMMANDS
 
 TIME_MS = Milliseconds(1_700_000_000_000)
 

@@ -9,8 +9,8 @@ from coordinator.commands.commands import Proposal
 from coordinator.commands.rules import RULES_CHECKED_STORAGE
 from coordinator.ledger.port import LedgerCorrupt
 from tests.support.commands.commands import TOPIC
-from tests.support.commands.entries import decode, encode
-from tests.unit.coordinator.codec.test_codec import COMMANDS, plain
+from tests.support.commands.entries import decode, encode, plain
+from tests.support.commands.every_command import COMMANDS
 
 
 def changed(wire: object, index: int, value: object) -> bytes:

@@ -21,7 +21,7 @@ from coordinator.state.state import ClusterState
 from protocol.types import Milliseconds, Position, SessionId
 from tests.golden import FOLDER, golden_bytes
 from tests.support.commands.entries import decode, encode
-from tests.unit.coordinator.codec.test_codec import COMMANDS
+from tests.support.commands.every_command import COMMANDS
 
 KEPT = msgspec.msgpack.decode(golden_bytes("rules_1/commands"), type=dict[str, bytes])
 
