@@ -7,22 +7,21 @@ held for the phase is given back when its clients are gone.
 import asyncio
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from protocol.limits import MIB, REQUEST_BYTES_QUEUED_MAX
-from tests.faults.test_hostile import FETCH, MEMORY_BYTES_MAX, PRODUCE, Calm, resident_bytes_max
-from tests.support.records.plain_records import Record, make_batch
+from tests.faults.calm_client import MEMORY_BYTES_MAX, PRODUCE, Calm, resident_bytes_max
+from tests.faults.hostile_peers import ANSWER_SECONDS_MAX, LARGE_BATCH, Peer, connected, fetch, produce, request
 from tests.support.services.local_services import Penstock, PenstockFactory
 
 METADATA, LIST_OFFSETS = 3, 2
 ALL_SECONDS_MAX = 100.0
 """Beyond it something hangs; how fast it is depends on who else uses the machine."""
-ANSWER_SECONDS_MAX = 10.0
 STALLED_PEERS = 40
 UNREAD_PEERS = 16
 QUEUE_PEERS, QUEUE_REQUESTS = 12, 2
@@ -32,57 +31,9 @@ pytestmark = pytest.mark.timeout(120)
 Phase = Callable[[int], Awaitable[None]]
 
 
-def request(api_key: int, version: int, *body: bytes) -> bytes:
-    """A framed request with correlation id 7 and without a client id."""
-    head = struct.pack(">hhih", api_key, version, 7, -1)
-    return struct.pack(">i", len(head) + sum(map(len, body))) + head + b"".join(body)
-
-
-def produce(topic: bytes, *batches: bytes) -> bytes:
-    """Produce 8 to a topic's partitions from 0 on."""
-    head = struct.pack(">hhiih", -1, -1, 10_000, 1, len(topic)) + topic + struct.pack(">i", len(batches))
-    rows = [struct.pack(">ii", number, len(batch)) + batch for number, batch in enumerate(batches)]
-    return request(PRODUCE, 8, head, *rows)
-
-
-def fetch(topic: bytes, partitions_count: int, *, offset: int = 0) -> bytes:
-    """Fetch 4 of 55 MiB at once, the partitions from 0 on."""
-    head = struct.pack(">iiiibih", -1, 0, 1, 55 * MIB, 0, 1, len(topic)) + topic + struct.pack(">i", partitions_count)
-    return request(FETCH, 4, head, *[struct.pack(">iqi", row, offset, 55 * MIB) for row in range(partitions_count)])
-
-
 ALL_METADATA = request(METADATA, 1, struct.pack(">i", -1))
-LARGE_BATCH = make_batch([Record(offset=0, timestamp=1, value=bytes(range(256)) * 4000)])
 FOREIGN_BATCH = LARGE_BATCH * 20
 """Twenty batches in one: well framed and 20 MB, but no partition takes it."""
-
-
-class Peer:
-    """A client that sends what it is told to, and reads when it is told to."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    async def send(self, *requests: bytes) -> None:
-        self.writer.writelines(requests)
-        await self.writer.drain()
-
-    async def answer_bytes(self) -> int:
-        """How long the next answer is; `IncompleteReadError` or `ConnectionError` where there is none."""
-        count = int.from_bytes(await self.reader.readexactly(4), "big")
-        await self.reader.readexactly(count)
-        return count
-
-
-@asynccontextmanager
-async def connected(port: int, count: int) -> AsyncIterator[list[Peer]]:
-    peers = [Peer(*await asyncio.open_connection("127.0.0.1", port)) for _ in range(count)]
-    try:
-        yield peers
-    finally:
-        for peer in peers:
-            peer.writer.transport.abort()
 
 
 async def queues_of_large_requests(port: int) -> None:

@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from protocol.limits import ANSWER_BYTES_UNREAD_MAX, MIB
-from tests.faults.test_hostile import Calm, resident_bytes_max
-from tests.faults.test_hostile_queues import ANSWER_SECONDS_MAX, LARGE_BATCH, Peer, connected, fetch, produce
+from tests.faults.calm_client import Calm, resident_bytes_max
+from tests.faults.hostile_peers import ANSWER_SECONDS_MAX, LARGE_BATCH, Peer, connected, fetch, produce
 from tests.support.processes import Process
 from tests.support.services.local_services import PenstockFactory
 
