@@ -7,7 +7,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import cache
 from itertools import islice
 
@@ -20,51 +19,21 @@ from protocol.types import TopicId
 from tests.simulation.faults.fault_names import HARD_FAULTS
 from tests.simulation.mutations import rejections as _entered  # noqa: F401
 from tests.simulation.mutations.patches import patched
-from tests.simulation.plan import Plan, draw
-from tests.simulation.test_simulation import SEEDS
-from tests.simulation.test_transactions import assert_sound
+from tests.simulation.plan import draw
+from tests.simulation.scripted_plans import SEED, calm_plan
+from tests.simulation.seeds import SEEDS, assert_sound
 from tests.simulation.world import Verdict, run
 
 DRAWN = 6
-SEED = 8
 
 
 @cache
 def drawn_seeds() -> list[int]:
-    """The first seeds beyond those of `test_simulation` whose worlds have such faults."""
+    """The first seeds after SEEDS whose worlds have such faults."""
     fitting = (
         seed for seed in range(SEEDS + 1, 20 * SEEDS) if set(HARD_FAULTS) & set(draw(random.Random(seed)).faults)
     )
     return list(islice(fitting, DRAWN))
-
-
-def calm_plan(**others: object) -> Plan:
-    """A world in which nothing happens but what a script does."""
-    plan = draw(random.Random(SEED))
-    calm = replace(
-        plan,
-        agents=3,
-        faults=(),
-        groups=(),
-        transactions=None,
-        ledger_loss=None,
-        has_topic_churn=False,
-        has_growth=False,
-        has_older_agents=False,
-        retention_ms=-1,
-        retention_bytes=-1,
-        deleters=0,
-        table_editors=0,
-        archive_interval_s=2,
-        read_cache_bytes=0,
-        flush_interval_ms=50,
-        producers=2,
-        plain_producers=0,
-        producer_pause_s=0.8,
-        move_chance=0.0,
-        window=1,
-    )
-    return replace(calm, **others)  # type: ignore[arg-type]
 
 
 def test_every_world_with_such_faults_is_sound_and_none_is_idle() -> None:

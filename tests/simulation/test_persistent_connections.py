@@ -20,7 +20,8 @@ from tests.simulation.clients.clients import NONE, PRODUCE_TIMEOUT_MS, ClientWor
 from tests.simulation.cluster.connections import SimulatedConnection
 from tests.simulation.faults.faults import coordinator_of
 from tests.simulation.mutations.patches import patched
-from tests.simulation.test_transactions import assert_sound, plan_of
+from tests.simulation.scripted_plans import plan_of
+from tests.simulation.seeds import assert_sound
 from tests.simulation.world import Verdict, run
 
 SEED = 13

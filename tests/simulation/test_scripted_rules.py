@@ -24,8 +24,8 @@ from tests.simulation.faults.hard_faults import HardFaults
 from tests.simulation.mutations import safety_rules as _entered  # noqa: F401
 from tests.simulation.mutations.mutation import MUTATIONS, drawn_mutations
 from tests.simulation.plan import Plan
-from tests.simulation.test_hard_faults import SEED, calm_plan
-from tests.simulation.test_transactions import assert_sound
+from tests.simulation.scripted_plans import SEED, calm_plan
+from tests.simulation.seeds import assert_sound
 from tests.simulation.transaction_scenes import (
     EXPIRATION_MS,
     a_time_out_that_comes_when_the_next_transaction_is_open,

@@ -1,30 +1,17 @@
 """Whole worlds, seed after seed: nothing acknowledged is lost, doubled, reordered or hidden, whatever goes wrong."""
 
-from dataclasses import replace
-from functools import cache
-
 import pytest
 
-from tests.simulation.world import Verdict, run
+from tests.simulation.seeds import SEEDS, assert_sound, verdict_of
+from tests.simulation.world import run
 
-SEEDS = 40
-"""Of each run; `make sim-deep` goes through thousands."""
 SEEDS_PER_TEST = 20
-TRACE_LINES_SHOWN = 40
-
-
-@cache
-def verdict_of(seed: int) -> Verdict:
-    """What a drawn world came to, run once for all tests of a module; of its trace the end."""
-    verdict = run(seed)
-    return replace(verdict, trace=verdict.trace[-TRACE_LINES_SHOWN:])
 
 
 @pytest.mark.parametrize("first", range(1, SEEDS + 1, SEEDS_PER_TEST))
 def test_every_seed_is_sound(first: int) -> None:
     for seed in range(first, first + SEEDS_PER_TEST):
-        verdict = verdict_of(seed)
-        assert not verdict.violations, f"make sim SEED={seed}: {verdict.violations[0]}\n" + "\n".join(verdict.trace)
+        assert_sound(verdict_of(seed))
 
 
 def test_a_static_members_place_is_that_of_whose_request_came_last() -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from tests.simulation.clients.clients import ClientWorld
 from tests.simulation.plan import LedgerLoss, Plan, ProducerFate, ProducerPlan, draw
-from tests.simulation.test_simulation import SEEDS
-from tests.simulation.test_transactions import assert_sound, plan_of, producer_of
+from tests.simulation.scripted_plans import plan_of, producer_of
+from tests.simulation.seeds import SEEDS, assert_sound
 from tests.simulation.world import run
 
 LOST_DRAWN, LATER_DRAWN = 6, 6

@@ -11,7 +11,8 @@ import pytest
 
 from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.plan import Fate, GroupKind, GroupPlan, Plan, TransactionPlan, draw
-from tests.simulation.test_transactions import assert_sound, producer_of
+from tests.simulation.scripted_plans import producer_of
+from tests.simulation.seeds import assert_sound
 from tests.simulation.world import run
 
 

@@ -13,9 +13,10 @@ import pytest
 
 from tests.simulation.clients.transaction_wire import Fetched, Producer, batch_of, decode
 from tests.simulation.faults.fault_names import FaultName
-from tests.simulation.plan import Plan, ProducerFate, ProducerPlan, TransactionPlan, draw
-from tests.simulation.test_simulation import SEEDS, TRACE_LINES_SHOWN, verdict_of
-from tests.simulation.world import Verdict, run
+from tests.simulation.plan import ProducerFate, draw
+from tests.simulation.scripted_plans import plan_of, producer_of
+from tests.simulation.seeds import SEEDS, assert_sound, verdict_of
+from tests.simulation.world import run
 from tests.support.records.plain_records import Record, make_batch
 
 DRAWN = 16
@@ -28,36 +29,6 @@ def drawn_seeds() -> list[int]:
     """The first seeds that have transactions."""
     found = (seed for seed in range(SEEDS + 1, 20 * SEEDS) if draw(random.Random(seed)).transactions is not None)
     return [next(found) for _ in range(DRAWN)]
-
-
-def plan_of(seed: int, *producers: ProducerPlan, placements: tuple[bool, ...] = (False, True)) -> Plan:
-    """A world in which these producers are all that is special."""
-    transactions = TransactionPlan(producers=producers, placements=placements, readers=1, is_shared=True)
-    plain = replace(draw(random.Random(seed)), agents=3, ledger_loss=None, groups=(), faults=(), seconds=15.0)
-    plain = replace(plain, retention_ms=-1, retention_bytes=-1, deleters=0, archive_interval_s=2, producers=1)
-    return replace(plain, transactions=transactions, has_topic_churn=False, has_growth=False, producer_pause_s=0.8)
-
-
-def producer_of(version: int, **others: object) -> ProducerPlan:
-    """Of whom nothing is special but what is said."""
-    calm = ProducerPlan(
-        version=version,
-        is_flow=False,
-        timeout_ms=8_000,
-        pause_s=0.3,
-        abort_chance=0.2,
-        late_chance=0.0,
-        rests_chance=0.2,
-        fates=(),
-        fate_s=2.0,
-    )
-    return replace(calm, **others)  # type: ignore[arg-type]
-
-
-def assert_sound(verdict: Verdict) -> None:
-    assert not verdict.violations, f"make sim SEED={verdict.seed}: {verdict.violations[0]}\n" + "\n".join(
-        verdict.trace[-TRACE_LINES_SHOWN:]
-    )
 
 
 @pytest.mark.parametrize("first", range(0, DRAWN, DRAWN_PER_TEST))

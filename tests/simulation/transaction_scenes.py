@@ -16,8 +16,7 @@ from tests.simulation.clients.transaction_readers import TransactionReader
 from tests.simulation.clients.wire import Place
 from tests.simulation.cluster.agents import AgentInWorld
 from tests.simulation.plan import Plan, TransactionPlan
-from tests.simulation.test_hard_faults import calm_plan
-from tests.simulation.test_transactions import producer_of
+from tests.simulation.scripted_plans import calm_plan, producer_of
 from tests.simulation.world import TOPIC
 
 OUTPUT: Place = (PLACED_AT_PRODUCE, 0)

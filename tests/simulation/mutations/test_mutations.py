@@ -14,7 +14,7 @@ import pytest
 
 from tests.simulation.mutations.mutation import drawn_mutations
 from tests.simulation.mutations.safety_rules import candidates, catch, table
-from tests.simulation.test_simulation import SEEDS
+from tests.simulation.seeds import SEEDS
 from tests.simulation.world import run
 
 OF_SAFETY_RULES = re.compile(r"s\d+_")
