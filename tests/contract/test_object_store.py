@@ -4,8 +4,6 @@ A backend joins by a function in `BACKENDS`.
 """
 
 import asyncio
-import itertools
-import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
@@ -16,9 +14,7 @@ from storage.decorators.failing import FailingStore
 from storage.decorators.hedging import HedgingStore
 from storage.decorators.metered import MeteredStore
 from storage.decorators.retrying import RetryingStore, RetryPolicy, RetryPorts
-from storage.decorators.routed import RoutedStore
-from storage.embedded.local_store import PACKS_FOLDER, LocalStore
-from storage.embedded.pack_store import PackStore
+from storage.embedded.local_store import LocalStore
 from storage.memory_store import MemoryStore
 from storage.object_store import (
     Buffer,
@@ -29,10 +25,10 @@ from storage.object_store import (
     StoreMisconfigured,
     StoreUnavailable,
 )
-from storage.refs import INTAKE_PREFIX
 from storage.s3.settings import S3Settings
 from storage.s3.store import S3Store
 from tests.support.services.local_services import Minio
+from tests.support.stores.contract_stores import NoObserver, bucket_numbers, packs, with_packs
 
 MIB = 1024 * 1024
 ODD_KEYS = (
@@ -49,7 +45,6 @@ ODD_KEYS = (
     "odd/*star:;,!@$",
 )
 NO_KEYS = ("", "/a", "a/", "a//b", "../a", "a/../../b", "a/./b", ".", "..", "a\0b", "a\nb", "\ud800", "x" * 1025)
-bucket_numbers = itertools.count()
 
 
 async def is_misconfigured(request: Awaitable[object]) -> bool:
@@ -59,15 +54,6 @@ async def is_misconfigured(request: Awaitable[object]) -> bool:
     except StoreMisconfigured:
         return True
     return False
-
-
-class NoObserver:
-    """Takes figures and forgets them."""
-
-    def observe(self, object_bytes: int, seconds: float, *, is_failed: bool) -> None:
-        assert object_bytes >= 0
-        assert seconds >= 0
-        assert is_failed in {False, True}
 
 
 def retrying(inner: ObjectStore) -> ObjectStore:
@@ -90,18 +76,6 @@ def on_s3(folder: Path, request: pytest.FixtureRequest) -> ObjectStore:
     assert isinstance(minio, Minio)
     bucket = minio.make_bucket(f"contract-{next(bucket_numbers)}")
     return S3Store(S3Settings.from_environment(f"s3://{bucket}/some/prefix", minio.settings))
-
-
-def packs(folder: Path, *, is_durable: bool = True) -> PackStore:
-    return PackStore(
-        folder, now_ms=lambda: time.time_ns() // 1_000_000, new_nonce=lambda: os.urandom(16), is_durable=is_durable
-    )
-
-
-def with_packs(folder: Path) -> ObjectStore:
-    """As the embedded broker has it."""
-    files = LocalStore(folder)
-    return RoutedStore(INTAKE_PREFIX, packs(folder / PACKS_FOLDER), files)
 
 
 BACKENDS: dict[str, Callable[[Path, pytest.FixtureRequest], ObjectStore]] = {

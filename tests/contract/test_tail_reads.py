@@ -12,9 +12,9 @@ from storage.object_store import ObjectMissing, ObjectStore
 from storage.refs import TAIL_KEY
 from storage.s3.settings import S3Settings
 from storage.s3.store import S3Store
-from tests.contract.test_object_store import bucket_numbers, with_packs
 from tests.support.lake.tail_reading import fresh_bucket
 from tests.support.services.local_services import Minio
+from tests.support.stores.contract_stores import bucket_numbers, with_packs
 
 Place = tuple[ObjectStore, Callable[[], Bucket]]
 

@@ -25,9 +25,9 @@ from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore, StoreDenied, StoreError
 from storage.s3.settings import S3Settings
 from storage.s3.store import S3Store
-from tests.contract.test_object_store import NoObserver
 from tests.support.services.local_services import Minio
 from tests.support.services.minio_credentials import limited_keys
+from tests.support.stores.contract_stores import NoObserver
 
 PROTECTED = "intake/kept/1"
 OTHERS = ("intake/a/1", "intake/z/1", "lake/a", "lake/z")

@@ -3,10 +3,8 @@
 Rule: real agents; clients ask those that stay.
 """
 
-import threading
 import time
 import zlib
-from collections.abc import Callable
 from functools import partial
 
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -16,17 +14,10 @@ from confluent_kafka.cimpl import NewPartitions, NewTopic
 from benchmarks.measure.exposition import scrape
 from protocol.limits import LEDGER_SESSION_SECONDS
 from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
+from tests.support.cluster.conditions import SECONDS_MAX, brokers_of, wait_until
 
 PARTITIONS = 60
 """So many that it is no chance where each of three agents leads some."""
-SECONDS_MAX = 60.0
-
-
-def brokers_of(agent: ClusterAgent) -> dict[int, str]:
-    """Node ids and addresses, as this agent tells them."""
-    admin = AdminClient({"bootstrap.servers": agent.bootstrap, "log_level": 0})
-    told = admin.list_topics(timeout=30).brokers
-    return {node_id: f"{broker.host}:{broker.port}" for node_id, broker in told.items()}
 
 
 def leaders_of(agent: ClusterAgent, topic: str, client_id: str = "") -> dict[int, tuple[int, list[int]]]:
@@ -39,15 +30,6 @@ def leaders_of(agent: ClusterAgent, topic: str, client_id: str = "") -> dict[int
 def create_topic(agent: ClusterAgent, topic: str) -> None:
     admin = AdminClient({"bootstrap.servers": agent.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(30)
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> float:
-    """The seconds that passed until it was so."""
-    began_s = time.monotonic()
-    while not is_so():
-        assert time.monotonic() - began_s < SECONDS_MAX, f"{what} did not come about"
-        threading.Event().wait(0.05)
-    return time.monotonic() - began_s
 
 
 def node_id(name: str) -> int:

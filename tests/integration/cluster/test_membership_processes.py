@@ -3,8 +3,8 @@
 import os
 import signal
 
-from tests.integration.cluster.test_membership import brokers_of, wait_until
 from tests.support.cluster.cluster import ClusterFactory
+from tests.support.cluster.conditions import brokers_of, wait_until
 from tests.support.processes import Process
 from tests.support.services.local_services import READY
 

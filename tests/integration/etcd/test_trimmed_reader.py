@@ -12,8 +12,8 @@ import pytest
 
 from protocol.types import Position
 from storage.refs import snapshot_key
-from tests.integration.recovery.test_recovery import consume, keys, produce
 from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
+from tests.support.cluster.recovery import consume, keys, produce
 from tests.support.services.etcd import Etcd
 from tests.support.services.local_services import Minio
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.integration.cluster.test_membership import wait_until
+from tests.support.cluster.conditions import wait_until
 from tests.support.processes import Process
 from tests.support.services.java import JavaProgram
 

@@ -15,8 +15,8 @@ from kio.static.primitive import i64Timedelta
 
 from protocol.api_versions import ApiKey
 from protocol.errors import ErrorCode
-from tests.integration.cluster.test_membership import wait_until
 from tests.support.clients.kafka_requests import Entity, ask
+from tests.support.cluster.conditions import wait_until
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # this library reads its own files in a deprecated way

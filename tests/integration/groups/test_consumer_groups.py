@@ -18,11 +18,11 @@ from confluent_kafka.cimpl import NewTopic
 
 from protocol.api_versions import ApiKey
 from protocol.errors import ErrorCode
-from tests.integration.cluster.test_membership import wait_until
 from tests.integration.groups.group_members import SECONDS_MAX, AnyMember, JavaMember, Member, Read, shared_out
 from tests.integration.groups.group_offsets import coordinator
 from tests.support.clients.kafka_requests import Entity, ask
 from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
+from tests.support.cluster.conditions import wait_until
 from tests.support.cluster.shared_agents import SharedBroker
 from tests.support.services.java import JavaProgram
 

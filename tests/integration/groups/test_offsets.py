@@ -21,7 +21,6 @@ from protocol.api_versions import ApiKey
 from protocol.errors import ErrorCode
 from protocol.limits import PARTITIONS_PER_TOPIC_MAX
 from storage.refs import SNAPSHOT_PREFIX, position_of_key
-from tests.integration.cluster.test_membership import wait_until
 from tests.integration.groups.group_offsets import (
     ASK_AGAIN,
     CLIENTS,
@@ -39,6 +38,7 @@ from tests.integration.groups.group_offsets import (
 )
 from tests.support.clients.kafka_requests import ask, framed, read_answer, read_frame
 from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
+from tests.support.cluster.conditions import wait_until
 from tests.support.processes import provided
 from tests.support.services.etcd import Etcd
 from tests.support.services.local_services import PENSTOCK, Minio, Penstock, PenstockFactory

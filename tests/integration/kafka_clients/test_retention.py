@@ -6,14 +6,14 @@ Rule: real agents and real clients; where it matters which agent answers, it is 
 import time
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -22,7 +22,8 @@ from tests.compat.protocol_diff.batches import batch
 from tests.compat.protocol_diff.connection import Connection
 from tests.compat.protocol_diff.messages import kafka_definitions
 from tests.support.client_libraries.confluent import ConfluentClient
-from tests.support.client_libraries.interface import Client, Place
+from tests.support.client_libraries.deleted_records import delete_records
+from tests.support.client_libraries.interface import Client
 from tests.support.client_libraries.kafka_python import KafkaPythonClient
 from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
 from tests.support.lake.archiving import AT_ONCE, archive_by_http
@@ -115,13 +116,6 @@ def create(bootstrap: str, topic: str, **configs: str) -> None:
     settings = {name.replace("_", "."): value for name, value in configs.items()}
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result(SECONDS_MAX)
-
-
-def delete_records(bootstrap: str, offsets: Mapping[Place, int]) -> dict[Place, int]:
-    """The low watermarks that confluent-kafka's admin client is told. Raises `KafkaException`."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    told = admin.delete_records([TopicPartition(*place, offset) for place, offset in offsets.items()])
-    return {(place.topic, place.partition): future.result().low_watermark for place, future in told.items()}
 
 
 def produce(bootstrap: str, topic: str, times_ms: Sequence[int], partition: int = 0) -> list[KafkaError | None]:

@@ -14,7 +14,7 @@ from iceberg_export.spark.planning import TailPiece
 from iceberg_export.tail.manifest import TailPartition, TailTopic
 from protocol.types import Offset
 from storage.object_store import ObjectMissing
-from tests.integration.transactions.test_read_committed import COMMITTED, Found, Log, Writer
+from tests.support.client_libraries.transactional_writer import COMMITTED, Found, Log, Writer
 from tests.support.lake.tail_manifest import topic_in_manifest
 from tests.support.lake.tail_reading import fresh_bucket, tail_rows, whole_tail
 from tests.support.services.local_services import Minio, Penstock, PenstockFactory

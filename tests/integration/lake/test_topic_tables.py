@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyiceberg.table import StaticTable
 
-from tests.integration.kafka_clients.test_retention import delete_records
+from tests.support.client_libraries.deleted_records import delete_records
 from tests.support.lake.archiving import archive_by_http
 from tests.support.services.local_services import PENSTOCK, Penstock, PenstockFactory
 

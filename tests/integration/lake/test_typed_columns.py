@@ -7,9 +7,6 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
@@ -17,49 +14,14 @@ from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message_factory import GetMessageClass
-from pyiceberg.catalog.rest import RestCatalog
 
 from agent.schemas.protobuf import compile_text
-from tests.support.lake.archived_topics import LakeTopic
 from tests.support.lake.archiving import AT_ONCE
-from tests.support.services.local_services import Penstock, PenstockFactory
+from tests.support.lake.typed_topics import TypedTopics, avro, field
+from tests.support.services.local_services import PenstockFactory
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 """Of what these clients leave open, and of what they use of each other."""
-
-
-class TypedTopics:
-    """A broker whose registry takes any schema, and topics whose records become columns."""
-
-    def __init__(self, broker: Penstock, registry: SchemaRegistryClient) -> None:
-        self.broker = broker
-        self.registry = registry
-        self.registry.set_compatibility(level="NONE")
-        self.catalog = RestCatalog("penstock", uri=f"http://{self.broker.http}/iceberg")
-        self._producer = Producer({"bootstrap.servers": self.broker.bootstrap})
-
-    def create(self, name: str, columns: str) -> LakeTopic:
-        admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
-        topic = NewTopic(name, num_partitions=1, config={"penstock.table.columns": columns})
-        admin.create_topics([topic])[name].result(30)
-        return LakeTopic(broker=self.broker, name=name, rows=[])
-
-    def send(self, topic: LakeTopic, *values: bytes | None, key: bytes | None = None) -> None:
-        """Produce to partition 0 and archive."""
-        for value in values:
-            self._producer.produce(topic.name, value, key, 0)
-            topic.rows.append((0, len(topic.rows), key, value))
-        assert self._producer.flush(30) == 0
-        topic.archive()
-
-    def rows(self, topic: LakeTopic) -> list[dict[str, Any]]:
-        """The table's typed columns, without what is null, by PyIceberg."""
-        table = self.catalog.load_table(("lake", topic.name)).scan().to_arrow().sort_by("offset")
-        names = [name for name in table.column_names if name.startswith(("value_", "key_", "error"))]
-        return [{name: row[name] for name in names if row[name] is not None} for row in table.to_pylist()]
-
-    def close(self) -> None:
-        self.catalog.close()
 
 
 @pytest.fixture
@@ -76,17 +38,6 @@ def test_columns_follow_the_schemas_of_all_formats(topics: TypedTopics) -> None:
     assert_json(topics)
     assert_protobuf(topics)
     assert_keys(topics)
-
-
-def avro(topics: TypedTopics, topic: LakeTopic, value: dict[str, Any], *fields: dict[str, Any]) -> bytes:
-    schema = json.dumps({"type": "record", "name": "Order", "fields": fields})
-    data = AvroSerializer(topics.registry, schema)(value, SerializationContext(topic.name, MessageField.VALUE))
-    assert isinstance(data, bytes)
-    return data
-
-
-def field(name: str, kind: object, **more: object) -> dict[str, Any]:
-    return {"name": name, "type": kind, **more}
 
 
 def assert_avro(topics: TypedTopics) -> None:

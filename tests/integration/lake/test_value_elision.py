@@ -11,9 +11,9 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.lake import SparkLake
-from tests.integration.lake.test_typed_columns import TypedTopics, avro, field
 from tests.support.lake.archived_topics import LakeTopic
 from tests.support.lake.tail_manifest import topic_in_manifest
+from tests.support.lake.typed_topics import TypedTopics, avro, field
 from tests.support.services.local_services import PenstockFactory
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import grpc.aio
 import pytest
 from confluent_kafka import Producer
 
-from tests.integration.etcd.test_etcd_access import PASSWORD, USER, Certificates, running
-from tests.integration.recovery.test_recovery import consume, exit_of, keys, offline, produce, recovered
 from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
+from tests.support.cluster.recovery import consume, exit_of, keys, offline, produce, recovered
+from tests.support.services.etcd_tls import PASSWORD, USER, Certificates, running
 from tests.support.services.etcd_users import require_password
 from tests.support.services.local_services import PENSTOCK, READY, Minio, PenstockFactory
 

@@ -7,102 +7,38 @@ broker with a folder of its own, whose ledger is gone.
 import json
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.support.cluster.cluster import Cluster, ClusterAgent, ClusterFactory
+from tests.support.cluster.cluster import Cluster, ClusterFactory
+from tests.support.cluster.recovery import (
+    COMMAND_SECONDS_MAX,
+    REQUEST,
+    consume,
+    exit_of,
+    keys,
+    offline,
+    produce,
+    recovered,
+    root,
+)
 from tests.support.services.etcd import Etcd
-from tests.support.services.local_services import PENSTOCK, Minio, Penstock, PenstockFactory
+from tests.support.services.local_services import PENSTOCK, Minio, PenstockFactory
 
-SECONDS_MAX = 60.0
-LEASE_SECONDS_MAX = 40.0
-COMMAND_SECONDS_MAX = 120.0
-"""A recovery watches the bucket, and waits for a lease and a request to the store."""
-REQUEST = ("--store-timeout-s", "5")
-"""No request to the store takes longer here, and a recovery waits for one."""
 OPTIONS = {"snapshot-entries": "10", "archive-interval-s": "3600", "flush-interval-ms": "0"}
-
-
-def produce(agent: ClusterAgent | Penstock, topic: str, values: list[bytes]) -> None:
-    """One after the other, so that each is an entry of its own."""
-    producer = Producer({"bootstrap.servers": agent.bootstrap, "linger.ms": 0, "enable.idempotence": True})
-    for value in values:
-        producer.produce(topic, value, partition=0)
-        assert producer.flush(SECONDS_MAX) == 0
-
-
-def consume(agent: ClusterAgent | Penstock, topic: str, count: int) -> list[bytes]:
-    consumer = Consumer({"bootstrap.servers": agent.bootstrap, "group.id": "unused", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[bytes] = []
-    while len(found) < count:
-        message = consumer.poll(SECONDS_MAX)
-        assert message is not None, f"{len(found)} of {count} records came"
-        assert message.error() is None, message.error()
-        value = message.value()
-        assert value is not None
-        found.append(value)
-    consumer.close()
-    return found
-
-
-def root(minio: Minio, cluster: Cluster) -> Path:
-    return minio.data / cluster.store.removeprefix("s3://").partition("/")[0] / "data"
-
-
-def keys(minio: Minio, cluster: Cluster) -> set[str]:
-    """The bucket's keys but for marks, which newer ones replace: MinIO keeps an object as a folder with such a file."""
-    folder = root(minio, cluster)
-    found = {path.parent.relative_to(folder).as_posix() for path in folder.rglob("xl.meta")}
-    return {key for key in found if not key.startswith("ledger/reached/")}
 
 
 def has_snapshot(minio: Minio, cluster: Cluster) -> bool:
     return any(key.startswith("ledger/snapshots/") for key in keys(minio, cluster))
 
 
-def offline(cluster: Cluster, name: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """A command that opens ledger and bucket itself."""
-    command: list[str | Path] = [PENSTOCK, name, "--ledger", cluster.ledger, "--store", cluster.store, *options]
-    return subprocess.run(
-        command,
-        env={**cluster.env, "PATH": "/usr/bin:/bin"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=COMMAND_SECONDS_MAX,
-    )
-
-
-def recovered(cluster: Cluster) -> dict[str, object]:
-    """The report of a recovery, which waits for the leases of agents that are gone."""
-    deadline = time.monotonic() + LEASE_SECONDS_MAX
-    while True:
-        done = offline(cluster, "recover", "--json", *REQUEST)
-        if done.returncode == 0:
-            told = json.loads(done.stdout)
-            assert isinstance(told, dict)
-            return told
-        # It was refused, before anything was fenced.
-        assert "agents run on this ledger" in done.stderr, done.stderr
-        assert time.monotonic() < deadline, done.stderr
-
-
 @pytest.fixture
 def own_etcd(tmp_path: Path) -> Iterator[Etcd]:
     with Etcd(tmp_path / "etcd") as running:
         yield running
-
-
-def exit_of(agent: ClusterAgent) -> str:
-    """What an agent wrote that has ended by itself, with a status that says that it failed."""
-    assert agent.process.wait_ended(seconds_max=SECONDS_MAX) == 1
-    return agent.process.stderr
 
 
 @pytest.mark.slow

@@ -20,10 +20,10 @@ from kio.static.primitive import i32Timedelta
 
 from protocol.api_versions import ApiKey
 from protocol.errors import ErrorCode
-from tests.integration.cluster.test_membership import wait_until
 from tests.integration.groups.group_offsets import ASK_AGAIN, coordinator
 from tests.support.clients.kafka_requests import Entity, ask
 from tests.support.cluster.cluster import ClusterAgent, ClusterFactory
+from tests.support.cluster.conditions import wait_until
 from tests.support.services.java import JavaProgram
 from tests.support.services.local_services import PenstockFactory
 

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from tests.jepsen.proxy.frame_bytes import END_TXN_V1, END_TXN_V3, PRODUCE_V9
 from tests.jepsen.proxy.frames import (
     Api,
     EndTxn,
@@ -14,12 +15,6 @@ from tests.jepsen.proxy.frames import (
     is_commit,
 )
 
-END_TXN_V1 = bytes.fromhex("001a 0001 00000007 0002 6131 0002 7431 0000000000000fa0 0003 01")
-"""Client a1, transactional id t1, producer 4000 at epoch 3, commit."""
-END_TXN_V3 = bytes.fromhex("001a 0003 00000008 0002 6131 00 03 7431 0000000000000fa0 0003 00 00")
-"""The first flexible version; abort."""
-PRODUCE_V9 = bytes.fromhex("0000 0009 00000009 ffff 00 00 ffff 00000bb8 01 00")
-"""Without client id and transactional id."""
 METADATA_V1 = bytes.fromhex("0003 0001 0000000a 0002 6131 ffffffff")
 
 

@@ -4,9 +4,9 @@ import dataclasses
 
 import pytest
 
+from tests.jepsen.proxy.frame_bytes import END_TXN_V1, END_TXN_V3, PRODUCE_V9
 from tests.jepsen.proxy.frames import Api, ProxiedRequest, is_commit
 from tests.jepsen.proxy.rules import Act, Rule, Rulebook, Side
-from tests.jepsen.proxy.test_frames import END_TXN_V1, END_TXN_V3, PRODUCE_V9
 
 COMMIT, ABORT, PRODUCE = (ProxiedRequest.read(frame) for frame in (END_TXN_V1, END_TXN_V3, PRODUCE_V9))
 HOLD = Rule(act=Act.HOLD, api_key=Api.END_TXN)
