@@ -64,3 +64,16 @@ def test_no_package_imports_tests_tools_or_benchmarks() -> None:
         if name.split(".")[0] in {"tests", "tools", "benchmarks"}
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_no_module_imports_a_test_module() -> None:
+    """What several test modules use stands in `tests/support`, or in a module without tests beside them."""
+    test_modules = {dotted(module) for module in modules("tests") if module.name.startswith("test_")}
+    assert test_modules
+    wrong = [
+        f"{place(module, statement)} imports {name}: move what it needs to tests/support"
+        for module in modules("tests", "benchmarks", "tools")
+        for name, statement in imports(module)
+        if name in test_modules
+    ]
+    assert not wrong, "\n".join(wrong)
