@@ -6,7 +6,7 @@ Source: Apache Avro 1.12 specification, "Schema Resolution"; org.apache.avro.Sch
 """
 
 from agent.schemas.avro_types import AvroField, AvroType
-from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Incomparable, distinct_faults
+from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Pair, faults_of_recursive
 
 PROMOTED = {
     "long": frozenset({"int"}),
@@ -16,32 +16,22 @@ PROMOTED = {
     "string": frozenset({"bytes"}),
 }
 """The writer's types that a reader's type can also read."""
-Pair = tuple[int, int]
-"""The identities of a reader's and a writer's type."""
 
 
 def faults_reading(*, reader: AvroType, writer: AvroType) -> list[str]:
     """The faults, each with the place in the reader's schema; empty where every record can be read."""
-    unreadable: set[Pair] = set()
-    budget = Budget()
-    try:
-        while True:
-            comparison = _AvroComparison(unreadable, budget)
-            faults = comparison.faults(reader, writer, "")
-            if comparison.unreadable == unreadable:
-                return distinct_faults(faults)
-            unreadable = comparison.unreadable
-    except Incomparable as error:
-        return [f"TOO_COMPLEX: {error}"]
-    except RecursionError:
-        return ["TOO_COMPLEX: the schemas refer to each other through too many types"]
+
+    def compare(unreadable: set[Pair], budget: Budget) -> tuple[list[str], set[Pair]]:
+        comparison = _AvroComparison(unreadable, budget)
+        return comparison.faults(reader, writer, ""), comparison.unreadable
+
+    return faults_of_recursive(compare, "types")
 
 
 class _AvroComparison:
     """Compares each pair of types once.
 
-    A pair that is reached again inside its own comparison counts as compatible, unless it is in `unreadable`. So the
-    caller repeats the comparison until it finds no further unreadable pairs.
+    A pair that is reached again inside its own comparison counts as compatible, unless it is in `unreadable`.
     """
 
     def __init__(self, unreadable: set[Pair], budget: Budget) -> None:

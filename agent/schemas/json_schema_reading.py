@@ -33,7 +33,7 @@ from agent.schemas.json_schema_shapes import (
     shape_of,
 )
 from agent.schemas.json_text import same_json
-from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Incomparable, distinct_faults
+from agent.schemas.parsed import NOTED_ELSEWHERE, Budget, Pair, faults_of_recursive
 
 Part = Shape | SchemaNode
 Leaf = Callable[[Shape, Shape, str], list[str]]
@@ -41,31 +41,23 @@ Leaf = Callable[[Shape, Shape, str], list[str]]
 
 def faults_reading(*, reader: SchemaNode, writer: SchemaNode) -> list[str]:
     """The faults, each with its place; empty where every value of the writer's schema is one of the reader's."""
-    unreadable: set[tuple[int, int]] = set()
-    budget = Budget()
-    try:
-        while True:
-            comparison = JsonSchemaComparison(unreadable, budget)
-            faults = comparison.faults(writer, reader, "#")
-            if comparison.unreadable == unreadable:
-                return distinct_faults(faults)
-            unreadable = comparison.unreadable
-    except Incomparable as error:
-        return [f"TOO_COMPLEX: {error}"]
-    except RecursionError:
-        return ["TOO_COMPLEX: the schemas refer to each other through too many parts"]
+
+    def compare(unreadable: set[Pair], budget: Budget) -> tuple[list[str], set[Pair]]:
+        comparison = JsonSchemaComparison(unreadable, budget)
+        return comparison.faults(writer, reader, "#"), comparison.unreadable
+
+    return faults_of_recursive(compare, "parts")
 
 
 class JsonSchemaComparison:
     """Compares each pair of schemas once.
 
-    A pair that is reached again inside its own comparison counts as compatible, unless it is in `unreadable`. So the
-    caller repeats the comparison until it finds no further unreadable pairs.
+    A pair that is reached again inside its own comparison counts as compatible, unless it is in `unreadable`.
     """
 
-    def __init__(self, unreadable: set[tuple[int, int]], budget: Budget) -> None:
+    def __init__(self, unreadable: set[Pair], budget: Budget) -> None:
         self.unreadable = set(unreadable)
-        self._found: dict[tuple[int, int], list[str]] = {}
+        self._found: dict[Pair, list[str]] = {}
         self._budget = budget
         self._leaves: dict[str, Leaf] = {
             STRING: string_faults,

@@ -4,7 +4,7 @@ Rule: parsing raises `InvalidSchema` with a sentence for the schema's author. `P
 parsed schemas and never raises.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -79,3 +79,32 @@ class Budget:
         self._pairs_left -= 1
         if self._pairs_left < 0:
             raise Incomparable(f"the schemas differ in too many ways: {SCHEMA_COMPARISONS_MAX} pairs were compared")
+
+
+Pair = tuple[int, int]
+"""The identities of a reader's and a writer's type or schema."""
+
+
+def faults_of_recursive(
+    compare: Callable[[set[Pair], Budget], tuple[Sequence[str], set[Pair]]], parts: str
+) -> list[str]:
+    """The faults of two schemas that may contain themselves; empty where the reader's can read all of the writer's.
+
+    Args:
+        compare: compares the schemas once, with the pairs that are known as unreadable. Returns the faults, and those
+            pairs with further ones. A pair that is reached again inside its own comparison counts as compatible,
+            unless it is known as unreadable. So the comparison is repeated until it finds no further pairs.
+        parts: a word for what refers to each other in the schemas, for an error.
+    """
+    unreadable: set[Pair] = set()
+    budget = Budget()
+    try:
+        while True:
+            faults, unreadable_now = compare(unreadable, budget)
+            if unreadable_now == unreadable:
+                return distinct_faults(faults)
+            unreadable = unreadable_now
+    except Incomparable as error:
+        return [f"TOO_COMPLEX: {error}"]
+    except RecursionError:
+        return [f"TOO_COMPLEX: the schemas refer to each other through too many {parts}"]
