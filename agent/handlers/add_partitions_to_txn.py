@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from agent.admin.topics import TopicLookup
+from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import connection_epoch_of, decided
@@ -143,9 +144,7 @@ async def _verified(
     services: Services, asked: _Asked, found: Mapping[TransactionPartition, PartitionName]
 ) -> ErrorCodes:
     """The error for each partition: whether it is part of the transaction, after a barrier."""
-    try:
-        await services.metadata.barrier()
-    except LedgerUnavailable:
+    if not await passes_barrier(services):
         return dict.fromkeys(found.values(), ErrorCode.coordinator_not_available)
     held = services.state.transactional_ids.get(asked.transactional_id)
     error_codes: dict[PartitionName, ErrorCode] = {}

@@ -13,11 +13,11 @@ from typing import Any
 
 from agent.groups.group_ledger import NotCoordinator
 from agent.request.authorized_operations import on_group
+from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
 from coordinator.commands.consumer_group_values import ConsumerGroup, GroupPhase, Partitions, without_epochs
-from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_MEMBERS_LISTED_MAX
 
@@ -33,9 +33,7 @@ _PHASES = {
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    try:
-        await services.metadata.barrier()
-    except LedgerUnavailable:
+    if not await passes_barrier(services):
         return {"groups": await inline_or_in_thread(len(body.group_ids), _unavailable, body.group_ids)}
     pacer = CooperativeYield(services.clock)
     groups: list[dict[str, Any]] = []

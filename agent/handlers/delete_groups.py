@@ -14,12 +14,12 @@ from typing import Any
 
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.groups.group_ledger import NotCoordinator
+from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.offset_commits import as_client_error
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Refused
-from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from protocol.limits import GROUPS_PER_TURN
 
@@ -29,7 +29,7 @@ API_KEY = 42
 async def handle(services: Services, request: Request, body: Any) -> Values:
     end_s = deadline_s(services.clock)
     error_codes = dict.fromkeys(body.groups_names, ErrorCode.coordinator_not_available)
-    if await _barrier(services):
+    if await passes_barrier(services):
         pacer = CooperativeYield(services.clock, GROUPS_PER_TURN)
         for group_id in error_codes:
             error_codes[group_id] = _look_up(services, group_id)
@@ -42,15 +42,6 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             error_codes |= {group_id: done.result() for group_id, done in zip(share, deletions, strict=True)}
     results = [{"group_id": group_id, "error_code": error_code} for group_id, error_code in error_codes.items()]
     return {"results": results}
-
-
-async def _barrier(services: Services) -> bool:
-    """Whether the ledger answered."""
-    try:
-        await services.metadata.barrier()
-    except LedgerUnavailable:
-        return False
-    return True
 
 
 def _look_up(services: Services, group_id: str) -> ErrorCode:

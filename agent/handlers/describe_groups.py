@@ -13,11 +13,11 @@ from typing import Any
 
 from agent.groups.group_ledger import NotCoordinator
 from agent.request.authorized_operations import NOT_ASKED, on_group
+from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
 from coordinator.groups.classic_messages import DescribedMember, Description
-from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_MEMBERS_LISTED_MAX
 
@@ -31,9 +31,7 @@ NOTHING = Description(state="")
 async def handle(services: Services, request: Request, body: Any) -> Values:
     version = request.frame.api_version
     is_asked = version >= FIRST_WITH_OPERATIONS and body.include_authorized_operations
-    try:
-        await services.metadata.barrier()
-    except LedgerUnavailable:
+    if not await passes_barrier(services):
         return {"groups": await inline_or_in_thread(len(body.groups), _unavailable, body.groups)}
     pacer = CooperativeYield(services.clock)
     groups = []

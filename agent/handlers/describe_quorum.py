@@ -13,9 +13,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
-from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import SessionState
 from protocol.errors import ErrorCode
 
@@ -33,9 +33,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             for name, found in asked
         ]
         return _values(refused, [])
-    try:
-        await services.metadata.barrier()
-    except LedgerUnavailable:
+    if not await passes_barrier(services):
         return _values([(METADATA_TOPIC, [_partition(ErrorCode.not_leader_or_follower)])], [])
     state = services.state
     if state.maintenance_leader is None:

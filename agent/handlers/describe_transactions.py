@@ -12,11 +12,11 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
 from coordinator.configs.broker_configs import broker_value
-from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import ClusterState
 from coordinator.state.transactions import TransactionalId
 from protocol.errors import ErrorCode
@@ -30,9 +30,7 @@ EPOCH_OF_UNIX: Final = datetime.fromtimestamp(0, tz=UTC)
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     asked = body.transactional_ids
-    try:
-        await services.metadata.barrier()
-    except LedgerUnavailable:
+    if not await passes_barrier(services):
         away = [_error(transactional_id, ErrorCode.coordinator_not_available) for transactional_id in asked]
         return {"transaction_states": away}
     pacer = CooperativeYield(services.clock)

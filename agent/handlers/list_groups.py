@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.groups.group_ledger import NotCoordinator
+from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.consumer_group_values import ConsumerGroup
-from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 
 API_KEY = 16
@@ -28,9 +28,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     version = request.frame.api_version
     states = _names(body.states_filter) if version >= FIRST_WITH_STATES else frozenset[str]()
     types = _names(body.types_filter) if version >= FIRST_WITH_TYPES else frozenset[str]()
-    try:
-        await services.metadata.barrier()
-    except LedgerUnavailable:
+    if not await passes_barrier(services):
         return {"error_code": ErrorCode.coordinator_not_available, "groups": []}
     pacer = CooperativeYield(services.clock)
     rows: list[Mapping[str, Any]] = []

@@ -19,6 +19,7 @@ from agent.admin.cluster_view import leader_epoch_error
 from agent.fetch.isolation import visible_end
 from agent.fetch.timestamp_search import TimestampSearch
 from agent.ledger.apply_loop import PartitionKey
+from agent.request.barriers import passes_barrier
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
 from coordinator.ledger.port import LedgerUnavailable
@@ -61,7 +62,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     version = request.frame.api_version
     body, repeated = await inline_or_in_thread(rows_at_most(request.frame.body), _read, request.frame)
     isolation = IsolationLevel(body.isolation_level) if body.isolation_level in LEVELS else None
-    is_behind = isolation is not None and not await _barrier(services)
+    is_behind = isolation is not None and not await passes_barrier(services)
     pacer = CooperativeYield(services.clock)
     topics: list[TopicOffsets] = []
     row_count = 0
@@ -100,15 +101,6 @@ def _read(frame: RequestFrame) -> tuple[ListOffsetsRequest, set[tuple[str, int]]
         (topic.name, partition.partition_index) for topic in body.topics for partition in topic.partitions
     )
     return body, {name for name, count in mentions.items() if count > 1}
-
-
-async def _barrier(services: Services) -> bool:
-    """Whether the ledger answered."""
-    try:
-        await services.metadata.barrier()
-    except LedgerUnavailable:
-        return False
-    return True
 
 
 def _find(services: Services, version: int, topic_name: str, wanted: OffsetWanted) -> TopicState | ErrorCode:

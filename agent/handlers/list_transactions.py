@@ -11,12 +11,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.regexes import matcher, regex_problem
 from agent.runtime.threads import run_in_thread
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
-from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.rendezvous import owners_of, transaction_key
 from coordinator.state.transactions import TransactionalId
 from protocol.errors import ErrorCode
@@ -40,9 +40,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     pattern = (body.transactional_id_pattern or "") if version >= FIRST_WITH_PATTERN else ""
     if pattern and await run_in_thread(regex_problem, pattern) is not None:
         return _error(ErrorCode.invalid_regular_expression)
-    try:
-        await services.metadata.barrier()
-    except LedgerUnavailable:
+    if not await passes_barrier(services):
         return _error(ErrorCode.coordinator_not_available)
     found = await _wanted(services, body, version)
     rows = await inline_or_in_thread(len(found), _own, services, found)

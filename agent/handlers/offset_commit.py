@@ -23,7 +23,7 @@ from agent.request.services import Request, Services
 from agent.runtime.yielding import inline_or_in_thread
 from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
-from protocol.types import Offset, PartitionIndex, TopicId
+from protocol.types import TopicId
 
 API_KEY = 8
 LAST_WITH_RETENTION = 4
@@ -31,7 +31,6 @@ FIRST_WITH_EPOCHS = 6
 FIRST_WITH_INSTANCES = 7
 FIRST_WITH_GROUP_ID_NOT_FOUND = 9
 FIRST_WITH_TOPIC_IDS = 10
-NO_LEADER_EPOCH = -1
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
@@ -53,18 +52,8 @@ def _request(services: Services, version: int, body: Any) -> OffsetRequest:
     return OffsetRequest(
         topics=body.topics,
         find=partial(_find, services, version),
-        row=partial(_row, version, retention_ms),
         missing=partial(_missing, version),
-    )
-
-
-def _row(version: int, retention_ms: int, topic: TopicState, partition: Any) -> OffsetRow:
-    return OffsetRow(
-        topic_id=topic.topic_id,
-        partition=PartitionIndex(partition.partition_index),
-        offset=Offset(partition.committed_offset),
-        leader_epoch=partition.committed_leader_epoch if version >= FIRST_WITH_EPOCHS else NO_LEADER_EPOCH,
-        metadata=partition.committed_metadata or "",
+        has_leader_epochs=version >= FIRST_WITH_EPOCHS,
         retention_ms=retention_ms,
     )
 

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from agent.groups.group_ledger import NotCoordinator
+from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.group_values import CommittedOffset, GroupState, count_offsets
-from coordinator.ledger.port import LedgerUnavailable
 from protocol.errors import ErrorCode
 from protocol.limits import GROUPS_PER_TURN, OFFSETS_LISTED_MAX
 from protocol.types import PartitionIndex, TopicId
@@ -49,7 +49,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     fetch = _Fetch(
         services=services,
         version=version,
-        is_barred=await _barrier(services),
+        is_barred=await passes_barrier(services),
         is_stable=version >= FIRST_WITH_STABLE and body.require_stable,
         pacer=CooperativeYield(services.clock),
     )
@@ -71,15 +71,6 @@ class _Fetch:
     is_stable: bool
     """Whether offsets that an open transaction may change are UNSTABLE_OFFSET_COMMIT."""
     pacer: CooperativeYield
-
-
-async def _barrier(services: Services) -> bool:
-    """Whether the ledger answered."""
-    try:
-        await services.metadata.barrier()
-    except LedgerUnavailable:
-        return False
-    return True
 
 
 async def _group(fetch: _Fetch, wanted: Any, *, rows_max: int) -> dict[str, Any]:

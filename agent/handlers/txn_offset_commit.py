@@ -27,17 +27,14 @@ from agent.runtime.yielding import inline_or_in_thread
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import TransactionalOffsetsPending
 from coordinator.ledger.port import OutcomeUnknown
-from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
 from protocol.limits import OFFSETS_PER_ENTRY_MAX, TRANSACTIONAL_METADATA_BYTES_MAX
-from protocol.types import Offset, PartitionIndex
 from txn.transaction import TransactionVersion
 from txn.transaction_requests import answered_code, check_transactional_id, compared_producer, transaction_version
 
 API_KEY = 28
 FIRST_WITH_EPOCHS = 2
 FIRST_WITH_MEMBERS = 3
-NO_LEADER_EPOCH = -1
 NO_GENERATION = -1
 
 
@@ -50,20 +47,11 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
 
 
 def _request(services: Services, version: int, body: Any) -> OffsetRequest:
-    def row(topic: TopicState, partition: Any) -> OffsetRow:
-        return OffsetRow(
-            topic_id=topic.topic_id,
-            partition=PartitionIndex(partition.partition_index),
-            offset=Offset(partition.committed_offset),
-            leader_epoch=partition.committed_leader_epoch if version >= FIRST_WITH_EPOCHS else NO_LEADER_EPOCH,
-            metadata=partition.committed_metadata or "",
-        )
-
     return OffsetRequest(
         topics=body.topics,
         find=lambda topic: services.topics.known(topic.name),
-        row=row,
         missing=lambda _: ErrorCode.unknown_topic_or_partition,
+        has_leader_epochs=version >= FIRST_WITH_EPOCHS,
     )
 
 

@@ -15,12 +15,13 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import TerminateTransaction, TransactionDecided, TransactionPartition
-from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
+from coordinator.ledger.port import OutcomeUnknown
 from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX
@@ -40,11 +41,7 @@ Results = dict[str, dict[int, ErrorCode]]
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    try:
-        await services.metadata.barrier()
-        is_caught_up = True
-    except LedgerUnavailable:
-        is_caught_up = False
+    is_caught_up = await passes_barrier(services)
     pacer = CooperativeYield(services.clock)
     results: dict[ProducerId, Results] = {}
     for marker in body.markers:

@@ -7,14 +7,16 @@ many rows are read.
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from agent.groups.group_ledger import OffsetRow
+from agent.admin.cluster_view import NO_LEADER_EPOCH
+from agent.groups.group_ledger import NO_RETENTION, OffsetRow
+from agent.request.barriers import passes_barrier
 from agent.request.offset_commits import is_too_long
 from agent.request.services import Services
 from agent.runtime.yielding import CooperativeYield
 from coordinator.configs.broker_configs import broker_value
-from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
+from protocol.types import Offset, PartitionIndex
 
 
 class WantedOffset(NamedTuple):
@@ -30,10 +32,10 @@ class OffsetRequest(NamedTuple):
     topics: Sequence[Any]
     find: Callable[[Any], TopicState | None]
     """The topic that one of `topics` names, as far as this agent knows."""
-    row: Callable[[TopicState, Any], OffsetRow]
-    """The row to commit for one of its partitions."""
     missing: Callable[[TopicState | None], ErrorCode]
     """The error for a partition that does not exist in the topic."""
+    has_leader_epochs: bool
+    retention_ms: int = NO_RETENTION
 
 
 async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[ErrorCode], list[WantedOffset]]:
@@ -47,7 +49,7 @@ async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[Er
         found = request.find(topic)
         for partition in topic.partitions:
             if found is not None and _has(found, partition.partition_index):
-                row = request.row(found, partition)
+                row = _row(request, found, partition)
                 wanted.append(WantedOffset(len(errors), None if is_too_long(row.metadata, metadata_max) else row))
                 errors.append(ErrorCode.none)
             else:
@@ -56,17 +58,25 @@ async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[Er
     return errors, wanted
 
 
+def _row(request: OffsetRequest, topic: TopicState, partition: Any) -> OffsetRow:
+    """The offset to commit for one of the topic's partitions."""
+    return OffsetRow(
+        topic_id=topic.topic_id,
+        partition=PartitionIndex(partition.partition_index),
+        offset=Offset(partition.committed_offset),
+        leader_epoch=partition.committed_leader_epoch if request.has_leader_epochs else NO_LEADER_EPOCH,
+        metadata=partition.committed_metadata or "",
+        retention_ms=request.retention_ms,
+    )
+
+
 async def _is_confirmed(services: Services, request: OffsetRequest, pacer: CooperativeYield) -> bool:
     """Whether missing partitions do not exist. Takes a barrier where one is missing; False where that fails (S4)."""
     for topic in request.topics:
         found = request.find(topic)
         for partition in topic.partitions:
             if found is None or not _has(found, partition.partition_index):
-                try:
-                    await services.metadata.barrier()
-                except LedgerUnavailable:
-                    return False
-                return True
+                return await passes_barrier(services)
             await pacer.step()
     return True
 
