@@ -1,5 +1,6 @@
-"""A range of a file's bytes in memory, with the file interface that pyarrow reads from."""
+"""Files that are partly in memory, with the file interface that pyarrow reads from."""
 
+from abc import ABC, abstractmethod
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -10,33 +11,24 @@ Arrow: TypeAlias = Any
 """An object of pyarrow's."""
 
 
-class FileWindow:
-    """A file of which only the bytes `[byte_first, byte_first + len(data))` are in memory.
-
-    `byte_end`: where the file appears to end. Reads outside the bytes raise `OSError`.
-    """
+class BytesInMemory(ABC):
+    """A file that is partly in memory. Reads of other bytes raise `OSError`."""
 
     closed = False
 
-    def __init__(self, data: Buffer, byte_first: int, byte_end: int) -> None:
-        self._data = pa.py_buffer(data)
-        self._byte_first = byte_first
-        self._byte_end = byte_end
+    def __init__(self) -> None:
         self._position = 0
 
+    @abstractmethod
     def seek(self, offset: int, whence: int = 0) -> int:
-        self._position = offset if whence == 0 else self._byte_end + offset
-        return self._position
+        """Move to an offset. Returns the new position."""
+
+    @abstractmethod
+    def read_buffer(self, size: int) -> Arrow:
+        """The next `size` bytes, without a copy."""
 
     def tell(self) -> int:
         return self._position
-
-    def read_buffer(self, size: int) -> Arrow:
-        start = self._position - self._byte_first
-        if start < 0 or start + size > len(self._data):
-            raise OSError(f"bytes {self._position}+{size} were not fetched")
-        self._position += size
-        return self._data.slice(start, size)
 
     def read(self, size: int) -> bytes:
         return bytes(self.read_buffer(size))
@@ -50,5 +42,29 @@ class FileWindow:
     def writable(self) -> bool:
         return False
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """The bytes belong to the caller."""
+
+
+class FileWindow(BytesInMemory):
+    """A file of which only the bytes `[byte_first, byte_first + len(data))` are in memory.
+
+    `byte_end`: where the file appears to end.
+    """
+
+    def __init__(self, data: Buffer, byte_first: int, byte_end: int) -> None:
+        super().__init__()
+        self._data = pa.py_buffer(data)
+        self._byte_first = byte_first
+        self._byte_end = byte_end
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        self._position = offset if whence == 0 else self._byte_end + offset
+        return self._position
+
+    def read_buffer(self, size: int) -> Arrow:
+        start = self._position - self._byte_first
+        if start < 0 or start + size > len(self._data):
+            raise OSError(f"bytes {self._position}+{size} were not fetched")
+        self._position += size
+        return self._data.slice(start, size)

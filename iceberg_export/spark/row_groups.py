@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from iceberg_export.parquet.arrow_footer import read_footer
 from iceberg_export.parquet.arrow_reader import columns_in_file, with_values
+from iceberg_export.parquet.file_window import BytesInMemory
 from iceberg_export.rows import schema
 from iceberg_export.rows.checksums import tail_bytes
 from iceberg_export.rows.footer import FileUnreadable, Footer, damage_contained
@@ -274,15 +275,13 @@ def _column_chunks(file_metadata: Arrow, number: int, columns: Sequence[str]) ->
     return locations
 
 
-class _Window:
-    """A file of which only some ranges of bytes are in memory, with the file interface that pyarrow reads from."""
-
-    closed = False
+class _Window(BytesInMemory):
+    """A file of which some ranges of bytes are in memory."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._firsts: list[int] = []
         self._stretches: list[Arrow] = []
-        self._position = 0
 
     def add(self, byte_first: int, data: bytes) -> None:
         """Add a range of bytes. Ranges are added in ascending order."""
@@ -296,9 +295,6 @@ class _Window:
         self._position = offset
         return offset
 
-    def tell(self) -> int:
-        return self._position
-
     def read_buffer(self, size: int) -> Arrow:
         data = self.stretch(self._position, size)
         self._position += size
@@ -311,18 +307,3 @@ class _Window:
         if start < 0 or start + byte_count > len(self._stretches[row]):
             raise OSError(f"bytes {byte_first}+{byte_count} were not fetched")
         return self._stretches[row].slice(start, byte_count)
-
-    def read(self, size: int) -> bytes:
-        return bytes(self.read_buffer(size))
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def writable(self) -> bool:
-        return False
-
-    def close(self) -> None:
-        """The bytes belong to the caller."""

@@ -9,7 +9,7 @@ Specification: Iceberg's table specification, version 2, "Snapshots", "Manifests
 commit releases.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -304,16 +304,21 @@ def _encode(
                 sequence_number=snapshot.sequence_number,
             )
         )
+    return [*objects, made_manifest_list(rows, snapshot, key=list_key, root=root)]
+
+
+def made_manifest_list(rows: Sequence[ManifestFile], snapshot: Snapshot, *, key: str, root: str) -> MadeObject:
+    """The manifest list of a snapshot."""
     parent_id = snapshot.parent_snapshot_id
-    list_data = encode_manifest_list(
+    data = encode_manifest_list(
         rows,
-        key=list_key,
+        key=key,
         root=root,
         snapshot_id=snapshot.snapshot_id,
         parent_snapshot_id=parent_id if isinstance(parent_id, int) else None,
         sequence_number=snapshot.sequence_number,
     )
-    return [*objects, MadeObject(key=list_key, data=list_data, decoded=tuple(rows))]
+    return MadeObject(key=key, data=data, decoded=tuple(rows))
 
 
 async def _expire(

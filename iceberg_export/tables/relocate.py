@@ -15,11 +15,10 @@ from msgspec.structs import replace
 
 from coordinator.commands.commands import NewObject, TableCommit
 from iceberg_export.rows.executor import RunInThread
-from iceberg_export.tables.commit import MadeObject, TableBefore, empty_of, put_objects
+from iceberg_export.tables.commit import MadeObject, TableBefore, empty_of, made_manifest_list, put_objects
 from iceberg_export.tables.manifests import (
     ManifestFile,
     encode_manifest,
-    encode_manifest_list,
     key_of_uri,
     with_object,
 )
@@ -86,14 +85,15 @@ async def relocate(
     }
     made_lists = [
         await run_in_thread(
-            _moved_list,
-            [moved[manifest.key] for manifest in rows],
-            metadata,
-            number,
-            next_key(MANIFEST_LIST_SUFFIX),
-            table.root,
+            partial(
+                made_manifest_list,
+                [moved[manifest.key] for manifest in rows],
+                snapshot,
+                key=next_key(MANIFEST_LIST_SUFFIX),
+                root=table.root,
+            )
         )
-        for number, rows in enumerate(lists)
+        for snapshot, rows in zip(metadata.snapshots, lists, strict=True)
     ]
     after = replace(
         metadata,
@@ -136,17 +136,3 @@ async def _moved(
         )
     )
     return MadeObject(key=key, data=data, decoded=entries)
-
-
-def _moved_list(rows: list[ManifestFile], metadata: TableMetadata, number: int, key: str, root: str) -> MadeObject:
-    snapshot = metadata.snapshots[number]
-    parent_id = snapshot.parent_snapshot_id
-    data = encode_manifest_list(
-        rows,
-        key=key,
-        root=root,
-        snapshot_id=snapshot.snapshot_id,
-        parent_snapshot_id=parent_id if isinstance(parent_id, int) else None,
-        sequence_number=snapshot.sequence_number,
-    )
-    return MadeObject(key=key, data=data, decoded=tuple(rows))
