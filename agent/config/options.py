@@ -1,12 +1,14 @@
 """The table of options.
 
 Flags of the command line, names in the environment, keys of the file and docs/reference/options.md follow from these
-rows. `agent.config.option_sources` reads their values, `agent.config.settings` makes settings of them.
+rows. An option whose value is a setting as it stands is a field of `PlainSettings`. The others are rows of `_COMBINED`,
+which `agent.config.settings` makes settings of. `agent.config.option_sources` reads the values of all of them.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
+from typing import Annotated, get_type_hints
 
 from agent.config.addresses import read_host_port, read_ledger_url, read_listener, read_store_url
 from protocol.limits import (
@@ -23,6 +25,9 @@ from protocol.limits import (
 
 DAY_SECONDS = 86_400
 GIB = 1024 * MIB
+FLUSH_INTERVAL_MS_EMBEDDED = 5
+FLUSH_INTERVAL_MS_S3 = 250
+"""A PUT costs money and time: the intake makes fewer, larger objects (ADR 8)."""
 
 
 class OptionKind(Enum):
@@ -43,10 +48,10 @@ class OptionKind(Enum):
 class Option:
     """One option. `minimum` and `maximum` are inclusive, in the kind's unit; `default` is the text of the documents."""
 
-    name: str
+    name: str = ""
     kind: OptionKind
     help: str
-    default: str
+    default: str = ""
     minimum: int = 0
     maximum: int = 0
     choices: tuple[str, ...] = ()
@@ -63,7 +68,167 @@ class Option:
         return self.name.replace("-", "_")
 
 
-OPTIONS: tuple[Option, ...] = (
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainSettings:
+    """The settings that are the value of one option. Names of times and sizes end in their unit.
+
+    The option of a field has the field's name, with hyphens, and its default, unless it says otherwise.
+    """
+
+    is_durable: Annotated[
+        bool,
+        Option(
+            name="fsync",
+            kind=OptionKind.FLAG,
+            help="Syncs to disk before acknowledging. Without it a power failure can lose acknowledged records.",
+        ),
+    ] = True
+    """Whether embedded ledger and store sync to disk before records are acknowledged."""
+    is_time_accepted: Annotated[
+        bool,
+        Option(
+            name="accept-time",
+            kind=OptionKind.FLAG,
+            help="Accepts at this start a clock far ahead of the ledger's last time, if the store has no clock. Use it "
+            "once, after checking the clock.",
+        ),
+    ] = False
+    """Whether the clock is believed at this start (safety rule S21)."""
+    log_level: Annotated[
+        str,
+        Option(
+            kind=OptionKind.TEXT,
+            choices=("debug", "info", "warning", "error"),
+            help="Lowest level of messages logged to stderr.",
+        ),
+    ] = "info"
+    log_format: Annotated[
+        str,
+        Option(
+            kind=OptionKind.TEXT,
+            choices=("text", "json"),
+            help="Format of a log message: one line of text, or one JSON object.",
+        ),
+    ] = "text"
+    flush_interval_ms: Annotated[
+        int,
+        Option(
+            kind=OptionKind.COUNT,
+            default=f"{FLUSH_INTERVAL_MS_EMBEDDED}; with s3:// {FLUSH_INTERVAL_MS_S3}",
+            minimum=0,
+            maximum=60_000,
+            help="Longest time that a produced batch waits to share an object with others. 0 writes at once. Shorter "
+            "intervals cost more requests.",
+        ),
+    ] = FLUSH_INTERVAL_MS_EMBEDDED
+    archive_interval_s: Annotated[
+        int,
+        Option(
+            kind=OptionKind.COUNT,
+            minimum=1,
+            maximum=DAY_SECONDS,
+            help="Seconds between two archive passes of a topic with new records. Records that wait when the agent "
+            "starts count as 15 minutes old.",
+        ),
+    ] = ARCHIVE_AGE_MS_DEFAULT // 1000
+    archive_bytes: Annotated[
+        int,
+        Option(
+            kind=OptionKind.BYTES,
+            minimum=KIB,
+            maximum=256 * MIB,
+            help="Unarchived bytes of a topic that start an archive pass before the interval ends.",
+        ),
+    ] = ARCHIVE_BYTES_DEFAULT
+    tail_interval_ms: Annotated[
+        int,
+        Option(
+            kind=OptionKind.COUNT,
+            minimum=0,
+            maximum=60 * 60 * 1000,
+            help="Shortest time between two tail manifests, from which Spark reads unarchived records. 0 writes none. "
+            "Each costs a request, only after changes.",
+        ),
+    ] = TAIL_INTERVAL_MS_DEFAULT
+    gc_min_age_s: Annotated[
+        int,
+        Option(
+            kind=OptionKind.COUNT,
+            minimum=0,
+            maximum=30 * DAY_SECONDS,
+            help="Seconds between the release and the deletion of an object. Use at least the duration of your longest "
+            "Spark job.",
+        ),
+    ] = 3600
+    read_cache_bytes: Annotated[
+        int,
+        Option(
+            kind=OptionKind.BYTES,
+            minimum=MIB,
+            maximum=1024 * GIB,
+            help="Memory for recently read and written objects.",
+        ),
+    ] = READ_CACHE_BYTES_DEFAULT
+    snapshot_entries: Annotated[
+        int,
+        Option(
+            kind=OptionKind.COUNT,
+            minimum=10,
+            maximum=10_000_000,
+            help="Ledger entries between two snapshots of the state.",
+        ),
+    ] = SNAPSHOT_ENTRIES_INTERVAL
+    snapshot_bytes: Annotated[
+        int,
+        Option(
+            kind=OptionKind.BYTES,
+            minimum=64 * KIB,
+            maximum=GIB,
+            help="Bytes of ledger entries between two snapshots of the state, if they come first.",
+        ),
+    ] = SNAPSHOT_BYTES_INTERVAL
+    processes: Annotated[
+        int,
+        Option(
+            kind=OptionKind.COUNT,
+            minimum=1,
+            maximum=PROCESSES_MAX,
+            is_cluster_only=True,
+            help="Number of agents, each in its own process: NAME-0, NAME-1, ... on ports PORT, PORT+1, ... At most "
+            "one per core.",
+        ),
+    ] = 1
+    drain_timeout_s: Annotated[
+        int,
+        Option(
+            kind=OptionKind.COUNT,
+            minimum=0,
+            maximum=3600,
+            help="Seconds that a stopping agent gives to requests in progress.",
+        ),
+    ] = 20
+    store_timeout_s: Annotated[
+        int,
+        Option(
+            kind=OptionKind.COUNT,
+            minimum=1,
+            maximum=600,
+            help="Time-out in seconds of one request to an s3:// store. The agent then repeats the request.",
+        ),
+    ] = 30
+    store_hedge_after_ms: Annotated[
+        int,
+        Option(
+            kind=OptionKind.COUNT,
+            minimum=0,
+            maximum=60_000,
+            help="Milliseconds after which the agent repeats a slow put and takes the faster answer. 0 turns it off. "
+            "Each repeat costs a request.",
+        ),
+    ] = 0
+
+
+_COMBINED: tuple[Option, ...] = (
     Option(
         name="listen",
         kind=OptionKind.LIST,
@@ -220,135 +385,28 @@ OPTIONS: tuple[Option, ...] = (
         default="false",
         help="Allows addresses that other machines can reach, without encryption or authentication.",
     ),
-    Option(
-        name="fsync",
-        kind=OptionKind.FLAG,
-        default="true",
-        help="Syncs to disk before acknowledging. Without it a power failure can lose acknowledged records.",
-    ),
-    Option(
-        name="accept-time",
-        kind=OptionKind.FLAG,
-        default="false",
-        help="Accepts at this start a clock far ahead of the ledger's last time, if the store has no clock. Use it "
-        "once, after checking the clock.",
-    ),
-    Option(
-        name="log-level",
-        kind=OptionKind.TEXT,
-        default="info",
-        choices=("debug", "info", "warning", "error"),
-        help="Lowest level of messages logged to stderr.",
-    ),
-    Option(
-        name="log-format",
-        kind=OptionKind.TEXT,
-        default="text",
-        choices=("text", "json"),
-        help="Format of a log message: one line of text, or one JSON object.",
-    ),
-    Option(
-        name="flush-interval-ms",
-        kind=OptionKind.COUNT,
-        default="5; with s3:// 250",
-        minimum=0,
-        maximum=60_000,
-        help="Longest time that a produced batch waits to share an object with others. 0 writes at once. Shorter "
-        "intervals cost more requests.",
-    ),
-    Option(
-        name="archive-interval-s",
-        kind=OptionKind.COUNT,
-        default=str(ARCHIVE_AGE_MS_DEFAULT // 1000),
-        minimum=1,
-        maximum=DAY_SECONDS,
-        help="Seconds between two archive passes of a topic with new records. Records that wait when the agent starts "
-        "count as 15 minutes old.",
-    ),
-    Option(
-        name="archive-bytes",
-        kind=OptionKind.BYTES,
-        default=f"{ARCHIVE_BYTES_DEFAULT // MIB}MiB",
-        minimum=KIB,
-        maximum=256 * MIB,
-        help="Unarchived bytes of a topic that start an archive pass before the interval ends.",
-    ),
-    Option(
-        name="tail-interval-ms",
-        kind=OptionKind.COUNT,
-        default=str(TAIL_INTERVAL_MS_DEFAULT),
-        minimum=0,
-        maximum=60 * 60 * 1000,
-        help="Shortest time between two tail manifests, from which Spark reads unarchived records. 0 writes none. "
-        "Each costs a request, only after changes.",
-    ),
-    Option(
-        name="gc-min-age-s",
-        kind=OptionKind.COUNT,
-        default="3600",
-        minimum=0,
-        maximum=30 * DAY_SECONDS,
-        help="Seconds between the release and the deletion of an object. Use at least the duration of your longest "
-        "Spark job.",
-    ),
-    Option(
-        name="read-cache-bytes",
-        kind=OptionKind.BYTES,
-        default=f"{READ_CACHE_BYTES_DEFAULT // MIB}MiB",
-        minimum=MIB,
-        maximum=1024 * GIB,
-        help="Memory for recently read and written objects.",
-    ),
-    Option(
-        name="snapshot-entries",
-        kind=OptionKind.COUNT,
-        default=str(SNAPSHOT_ENTRIES_INTERVAL),
-        minimum=10,
-        maximum=10_000_000,
-        help="Ledger entries between two snapshots of the state.",
-    ),
-    Option(
-        name="snapshot-bytes",
-        kind=OptionKind.BYTES,
-        default=f"{SNAPSHOT_BYTES_INTERVAL // MIB}MiB",
-        minimum=64 * KIB,
-        maximum=GIB,
-        help="Bytes of ledger entries between two snapshots of the state, if they come first.",
-    ),
-    Option(
-        name="processes",
-        kind=OptionKind.COUNT,
-        default="1",
-        minimum=1,
-        maximum=PROCESSES_MAX,
-        is_cluster_only=True,
-        help="Number of agents, each in its own process: NAME-0, NAME-1, ... on ports PORT, PORT+1, ... At most one "
-        "per core.",
-    ),
-    Option(
-        name="drain-timeout-s",
-        kind=OptionKind.COUNT,
-        default="20",
-        minimum=0,
-        maximum=3600,
-        help="Seconds that a stopping agent gives to requests in progress.",
-    ),
-    Option(
-        name="store-timeout-s",
-        kind=OptionKind.COUNT,
-        default="30",
-        minimum=1,
-        maximum=600,
-        help="Time-out in seconds of one request to an s3:// store. The agent then repeats the request.",
-    ),
-    Option(
-        name="store-hedge-after-ms",
-        kind=OptionKind.COUNT,
-        default="0",
-        minimum=0,
-        maximum=60_000,
-        help="Milliseconds after which the agent repeats a slow put and takes the faster answer. 0 turns it off. Each "
-        "repeat costs a request.",
-    ),
 )
+
+
+def _plain_options() -> dict[str, Option]:
+    """The options of `PlainSettings` by the names of its fields."""
+    hints = get_type_hints(PlainSettings, include_extras=True)
+    options: dict[str, Option] = {}
+    for setting in fields(PlainSettings):
+        (option,) = hints[setting.name].__metadata__
+        name = option.name or setting.name.replace("_", "-")
+        options[setting.name] = replace(option, name=name, default=option.default or _shown(option, setting.default))
+    return options
+
+
+def _shown(option: Option, default: object) -> str:
+    """The default of a setting as the documents show it."""
+    if option.kind is OptionKind.BYTES:
+        assert isinstance(default, int)
+        return f"{default // MIB}MiB"
+    return str(default).lower()
+
+
+PLAIN_OPTIONS: Mapping[str, Option] = _plain_options()
+OPTIONS: tuple[Option, ...] = (*_COMBINED, *PLAIN_OPTIONS.values())
 OPTIONS_BY_NAME: Mapping[str, Option] = {option.name: option for option in OPTIONS}

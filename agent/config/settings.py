@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from agent.config.addresses import (
     EtcdUrl,
@@ -29,15 +30,7 @@ from agent.config.catalog_options import CatalogAccess, catalog_access
 from agent.config.etcd_options import LedgerAccess, ledger_access
 from agent.config.external_catalog_settings import ExternalCatalogSettings, read_external_catalogs
 from agent.config.option_sources import InvalidSettings, Value, gather
-from agent.config.options import OPTIONS_BY_NAME
-from protocol.limits import (
-    ARCHIVE_AGE_MS_DEFAULT,
-    ARCHIVE_BYTES_DEFAULT,
-    READ_CACHE_BYTES_DEFAULT,
-    SNAPSHOT_BYTES_INTERVAL,
-    SNAPSHOT_ENTRIES_INTERVAL,
-    TAIL_INTERVAL_MS_DEFAULT,
-)
+from agent.config.options import FLUSH_INTERVAL_MS_S3, OPTIONS_BY_NAME, PLAIN_OPTIONS, PlainSettings
 from protocol.suggestions import nearest
 
 __all__ = ["CliCommand", "InvalidSettings", "ListenerAddress", "Settings", "load_settings"]
@@ -45,9 +38,6 @@ __all__ = ["CliCommand", "InvalidSettings", "ListenerAddress", "Settings", "load
 LISTEN_DEFAULT = "127.0.0.1:9092"
 HTTP_DEFAULT = "127.0.0.1:9644"
 DATA_DIR_DEFAULT = "./penstock-data"
-FLUSH_INTERVAL_MS_EMBEDDED = 5
-FLUSH_INTERVAL_MS_S3 = 250
-"""A PUT costs money and time: the intake makes fewer, larger objects (ADR 8)."""
 
 
 class CliCommand(Enum):
@@ -58,8 +48,8 @@ class CliCommand(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The settings of one agent. Names of times and sizes end in their unit. `data_dir` is absolute."""
+class Settings(PlainSettings):
+    """The settings of one agent. `data_dir` is absolute."""
 
     listeners: tuple[ListenerAddress, ...]
     advertised: tuple[ListenerAddress, ...]
@@ -75,25 +65,6 @@ class Settings:
     zone: str | None = None
     broker_configs: dict[str, str] = field(default_factory=dict)
     """The broker configs that are set; the others have Kafka's defaults (`coordinator.configs.topic_configs`)."""
-    is_durable: bool = True
-    """Whether embedded ledger and store sync to disk before records are acknowledged."""
-    is_time_accepted: bool = False
-    """Whether `--accept-time` was given: the clock is believed at this start (safety rule S21)."""
-    log_level: str = "info"
-    log_format: str = "text"
-    flush_interval_ms: int = FLUSH_INTERVAL_MS_EMBEDDED
-    tail_interval_ms: int = TAIL_INTERVAL_MS_DEFAULT
-    archive_interval_s: int = ARCHIVE_AGE_MS_DEFAULT // 1000
-    archive_bytes: int = ARCHIVE_BYTES_DEFAULT
-    gc_min_age_s: int = 3600
-    read_cache_bytes: int = READ_CACHE_BYTES_DEFAULT
-    snapshot_entries: int = SNAPSHOT_ENTRIES_INTERVAL
-    snapshot_bytes: int = SNAPSHOT_BYTES_INTERVAL
-    drain_timeout_s: int = 20
-    processes: int = 1
-    store_timeout_s: int = 30
-    store_hedge_after_ms: int = 0
-    """The time after which a slow put is repeated in parallel; 0 for never."""
 
     @property
     def is_store_cheap(self) -> bool:
@@ -127,8 +98,7 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
     _check_not_reachable("http", str(http), http.host, is_insecure=is_insecure)
     data_dir = Path(_text(values, "data-dir", DATA_DIR_DEFAULT)).expanduser().absolute()
     ledger_url, store_url = _urls(command, values, data_dir)
-    flush_interval_ms = FLUSH_INTERVAL_MS_S3 if isinstance(read_store_url(store_url), S3Url) else None
-    return Settings(
+    settings = Settings(
         listeners=listeners,
         advertised=_advertised(listeners, _texts(values, "advertise", ())),
         http=http,
@@ -141,23 +111,20 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         name=_text(values, "name", "penstock" if command is CliCommand.RUN else platform.node()),
         zone=_text(values, "zone", "") or None,
         broker_configs=_broker_configs(values),
-        is_durable=bool(values.get("fsync", True)),
-        is_time_accepted=bool(values.get("accept-time", False)),
-        log_level=_text(values, "log-level", "info"),
-        log_format=_text(values, "log-format", "text"),
-        flush_interval_ms=_number(values, "flush-interval-ms", flush_interval_ms or FLUSH_INTERVAL_MS_EMBEDDED),
-        tail_interval_ms=_number(values, "tail-interval-ms", TAIL_INTERVAL_MS_DEFAULT),
-        archive_interval_s=_number(values, "archive-interval-s", ARCHIVE_AGE_MS_DEFAULT // 1000),
-        archive_bytes=_number(values, "archive-bytes", ARCHIVE_BYTES_DEFAULT),
-        gc_min_age_s=_number(values, "gc-min-age-s", 3600),
-        read_cache_bytes=_number(values, "read-cache-bytes", READ_CACHE_BYTES_DEFAULT),
-        snapshot_entries=_number(values, "snapshot-entries", SNAPSHOT_ENTRIES_INTERVAL),
-        snapshot_bytes=_number(values, "snapshot-bytes", SNAPSHOT_BYTES_INTERVAL),
-        drain_timeout_s=_number(values, "drain-timeout-s", 20),
-        processes=_processes(values, ledger_url),
-        store_timeout_s=_number(values, "store-timeout-s", 30),
-        store_hedge_after_ms=_number(values, "store-hedge-after-ms", 0),
+        **_plain(values, store_url),
     )
+    _check_processes(settings)
+    return settings
+
+
+def _plain(values: Mapping[str, Value], store_url: str) -> dict[str, Any]:
+    """The fields of `PlainSettings` that have another value than their default."""
+    plain: dict[str, Any] = {
+        name: values[option.name] for name, option in PLAIN_OPTIONS.items() if option.name in values
+    }
+    if isinstance(read_store_url(store_url), S3Url):
+        plain.setdefault("flush_interval_ms", FLUSH_INTERVAL_MS_S3)
+    return plain
 
 
 def _listeners(texts: tuple[str, ...], *, is_insecure: bool) -> tuple[ListenerAddress, ...]:
@@ -226,11 +193,11 @@ def _urls(command: CliCommand, values: Mapping[str, Value], data_dir: Path) -> t
             return ledger_url, store_url
 
 
-def _processes(values: Mapping[str, Value], ledger_url: str) -> int:
-    count = _number(values, "processes", 1)
-    if count > 1 and not isinstance(read_ledger_url(ledger_url), EtcdUrl):
-        raise InvalidSettings(f"--processes {count}: only a ledger in etcd can be shared by several processes")
-    return count
+def _check_processes(settings: Settings) -> None:
+    if settings.processes > 1 and not isinstance(read_ledger_url(settings.ledger_url), EtcdUrl):
+        raise InvalidSettings(
+            f"--processes {settings.processes}: only a ledger in etcd can be shared by several processes"
+        )
 
 
 def _broker_configs(values: Mapping[str, Value]) -> dict[str, str]:
@@ -248,10 +215,4 @@ def _text(values: Mapping[str, Value], name: str, default: str) -> str:
 def _texts(values: Mapping[str, Value], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
     value = values.get(name, default)
     assert isinstance(value, tuple)
-    return value
-
-
-def _number(values: Mapping[str, Value], name: str, default: int) -> int:
-    value = values.get(name, default)
-    assert isinstance(value, int)
     return value
