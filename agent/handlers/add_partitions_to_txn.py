@@ -101,13 +101,13 @@ async def _add(
     """The error of each partition."""
     names = asked.names
     missing: dict[PartitionName, ErrorCode] = {}
-    found: dict[TransactionPartition, PartitionName] = {}
+    partition_names: dict[TransactionPartition, PartitionName] = {}
     for name, index in names:
         topic = await _find(lookup, name, index)
         if isinstance(topic, ErrorCode):
             missing[name, index] = topic
         else:
-            found[topic.topic_id, PartitionIndex(index)] = name, index
+            partition_names[topic.topic_id, PartitionIndex(index)] = name, index
         await pacer.step()
     if missing:
         return {name: missing.get(name, ErrorCode.operation_not_attempted) for name in names}
@@ -115,12 +115,12 @@ async def _add(
     if refused is not ErrorCode.none:
         return dict.fromkeys(names, refused)
     if asked.is_verify_only:
-        return await _verified(services, asked, found)
+        return await _verified(services, asked, partition_names)
     command = AddToTransaction(
         transactional_id=asked.transactional_id,
         producer_id=asked.producer_id,
         epoch=asked.epoch,
-        partitions=tuple(found),
+        partitions=tuple(partition_names),
         groups=(),
         stamp=await connection_epoch_of(services, request),
     )
@@ -141,14 +141,14 @@ async def _find(lookup: TopicLookup, name: str, index: int) -> TopicState | Erro
 
 
 async def _verified(
-    services: Services, asked: _Asked, found: Mapping[TransactionPartition, PartitionName]
+    services: Services, asked: _Asked, partition_names: Mapping[TransactionPartition, PartitionName]
 ) -> ErrorCodes:
     """The error for each partition: whether it is part of the transaction, after a barrier."""
     if not await passes_barrier(services):
-        return dict.fromkeys(found.values(), ErrorCode.coordinator_not_available)
+        return dict.fromkeys(partition_names.values(), ErrorCode.coordinator_not_available)
     held = services.state.transactional_ids.get(asked.transactional_id)
     error_codes: dict[PartitionName, ErrorCode] = {}
-    for key, name in found.items():
+    for key, name in partition_names.items():
         is_added = held is not None and key in held.partitions
         event = VerifyInTransaction(producer_id=asked.producer_id, epoch=asked.epoch, is_added=is_added)
         metadata = None if held is None else held.metadata

@@ -59,14 +59,14 @@ async def _group(services: Services, group_id: str, pacer: CooperativeYield, *, 
     if not group_id:
         return _error(group_id, ErrorCode.invalid_group_id, None)
     try:
-        found = services.group_ledger.readable(group_id)
+        group_state = services.group_ledger.readable(group_id)
     except NotCoordinator as error:
         return _error(group_id, error.error_code, error.message)
-    if found is None or not isinstance(found.value, ConsumerGroup):
-        why = "not found" if found is None else "is not a consumer group"
+    if group_state is None or not isinstance(group_state.value, ConsumerGroup):
+        why = "not found" if group_state is None else "is not a consumer group"
         return _error(group_id, ErrorCode.group_id_not_found, f"Group {group_id} {why}.")
     # Other tasks run between two members, and may change the group: a copy keeps the response consistent.
-    group = found.value.copy()
+    group = group_state.value.copy()
     group_row = {
         "error_code": ErrorCode.none,
         "error_message": None,
@@ -104,13 +104,13 @@ def _member(services: Services, group: ConsumerGroup, member_id: str) -> Values:
     }
 
 
-def _topics(services: Services, found: Partitions) -> Values:
+def _topics(services: Services, owned: Partitions) -> Values:
     """The partitions of the topics that still exist."""
     topics = services.state.topics
     return {
         "topic_partitions": [
             {"topic_id": uuid.UUID(bytes=topic_id), "topic_name": topics[topic_id].name, "partitions": indexes}
-            for topic_id, indexes in found
+            for topic_id, indexes in owned
             if topic_id in topics
         ]
     }

@@ -61,11 +61,11 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
 def _owned(topics: Sequence[Any] | None) -> Partitions | None:
     if topics is None:
         return None
-    found: dict[TopicId, set[int]] = {}
+    indexes_by_topic: dict[TopicId, set[int]] = {}
     for topic in topics:
         topic_id = TopicId(_NO_TOPIC if topic.topic_id is None else topic.topic_id.bytes)
-        found.setdefault(topic_id, set()).update(topic.partitions)
-    return partitions(found)
+        indexes_by_topic.setdefault(topic_id, set()).update(topic.partitions)
+    return partitions(indexes_by_topic)
 
 
 def _error(error_code: ErrorCode, message: str | None) -> Values:

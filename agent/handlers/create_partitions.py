@@ -44,8 +44,8 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
 
 
 async def _grow(services: Services, topic: Any, *, is_validate_only: bool) -> None:
-    found = services.topics.check_growth(topic.name, topic.count)
-    added_count = topic.count - len(found.partitions)
+    topic_state = services.topics.check_growth(topic.name, topic.count)
+    added_count = topic.count - len(topic_state.partitions)
     if topic.assignments is not None:
         if len(topic.assignments) != added_count:
             raise TopicError(
@@ -60,4 +60,4 @@ async def _grow(services: Services, topic: Any, *, is_validate_only: bool) -> No
             )
     if not is_validate_only:
         replicas = [assignment.broker_ids for assignment in topic.assignments or ()]
-        await services.topics.grow(found, topic.count, replicas)
+        await services.topics.grow(topic_state, topic.count, replicas)

@@ -50,8 +50,8 @@ def merge_mentions(wanted: Sequence[Mention], name_of: Mapping[uuid.UUID, str]) 
 async def _names_of_ids(services: Services, wanted: Sequence[Mention]) -> dict[uuid.UUID, str]:
     """The names of the topics that exist and are named by id alone."""
     ids = [topic_id for name, topic_id in wanted if topic_id is not None and name is None]
-    found = {topic_id: await services.topics.by_id(TopicId(topic_id.bytes)) for topic_id in ids}
-    return {topic_id: topic.name for topic_id, topic in found.items() if topic is not None}
+    topics_by_id = {topic_id: await services.topics.by_id(TopicId(topic_id.bytes)) for topic_id in ids}
+    return {topic_id: topic.name for topic_id, topic in topics_by_id.items() if topic is not None}
 
 
 async def _delete(

@@ -87,8 +87,8 @@ def _entries(services: Services, resource_type: int, name: str, names: Collectio
             configs = _topic_configs(services, name)
             return [topic_entry(configs, layers, each) for each in _wanted(TOPIC_CONFIGS, names)]
         case ResourceType.BROKER if name == EVERY_BROKER:
-            found = every_broker_entries(services.broker_configs.every_broker)
-            return [entry for entry in found if names is None or entry.spec.name in names]
+            entries = every_broker_entries(services.broker_configs.every_broker)
+            return [entry for entry in entries if names is None or entry.spec.name in names]
         case ResourceType.BROKER:
             services.configs.check_node(name, "broker")
             own = [each for each in agent_entries(services.writer.agent) if names is None or each.spec.name in names]

@@ -26,11 +26,11 @@ UNKNOWN = -1
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    asked = [(topic.topic_name, [found.partition_index for found in topic.partitions]) for topic in body.topics]
+    asked = [(topic.topic_name, [partition.partition_index for partition in topic.partitions]) for topic in body.topics]
     if asked != [(METADATA_TOPIC, [METADATA_PARTITION])]:
         refused = [
-            (name, [_partition(ErrorCode.unknown_topic_or_partition, index) for index in found])
-            for name, found in asked
+            (name, [_partition(ErrorCode.unknown_topic_or_partition, index) for index in indexes])
+            for name, indexes in asked
         ]
         return _values(refused, [])
     if not await passes_barrier(services):

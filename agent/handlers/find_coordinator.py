@@ -30,14 +30,14 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     key_type = body.key_type if version >= 1 else GROUP
     keys = body.coordinator_keys if version >= 4 else (body.key,)
     pacer = CooperativeYield(services.clock, GROUPS_PER_TURN)
-    found = []
+    coordinators = []
     for key in keys[:GROUPS_ASKED_MAX]:
-        found.append(_coordinator(services, request, key_type, key))
+        coordinators.append(_coordinator(services, request, key_type, key))
         await pacer.step()
     if version >= 4:
         rejected = await inline_or_in_thread(len(keys), _too_many, keys[GROUPS_ASKED_MAX:])
-        return {"coordinators": [*found, *rejected]}
-    return found[0]
+        return {"coordinators": [*coordinators, *rejected]}
+    return coordinators[0]
 
 
 def _too_many(keys: Sequence[str]) -> list[Values]:

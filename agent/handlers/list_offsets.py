@@ -72,7 +72,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             error_code = ErrorCode.not_leader_or_follower if is_behind else ErrorCode.none
             if (topic.name, partition.partition_index) in repeated:
                 error_code = ErrorCode.invalid_request
-            found = NOTHING
+            timed_offset = NOTHING
             if isolation is None:
                 error_code = ErrorCode.unknown_server_error
             elif error_code is ErrorCode.none:
@@ -83,8 +83,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
                     key = (held.topic_id, PartitionIndex(partition.partition_index))
                     now, timestamp = held.partitions[partition.partition_index], partition.timestamp
                     known = _known(now, timestamp, isolation)
-                    error_code, found = known or await offset_at(services.timestamps, key, now, timestamp, isolation)
-            partitions.append(PartitionOffset(partition.partition_index, error_code, *found))
+                    error_code, timed_offset = known or await offset_at(
+                        services.timestamps, key, now, timestamp, isolation
+                    )
+            partitions.append(PartitionOffset(partition.partition_index, error_code, *timed_offset))
             await pacer.step()
         topics.append(TopicOffsets(topic.name, partitions))
         row_count += 1 + len(partitions)
@@ -136,11 +138,11 @@ async def offset_at(
     """
     end = visible_end(partition, isolation)
     try:
-        found = await timestamps.find(key, None if timestamp == MAX_TIMESTAMP else timestamp)
+        timed_offset = await timestamps.find(key, None if timestamp == MAX_TIMESTAMP else timestamp)
     except (StoreUnavailable, ObjectMissing, LedgerUnavailable):
         return ErrorCode.not_leader_or_follower, NOTHING
     except StoreError:
         return ErrorCode.kafka_storage_error, NOTHING
-    if found is None or (isolation is IsolationLevel.READ_COMMITTED and found.offset >= end):
+    if timed_offset is None or (isolation is IsolationLevel.READ_COMMITTED and timed_offset.offset >= end):
         return ErrorCode.none, NOTHING
-    return ErrorCode.none, (found.timestamp, found.offset, LEADER_EPOCH)
+    return ErrorCode.none, (timed_offset.timestamp, timed_offset.offset, LEADER_EPOCH)

@@ -42,8 +42,8 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         return _error(ErrorCode.invalid_regular_expression)
     if not await passes_barrier(services):
         return _error(ErrorCode.coordinator_not_available)
-    found = await _wanted(services, body, version)
-    rows = await inline_or_in_thread(len(found), _own, services, found)
+    transactions = await _wanted(services, body, version)
+    rows = await inline_or_in_thread(len(transactions), _own, services, transactions)
     if pattern:
         rows = await run_in_thread(_matching, rows, pattern)
     return {"error_code": ErrorCode.none, "unknown_state_filters": unknown, "transaction_states": rows}
@@ -59,7 +59,7 @@ async def _wanted(services: Services, body: Any, version: int) -> list[Mapping[s
     states, producer_ids = frozenset(body.state_filters), frozenset(body.producer_id_filters)
     open_ms_least = body.duration_filter if version >= FIRST_WITH_DURATION else -1
     now_ms = max(services.state.time_ms, services.checked_time() or 0)
-    found: list[Mapping[str, Any]] = []
+    transactions: list[Mapping[str, Any]] = []
     names = services.state.open_transactions if open_ms_least >= 0 else services.state.transactional_ids
     for transactional_id in tuple(names):
         held = services.state.transactional_ids.get(transactional_id)
@@ -71,14 +71,14 @@ async def _wanted(services: Services, body: Any, version: int) -> list[Mapping[s
             states and metadata.status.value not in states
         ):
             continue
-        found.append(
+        transactions.append(
             {
                 "transactional_id": transactional_id,
                 "producer_id": metadata.producer_id,
                 "transaction_state": metadata.status.value,
             }
         )
-    return found
+    return transactions
 
 
 def _is_open_for(held: TransactionalId, now_ms: int, open_ms: int) -> bool:

@@ -122,17 +122,17 @@ async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list
     topics: list[dict[str, Any]] = []
     dropped: list[_Dropped] = []
     for topic in body.topics:
-        found = services.topics.known(topic.name)
+        topic_state = services.topics.known(topic.name)
         rows: list[dict[str, Any]] = []
         for partition in topic.partitions:
             index = PartitionIndex(partition.partition_index)
             row: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.none}
-            if found is None or not 0 <= index < len(found.partitions):
+            if topic_state is None or not 0 <= index < len(topic_state.partitions):
                 row["error_code"] = ErrorCode.unknown_topic_or_partition
             elif _is_kept(topic.name, subscribed):
                 row["error_code"] = ErrorCode.group_subscribed_to_topic
-            elif index in group.offsets.get(found.topic_id, ()) or (found.topic_id, index) in pending:
-                dropped.append(_Dropped(topic.name, (found.topic_id, index), row))
+            elif index in group.offsets.get(topic_state.topic_id, ()) or (topic_state.topic_id, index) in pending:
+                dropped.append(_Dropped(topic.name, (topic_state.topic_id, index), row))
             rows.append(row)
             await pacer.step()
         topics.append({"name": topic.name, "partitions": rows})

@@ -126,8 +126,8 @@ async def _all(fetch: _Fetch, group: GroupState, unstable: Partitions) -> list[d
     topics = []
     for topic_id, partitions in held:
         rows = []
-        for index, found in partitions:
-            rows.append(_unstable(index) if (topic_id, index) in unstable else _row(index, found))
+        for index, committed in partitions:
+            rows.append(_unstable(index) if (topic_id, index) in unstable else _row(index, committed))
             await fetch.pacer.step()
         topics.append({"name": names[topic_id], "topic_id": uuid.UUID(bytes=topic_id), "partitions": rows})
     return topics
@@ -184,11 +184,11 @@ def _unstable(index: int) -> Values:
     return _row(index, None, ErrorCode.unstable_offset_commit)
 
 
-def _row(index: int, found: CommittedOffset | None, error_code: ErrorCode = ErrorCode.none) -> Values:
+def _row(index: int, committed: CommittedOffset | None, error_code: ErrorCode = ErrorCode.none) -> Values:
     return {
         "partition_index": index,
-        "committed_offset": NO_OFFSET if found is None else found.offset,
-        "committed_leader_epoch": NO_LEADER_EPOCH if found is None else found.leader_epoch,
-        "metadata": "" if found is None else found.metadata,
+        "committed_offset": NO_OFFSET if committed is None else committed.offset,
+        "committed_leader_epoch": NO_LEADER_EPOCH if committed is None else committed.leader_epoch,
+        "metadata": "" if committed is None else committed.metadata,
         "error_code": error_code,
     }

@@ -73,13 +73,13 @@ async def handle(services: Services, request: Request) -> Answer:
     version = transaction_version(API_KEY, request.frame.api_version)
     accepted: list[BatchGroup] = []
     for topic_row, topic in enumerate(body.topics):
-        found, unknown = await _find_topic(lookup, topic)
+        topic_state, unknown = await _find_topic(lookup, topic)
         for partition in topic.partitions:
             place = PartitionAnswer(pending, topic_row, partition.index)
             if has_room:
-                held, error_code = found, unknown
-                if found is not None and not 0 <= partition.index < len(found.partitions):
-                    held, error_code = await _find_partition(lookup, found, partition.index)
+                held, error_code = topic_state, unknown
+                if topic_state is not None and not 0 <= partition.index < len(topic_state.partitions):
+                    held, error_code = await _find_partition(lookup, topic_state, partition.index)
                 group = await _check(services, body, held, error_code, partition, place, transaction)
                 if group is not None:
                     accepted.append(group._replace(transaction_version=version))

@@ -79,14 +79,14 @@ async def _known_partitions(
     services: Services, marker: Any, pacer: CooperativeYield
 ) -> dict[tuple[str, int], TransactionPartition]:
     """The partitions that exist, by topic's name and index."""
-    found: dict[tuple[str, int], TransactionPartition] = {}
+    partition_keys: dict[tuple[str, int], TransactionPartition] = {}
     for topic in marker.topics:
         known = services.topics.known(topic.name)
         for index in topic.partition_indexes:
             if known is not None and services.state.partition(known.topic_id, index) is not None:
-                found[topic.name, index] = (known.topic_id, PartitionIndex(index))
+                partition_keys[topic.name, index] = (known.topic_id, PartitionIndex(index))
             await pacer.step()
-    return found
+    return partition_keys
 
 
 async def _ended(

@@ -121,8 +121,8 @@ class TableRebuild:
         """Add the table's missing files to `described`."""
         state = self._metadata.state
         missing = [key for key in _live(state, _table_of(state, topic_id)) if key not in described]
-        found = await gather_bounded([partial(self._described, topic_id, key) for key in missing])
-        described.update(zip(missing, found, strict=True))
+        descriptions = await gather_bounded([partial(self._described, topic_id, key) for key in missing])
+        described.update(zip(missing, descriptions, strict=True))
 
     async def _described(self, topic_id: TopicId, key: str) -> _Described:
         try:

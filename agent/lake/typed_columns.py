@@ -142,25 +142,25 @@ class TypedColumnsOfTopics:
 
     async def _prepared(self, schema_ids: Iterable[int]) -> "Mapping[int, Ready]":
         registry = self._metadata.state.registry
-        found: dict[int, Ready] = {}
+        ready_by_id: dict[int, Ready] = {}
         sources: dict[int, _SchemaSource] = {}
         for schema_id in schema_ids:
             if schema_id not in registry.schemas:
-                found[schema_id] = "it is not registered"
+                ready_by_id[schema_id] = "it is not registered"
             elif schema_id in self._ready:
-                found[schema_id] = self._ready[schema_id]
+                ready_by_id[schema_id] = self._ready[schema_id]
             else:
                 try:
                     sources[schema_id] = _source(registry, schema_id)
                 except (InvalidSchema, TextsMissing) as error:
-                    found[schema_id] = str(error)
+                    ready_by_id[schema_id] = str(error)
         made = await run_in_thread(_make_ready, sources)
         self._ready |= made
-        for schema_id in found.keys() & self._ready.keys():
+        for schema_id in ready_by_id.keys() & self._ready.keys():
             self._ready.move_to_end(schema_id)
         while len(self._ready) > TYPED_READERS_CACHED_MAX:
             self._ready.popitem(last=False)
-        return {**found, **made}
+        return {**ready_by_id, **made}
 
 
 def _leaves_out(topic: TopicState | None) -> bool:
@@ -215,13 +215,13 @@ def _make_ready(sources: Mapping[int, _SchemaSource]) -> "dict[int, Ready]":
 
 def _as_data(sources: Mapping[int, _SchemaSource]) -> "dict[int, SchemaData | str]":
     """Schemas as data, or the reasons why they are invalid. CPU work for a thread."""
-    found: dict[int, SchemaData | str] = {}
+    data_by_id: dict[int, SchemaData | str] = {}
     for schema_id, source in sources.items():
         try:
-            found[schema_id] = _data(source)
+            data_by_id[schema_id] = _data(source)
         except InvalidSchema as error:
-            found[schema_id] = str(error)
-    return found
+            data_by_id[schema_id] = str(error)
+    return data_by_id
 
 
 def _data(source: _SchemaSource) -> "SchemaData":

@@ -143,8 +143,8 @@ class DeepAudit:
 
     async def _positions(self, prefix: str) -> list[str]:
         """Keys of snapshots or marks. `agent.recovery.audit` reports other and unreadable names below their prefix."""
-        found = [meta async for meta in self.store.list(prefix)]
-        return [meta.key for meta in found if position_of_key(meta.key) is not None and not meta.fault]
+        metas = [meta async for meta in self.store.list(prefix)]
+        return [meta.key for meta in metas if position_of_key(meta.key) is not None and not meta.fault]
 
     async def _copies_of(self, topic: TopicState) -> list[str]:
         """Keys of the Hadoop copies of a table's metadata, and of the version hint."""
@@ -152,8 +152,8 @@ class DeepAudit:
             return []
         folder = table_metadata_folder(folder_name(self.state, topic), topic.topic_id)
         # Other names begin with a session, so they sort before "v" and are not listed.
-        found = [meta.key async for meta in self.store.list(folder, after=f"{folder}v")]
-        return [key for key in found if topic_of_copy(key) is not None]
+        keys = [meta.key async for meta in self.store.list(folder, after=f"{folder}v")]
+        return [key for key in keys if topic_of_copy(key) is not None]
 
     async def _read_copy(self, topic: TopicState, key: str) -> None:
         """Check a copy or the version hint. Raises `TableUnreadable` and `Undecodable` where readers without a catalog
@@ -241,7 +241,7 @@ class DeepAudit:
 
     def _contradicts(self, contradiction: Contradiction) -> None:
         """Report a contradiction, unless the object is already reported as damaged."""
-        if contradiction.key not in {found.key for found in self.found}:
+        if contradiction.key not in {damage.key for damage in self.found}:
             self.found.append(DamageFound(*contradiction))
 
     async def _read_rows(self, object_id: ObjectId, stored: ObjectState, footer: Footer) -> None:

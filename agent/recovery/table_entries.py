@@ -58,16 +58,16 @@ class TableEntries:
             ]
         return contradictions
 
-    def compared(self, key: str, found: DataFile) -> Contradiction | None:
+    def compared(self, key: str, data_file: DataFile) -> Contradiction | None:
         """The contradiction between the manifests and a file of the topic; None where they agree."""
         entry = self._entries.get(key)
         if entry is None:
             return None
         listed = entry.file
         names = ["object_bytes", "record_count", "bounds"] + (["split_offsets"] if listed.split_offsets else [])
-        differing = [name for name in names if getattr(listed, name) != getattr(found, name)]
+        differing = [name for name in names if getattr(listed, name) != getattr(data_file, name)]
         differences = "; ".join(
-            f"{name} {getattr(listed, name)} instead of {getattr(found, name)}" for name in differing
+            f"{name} {getattr(listed, name)} instead of {getattr(data_file, name)}" for name in differing
         )
         return Contradiction(entry.manifest_key, f"its entry of {key} has {differences}") if differing else None
 

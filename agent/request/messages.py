@@ -77,13 +77,13 @@ def entity(api_key: int, version: int, values: Values) -> Any:
 @cache
 def _response_type(api_key: int, version: int) -> type:
     module = load_payload_module(api_key, version, EntityType.response)
-    found = [
+    response_types = [
         value
         for value in vars(module).values()
         if isinstance(value, type) and getattr(value, "__type__", None) is EntityType.response
     ]
-    assert len(found) == 1, f"{module.__name__} has {len(found)} response types"
-    return found[0]
+    assert len(response_types) == 1, f"{module.__name__} has {len(response_types)} response types"
+    return response_types[0]
 
 
 @cache

@@ -46,14 +46,14 @@ async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[Er
     errors: list[ErrorCode] = []
     wanted: list[WantedOffset] = []
     for topic in request.topics:
-        found = request.find(topic)
+        topic_state = request.find(topic)
         for partition in topic.partitions:
-            if found is not None and _has(found, partition.partition_index):
-                row = _row(request, found, partition)
+            if topic_state is not None and _has(topic_state, partition.partition_index):
+                row = _row(request, topic_state, partition)
                 wanted.append(WantedOffset(len(errors), None if is_too_long(row.metadata, metadata_max) else row))
                 errors.append(ErrorCode.none)
             else:
-                errors.append(request.missing(found) if is_confirmed else ErrorCode.coordinator_not_available)
+                errors.append(request.missing(topic_state) if is_confirmed else ErrorCode.coordinator_not_available)
             await pacer.step()
     return errors, wanted
 
@@ -73,9 +73,9 @@ def _row(request: OffsetRequest, topic: TopicState, partition: Any) -> OffsetRow
 async def _is_confirmed(services: Services, request: OffsetRequest, pacer: CooperativeYield) -> bool:
     """Whether missing partitions do not exist. Takes a barrier where one is missing; False where that fails (S4)."""
     for topic in request.topics:
-        found = request.find(topic)
+        topic_state = request.find(topic)
         for partition in topic.partitions:
-            if found is None or not _has(found, partition.partition_index):
+            if topic_state is None or not _has(topic_state, partition.partition_index):
                 return await passes_barrier(services)
             await pacer.step()
     return True

@@ -363,18 +363,18 @@ class Metrics:
 
     def request(self, api: str, version: int) -> RequestMetrics:
         """The bound metrics of one API in one version."""
-        found = self._requests.get((api, version))
-        if found is None:
-            found = RequestMetrics(api, version, self.request_duration_seconds, self.requests)
-            self._requests[api, version] = found
-        return found
+        request_metrics = self._requests.get((api, version))
+        if request_metrics is None:
+            request_metrics = RequestMetrics(api, version, self.request_duration_seconds, self.requests)
+            self._requests[api, version] = request_metrics
+        return request_metrics
 
     def store(self, operation: str) -> StoreMetrics:
         """The bound metrics of one operation: put, get, head, list, delete."""
-        found = self._store.get(operation)
-        if found is None:
-            found = self._store[operation] = StoreMetrics(operation, self)
-        return found
+        store_metrics = self._store.get(operation)
+        if store_metrics is None:
+            store_metrics = self._store[operation] = StoreMetrics(operation, self)
+        return store_metrics
 
     def watch_state(self, statistics: Callable[[], StateStatistics]) -> None:
         """Report the cluster's state at each scrape."""

@@ -72,11 +72,11 @@ class _Builder:
     def _by_name(self, name: str, namespace: str) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(kind=name)
-        found = self._named.get(f"{namespace}.{name}") if namespace and "." not in name else None
-        found = found or self._named.get(name)
-        if found is None:
+        named_type = self._named.get(f"{namespace}.{name}") if namespace and "." not in name else None
+        named_type = named_type or self._named.get(name)
+        if named_type is None:
             raise InvalidSchema(f"{_shown(name)} is not a defined name")
-        return found
+        return named_type
 
     def _union(self, branches: list[Json], namespace: str) -> AvroType:
         types = [self.build(branch, namespace) for branch in branches]

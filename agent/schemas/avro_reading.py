@@ -44,8 +44,8 @@ class _AvroComparison:
         if pair not in self._faults:
             self._budget.take()
             self._faults[pair] = [NOTED_ELSEWHERE] if pair in self.unreadable else []
-            self._faults[pair] = found = self._compared(reader, writer, path)
-            if found:
+            self._faults[pair] = faults = self._compared(reader, writer, path)
+            if faults:
                 self.unreadable.add(pair)
         return self._faults[pair]
 
@@ -85,16 +85,16 @@ class _AvroComparison:
         return [_fault("MISSING_UNION_BRANCH", path, f"no branch of the union can read {what}")]
 
     def _field_faults(self, reader: AvroType, writer: AvroType, path: str) -> list[str]:
-        found: list[str] = []
+        faults: list[str] = []
         for number, field in enumerate(reader.fields):
             where = f"{path}/fields/{number}"
             written = _written_field(field, writer)
             if written is not None:
-                found += self.faults(field.type, written.type, f"{where}/type")
+                faults += self.faults(field.type, written.type, f"{where}/type")
             elif not field.has_default:
                 why = f"the writer lacks the field {field.name!r}, which has no default"
-                found.append(_fault("READER_FIELD_MISSING_DEFAULT_VALUE", where, why))
-        return found
+                faults.append(_fault("READER_FIELD_MISSING_DEFAULT_VALUE", where, why))
+        return faults
 
 
 def _written_field(field: AvroField, writer: AvroType) -> AvroField | None:

@@ -78,8 +78,8 @@ class SchemaNode:
     def referred(self) -> "SchemaNode":
         """The target of the reference. It exists, because parsing checks all references."""
         assert isinstance(self.schema, dict)
-        found = self.resolver.lookup(self.schema["$ref"])
-        return replace(self, schema=found.contents, resolver=found.resolver)
+        resolved = self.resolver.lookup(self.schema["$ref"])
+        return replace(self, schema=resolved.contents, resolver=resolved.resolver)
 
 
 def resource_of(value: Json) -> Resource[Any]:

@@ -112,21 +112,21 @@ def _types(node: SchemaNode, schema: dict[str, Json]) -> list[Shape]:
 
 
 def _values(node: SchemaNode, schema: dict[str, Json]) -> list[Shape]:
-    found = []
+    shapes = []
     listed = schema.get("enum")
     if isinstance(listed, list):
-        found.append(Shape(kind=ENUM, node=node, values=tuple(listed)))
+        shapes.append(Shape(kind=ENUM, node=node, values=tuple(listed)))
     if "const" in schema:
-        found.append(Shape(kind=ENUM, node=node, values=(schema["const"],)))
-    return found
+        shapes.append(Shape(kind=ENUM, node=node, values=(schema["const"],)))
+    return shapes
 
 
 def _joins(node: SchemaNode, schema: dict[str, Json]) -> list[Shape]:
-    found = []
+    shapes = []
     for kind in (ALL, ANY, ONE):
         members = schema.get(kind)
         if isinstance(members, list):
-            found.append(Shape(kind=kind, node=node, members=tuple(map(node.inside, members))))
+            shapes.append(Shape(kind=kind, node=node, members=tuple(map(node.inside, members))))
     if "not" in schema:
-        found.append(Shape(kind=NOT, node=node, members=(node.inside(schema["not"]),)))
-    return found
+        shapes.append(Shape(kind=NOT, node=node, members=(node.inside(schema["not"]),)))
+    return shapes

@@ -110,21 +110,21 @@ def _compare_messages(comparison: _ProtobufComparison, was: DescriptorProto, now
     _compare_all(comparison, _by_name(was.nested_type), _by_name(now.nested_type), f"{path}/")
 
 
-def _one_of(message: DescriptorProto, found: FieldDescriptorProto) -> str | None:
+def _one_of(message: DescriptorProto, field_proto: FieldDescriptorProto) -> str | None:
     """The name of the field's oneof. The synthetic oneof of a proto3 `optional` field does not count."""
-    if not found.HasField("oneof_index") or found.proto3_optional:
+    if not field_proto.HasField("oneof_index") or field_proto.proto3_optional:
         return None
-    return str(message.oneof_decl[found.oneof_index].name)
+    return str(message.oneof_decl[field_proto.oneof_index].name)
 
 
 def _one_ofs(message: DescriptorProto) -> dict[str, set[int]]:
     """The field numbers of each oneof, by its name."""
-    found: dict[str, set[int]] = {}
+    numbers_by_name: dict[str, set[int]] = {}
     for each in message.field:
         name = _one_of(message, each)
         if name is not None:
-            found.setdefault(name, set()).add(each.number)
-    return found
+            numbers_by_name.setdefault(name, set()).add(each.number)
+    return numbers_by_name
 
 
 def _compare_one_ofs(comparison: _ProtobufComparison, was: DescriptorProto, now: DescriptorProto, path: str) -> None:
@@ -164,8 +164,8 @@ def _compare_fields(
         comparison.note("FIELD_NUMERIC_LABEL_CHANGED", path)
 
 
-def _map_entry(side: _Side, found: FieldDescriptorProto) -> DescriptorProto | None:
-    message = side.messages.get(found.type_name)
+def _map_entry(side: _Side, field_proto: FieldDescriptorProto) -> DescriptorProto | None:
+    message = side.messages.get(field_proto.type_name)
     return message[0] if message is not None and message[0].options.map_entry else None
 
 

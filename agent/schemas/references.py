@@ -29,15 +29,15 @@ class ParsedSchemas:
         """The parsed schema, by a thread if it is not cached. Raises `InvalidSchema` or `TextsMissing`."""
         referred = referred_ids(registry, content)
         key = content.digest, tuple(referred.items())
-        found = self._cache.get(key)
-        if found is None:
+        parsed = self._cache.get(key)
+        if parsed is None:
             texts = [NamedText(name=name, text=registry.schemas[each].text) for name, each in referred.items()]
-            found = await run_in_thread(parse, content.schema_type, content.text, texts)
-        self._cache[key] = found
+            parsed = await run_in_thread(parse, content.schema_type, content.text, texts)
+        self._cache[key] = parsed
         self._cache.move_to_end(key)
         if len(self._cache) > SCHEMAS_PARSED_CACHED_MAX:
             self._cache.popitem(last=False)
-        return found
+        return parsed
 
 
 def referred_ids(registry: Registry, content: SchemaContent) -> dict[str, int]:
@@ -45,7 +45,7 @@ def referred_ids(registry: Registry, content: SchemaContent) -> dict[str, int]:
 
     Raises `InvalidSchema` or `TextsMissing`.
     """
-    found: dict[str, int] = {}
+    ids_by_name: dict[str, int] = {}
     text_bytes = 0
     waiting = [(reference, False) for reference in reversed(content.references)]
     while waiting:
@@ -55,19 +55,19 @@ def referred_ids(registry: Registry, content: SchemaContent) -> dict[str, int]:
         if needed.schema_type is not content.schema_type:
             message = f"{reference.name!r} is a schema of the type {needed.schema_type.name}"
             raise InvalidSchema(f"{message}, which one of the type {content.schema_type.name} cannot refer to")
-        if reference.name in found:
-            if found[reference.name] != schema_id:
+        if reference.name in ids_by_name:
+            if ids_by_name[reference.name] != schema_id:
                 raise InvalidSchema(f"the name {reference.name!r} refers to two schemas")
         elif is_ready or not needed.references:
-            found[reference.name] = schema_id
+            ids_by_name[reference.name] = schema_id
             text_bytes += len(needed.text)
         else:
             waiting.append((reference, True))
             waiting += [(each, False) for each in reversed(needed.references)]
-        if max(len(found), len(waiting)) > SCHEMA_FILES_MAX or text_bytes > SCHEMA_FILES_BYTES_MAX:
+        if max(len(ids_by_name), len(waiting)) > SCHEMA_FILES_MAX or text_bytes > SCHEMA_FILES_BYTES_MAX:
             message = f"at most {SCHEMA_FILES_MAX} schemas with {SCHEMA_FILES_BYTES_MAX} bytes in total"
             raise InvalidSchema(f"it refers to too many schemas: {message}")
-    return found
+    return ids_by_name
 
 
 def _schema_id(registry: Registry, reference: SchemaReference) -> int:

@@ -53,8 +53,8 @@ def _encode_result(frame: RequestFrame, deferred: DeferredValues[Any], result: o
 def _handlers() -> Iterator[tuple[int, RawHandler]]:
     for rejection in REJECTIONS:
         yield rejection.api_key, with_codec(rejection.handle)
-    for found in pkgutil.iter_modules(agent.handlers.__path__):
-        module = import_module(f"{agent.handlers.__name__}.{found.name}")
+    for module_info in pkgutil.iter_modules(agent.handlers.__path__):
+        module = import_module(f"{agent.handlers.__name__}.{module_info.name}")
         if hasattr(module, "API_KEY"):
             yield module.API_KEY, module.handle if module.API_KEY in RAW else with_codec(module.handle)
 
