@@ -33,12 +33,13 @@ from protocol.wire import (
     UNREADABLE,
     Buffer,
     pack_length,
-    pack_string,
     pack_tagged_fields,
+    pack_topic,
     read_array_length,
     read_nullable_string,
     read_string,
     read_tagged_fields,
+    read_topic,
     read_uuid,
 )
 
@@ -162,25 +163,13 @@ def _read_request(body: memoryview, version: int) -> FetchRequest:
     )
 
 
-def _read_topic(body: memoryview, position: int, version: int) -> tuple[str | None, bytes | None, int, int]:
-    """Name, id, number of partitions, and the position of the first."""
-    name = topic_id = None
-    is_flexible = version >= _FLEXIBLE_FIRST
-    if version >= _TOPIC_ID_FIRST:
-        topic_id, position = read_uuid(body, position)
-    else:
-        name, position = read_string(body, position, is_flexible=is_flexible)
-    count, position = read_array_length(body, position, is_flexible=is_flexible)
-    return name, topic_id, count, position
-
-
 def _read_topics(body: memoryview, position: int, version: int) -> tuple[list[FetchTopic], int]:
-    is_flexible = version >= _FLEXIBLE_FIRST
+    is_flexible, has_id = version >= _FLEXIBLE_FIRST, version >= _TOPIC_ID_FIRST
     topics_count, position = read_array_length(body, position, is_flexible=is_flexible)
     elements_left = ARRAY_LENGTH_MAX
     topics: list[FetchTopic] = []
     for _ in range(topics_count):
-        name, topic_id, count, position = _read_topic(body, position, version)
+        name, topic_id, count, position = read_topic(body, position, has_id=has_id, is_flexible=is_flexible)
         elements_left -= count
         if elements_left < 0:
             raise MalformedRequest(f"more than {ARRAY_LENGTH_MAX} partitions in one request")
@@ -228,12 +217,12 @@ def _read_partition(body: memoryview, position: int, version: int) -> tuple[Fetc
 
 
 def _read_forgotten_topics(body: memoryview, position: int, version: int) -> tuple[list[ForgottenTopic], int]:
-    is_flexible = version >= _FLEXIBLE_FIRST
+    is_flexible, has_id = version >= _FLEXIBLE_FIRST, version >= _TOPIC_ID_FIRST
     topics_count, position = read_array_length(body, position, is_flexible=is_flexible)
     elements_left = ARRAY_LENGTH_MAX
     topics: list[ForgottenTopic] = []
     for _ in range(topics_count):
-        name, topic_id, count, position = _read_topic(body, position, version)
+        name, topic_id, count, position = read_topic(body, position, has_id=has_id, is_flexible=is_flexible)
         elements_left -= count
         if elements_left < 0:
             raise MalformedRequest(f"more than {ARRAY_LENGTH_MAX} forgotten partitions in one request")
@@ -251,7 +240,7 @@ def write_fetch_response(correlation_id: int, version: int, response: FetchRespo
     Args:
         version: of the request, 4 to 18.
     """
-    is_flexible = version >= _FLEXIBLE_FIRST
+    is_flexible, has_id = version >= _FLEXIBLE_FIRST, version >= _TOPIC_ID_FIRST
     buffers: list[Buffer] = []
     out = bytearray(INT32.pack(correlation_id))
     if is_flexible:
@@ -262,13 +251,7 @@ def write_fetch_response(correlation_id: int, version: int, response: FetchRespo
         out += INT32.pack(response.throttle_time_ms)
     out += pack_length(len(response.topics), is_flexible=is_flexible)
     for topic in response.topics:
-        if version >= _TOPIC_ID_FIRST:
-            assert topic.topic_id is not None
-            out += topic.topic_id
-        else:
-            assert topic.name is not None
-            out += pack_string(topic.name, is_flexible=is_flexible)
-        out += pack_length(len(topic.partitions), is_flexible=is_flexible)
+        out += pack_topic(topic.name, topic.topic_id, len(topic.partitions), has_id=has_id, is_flexible=is_flexible)
         for partition in topic.partitions:
             out += _pack_partition(partition, version)
             if partition.records:

@@ -22,12 +22,12 @@ from protocol.wire import (
     pack_length,
     pack_string,
     pack_tagged_fields,
+    pack_topic,
     read_array_length,
     read_nullable_string,
-    read_string,
     read_tagged_fields,
+    read_topic,
     read_unsigned_varint,
-    read_uuid,
 )
 
 VERSION_MIN: Final = 3
@@ -149,12 +149,9 @@ def _read_request(body: memoryview, version: int) -> ProduceRequest:
     elements_left = ARRAY_LENGTH_MAX
     topics: list[ProduceTopic] = []
     for _ in range(topics_count):
-        name = topic_id = None
-        if version >= _TOPIC_ID_FIRST:
-            topic_id, position = read_uuid(body, position)
-        else:
-            name, position = read_string(body, position, is_flexible=is_flexible)
-        partitions_count, position = read_array_length(body, position, is_flexible=is_flexible)
+        name, topic_id, partitions_count, position = read_topic(
+            body, position, has_id=version >= _TOPIC_ID_FIRST, is_flexible=is_flexible
+        )
         elements_left -= partitions_count
         if elements_left < 0:
             raise MalformedRequest(f"more than {ARRAY_LENGTH_MAX} partitions in one request")
@@ -209,19 +206,13 @@ def write_produce_response(correlation_id: int, version: int, response: ProduceR
     Args:
         version: of the request, 3 to 13.
     """
-    is_flexible = version >= _FLEXIBLE_FIRST
+    is_flexible, has_id = version >= _FLEXIBLE_FIRST, version >= _TOPIC_ID_FIRST
     out = bytearray(INT32.pack(correlation_id))
     if is_flexible:
         out += b"\0"
     out += pack_length(len(response.topics), is_flexible=is_flexible)
     for topic in response.topics:
-        if version >= _TOPIC_ID_FIRST:
-            assert topic.topic_id is not None
-            out += topic.topic_id
-        else:
-            assert topic.name is not None
-            out += pack_string(topic.name, is_flexible=is_flexible)
-        out += pack_length(len(topic.partitions), is_flexible=is_flexible)
+        out += pack_topic(topic.name, topic.topic_id, len(topic.partitions), has_id=has_id, is_flexible=is_flexible)
         for partition in topic.partitions:
             out += _pack_partition(partition, version)
         if is_flexible:

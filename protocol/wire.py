@@ -121,6 +121,19 @@ def read_uuid(view: memoryview, position: int) -> tuple[bytes, int]:
     return bytes(view[position:end]), end
 
 
+def read_topic(
+    view: memoryview, position: int, *, has_id: bool, is_flexible: bool
+) -> tuple[str | None, bytes | None, int, int]:
+    """A topic up to its partitions: its name or its id, their number, and the position of the first (KIP-516)."""
+    name = topic_id = None
+    if has_id:
+        topic_id, position = read_uuid(view, position)
+    else:
+        name, position = read_string(view, position, is_flexible=is_flexible)
+    count, position = read_array_length(view, position, is_flexible=is_flexible)
+    return name, topic_id, count, position
+
+
 def read_tagged_fields(view: memoryview, position: int, *, tags_end: int = 0) -> tuple[dict[int, memoryview], int]:
     """The tagged fields with a tag below `tags_end`, as tag -> its bytes; others are stepped over (KIP-482)."""
     known: dict[int, memoryview] = {}
@@ -170,6 +183,15 @@ def pack_string(text: str | None, *, is_flexible: bool) -> bytes:
     if is_flexible:
         return pack_unsigned_varint(len(encoded) + 1) + encoded
     return INT16.pack(len(encoded)) + encoded
+
+
+def pack_topic(name: str | None, topic_id: bytes | None, count: int, *, has_id: bool, is_flexible: bool) -> bytes:
+    """A topic up to its partitions: its name or its id, and their number (KIP-516)."""
+    if has_id:
+        assert topic_id is not None
+        return topic_id + pack_length(count, is_flexible=is_flexible)
+    assert name is not None
+    return pack_string(name, is_flexible=is_flexible) + pack_length(count, is_flexible=is_flexible)
 
 
 def pack_tagged_fields(fields: list[tuple[int, bytes]]) -> bytes:
