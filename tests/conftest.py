@@ -75,10 +75,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     durations.longest_first(items)  # last of all: pytest-randomly has shuffled, and pytest-xdist has named the groups
 
 
+def pytest_collectstart() -> None:
+    gc.disable()  # until all is collected: nothing of it goes soon
+
+
 def pytest_collection_finish() -> None:
     """Let the cyclic GC pass over what collecting made: a million objects, which each collection would visit."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:
