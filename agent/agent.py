@@ -135,8 +135,7 @@ class Agent:
         services = self._broker.services
         self._catalog_syncs = external_catalog_syncs(
             self._settings,
-            metadata=services.metadata,
-            writer=services.writer,
+            ledger=services.ledger,
             clock=self._clock,
             metrics=self.metrics,
         )
@@ -233,7 +232,7 @@ class Agent:
 
     async def propose(self, command: Command) -> Outcome:
         async with self._clock.timeout(LEDGER_WAIT_SECONDS_MAX):
-            return await self._broker.services.writer.propose(command)
+            return await self._broker.services.ledger.propose(command)
 
     async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
         return await self._broker.archive(topic_names)

@@ -32,10 +32,9 @@ from agent.lake.archiver import PassFailed
 from agent.lake.rewrite_jobs import LakeRewrites
 from agent.lake.table_updates import TableUpdates
 from agent.lake.wiring import LakeRoles
-from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.clock_check import ClockCheck, verdict_text
 from agent.ledger.clock_trust import ClockTrust
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.ledger.node_ids import node_id_of
 from agent.ledger.producer_ids import ProducerIdBlock
 from agent.maintenance.corruption_check import CorruptionCheck
@@ -100,7 +99,6 @@ class Broker:
     ) -> None:
         self._settings = settings
         self._identity = identity
-        self._ledger = ledger
         self._confirmation = BucketConfirmation(store=store, identity=identity, clock=clock, metrics=metrics)
         self._store = store = ConfirmedStore(store, self._confirmation)
         self._clock = clock
@@ -108,27 +106,32 @@ class Broker:
         self._metrics = metrics
         self._tasks = tasks
         self._supervisor = supervisor
-        self._metadata = ApplyLoop(ledger=ledger, store=store, follower=follower, clock=clock)
         trust = ClockTrust(ledger_ms=lambda: self.state.time_ms, is_accepted=settings.is_time_accepted)
         self._clock_check = ClockCheck(store=store, clock=clock, trust=trust)
         self._clock_check.watch(metrics)
+        self._ledger = LedgerClient(
+            backend=ledger,
+            store=store,
+            follower=follower,
+            clock=clock,
+            proposed_time=self._clock_check.proposed_time,
+            metrics=metrics,
+        )
         self._bucket_watch = BucketWatch(
             store=store, ledger=ledger, identity=identity, position=lambda: self.state.position, clock=clock
         )
         self._rules_known = follower.rules_known
         self.node_id = node_id_of(settings.name, follower.state.sessions.values())
-        self._broker_configs = BrokerConfigs(
-            settings.broker_configs, node_id=self.node_id, state=lambda: self._metadata.state
-        )
+        self._broker_configs = BrokerConfigs(settings.broker_configs, node_id=self.node_id, state=lambda: self.state)
 
     @property
     def state(self) -> ClusterState:
         """The cluster's state. A reload replaces the object: read it again after every await."""
-        return self._metadata.state
+        return self._ledger.state
 
     @property
     def session(self) -> SessionId:
-        return self._writer.session
+        return self._ledger.session
 
     @property
     def damaged_objects_count(self) -> int:
@@ -148,24 +151,16 @@ class Broker:
 
     async def begin(self, endpoints: Sequence[Endpoint]) -> None:
         """Follow the ledger, open a session with these `endpoints`, and begin all background work."""
-        self._supervisor.start("metadata", self._metadata.run, is_restarted=False)
-        self._supervisor.start("barriers", self._metadata.run_barriers, is_restarted=False)
+        self._supervisor.start("metadata", self._ledger.apply_loop.run, is_restarted=False)
+        self._supervisor.start("barriers", self._ledger.apply_loop.run_barriers, is_restarted=False)
         # Once before the first entry, so that the state has a time before anything is served (safety rules S2, S14).
         await self._clock_check.check_or_report()
         self._supervisor.start("clock check", self._clock_check.run)
         self._supervisor.start("bucket watch", self._bucket_watch.run)
         self._supervisor.start("bucket confirmation", self._confirmation.run, is_restarted=False)
-        self._writer = LedgerWriter(
-            ledger=self._ledger,
-            metadata=self._metadata,
-            clock=self._clock,
-            start=self._start_session(endpoints),
-            proposed_time=self._clock_check.proposed_time,
-            metrics=self._metrics,
-        )
-        await self._writer.open()
-        self._supervisor.start("ledger writer", self._writer.run, is_restarted=False)
-        self._supervisor.start("session lease", self._writer.keep_session, is_restarted=False)
+        await self._ledger.open(self._start_session(endpoints))
+        self._supervisor.start("ledger writer", self._ledger.writer.run, is_restarted=False)
+        self._supervisor.start("session lease", self._ledger.writer.keep_session, is_restarted=False)
         self._wire()
         for name, run in self._roles().items():
             self._supervisor.start(name, run)
@@ -200,7 +195,7 @@ class Broker:
         )
 
     def _wire(self) -> None:
-        settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
+        settings, clock, ledger = self._settings, self._clock, self._ledger
         cache = ChunkCache(bytes_max=settings.read_cache_bytes)
         self._damaged = DamagedObjects(clock=clock)
         self._archive = ParquetReader(
@@ -220,12 +215,11 @@ class Broker:
             is_store_cheap=settings.is_store_cheap,
         )
         ahead_bytes_max = int(READ_AHEAD_SHARE_OF_CACHE_MAX * cache.bytes_max)
-        topics = TopicAdmin(metadata=metadata, writer=writer, ids=self._ids, broker_configs=self._broker_configs)
+        topics = TopicAdmin(ledger=ledger, ids=self._ids, broker_configs=self._broker_configs)
         self._produce = ProducePath(
             store=self._store,
             is_bucket_ours=self._bucket_watch.is_ours,
-            writer=writer,
-            metadata=metadata,
+            ledger=ledger,
             cache=cache,
             clock=clock,
             metrics=self._metrics,
@@ -234,18 +228,17 @@ class Broker:
             is_store_cheap=settings.is_store_cheap,
         )
         group_ledger = self._wire_groups()
-        self._connection_epochs = ConnectionEpochs(metadata=metadata, clock=clock)
+        self._connection_epochs = ConnectionEpochs(ledger=ledger, clock=clock)
         self.services = Services(
             cluster_id=self._identity.cluster_id,
             node_id=self.node_id,
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             produce=self._produce,
             record_rules=RecordRulesOfTopics(self._broker_configs),
             fetch=self._fetch_path(topics, reader, budget, ahead_bytes_max),
             fetch_sessions=FetchSessions(),
-            timestamps=TimestampSearch(metadata=metadata, reader=reader, budget=budget, clock=clock),
-            producer_ids=ProducerIdBlock(writer=writer),
+            timestamps=TimestampSearch(ledger=ledger, reader=reader, budget=budget, clock=clock),
+            producer_ids=ProducerIdBlock(ledger=ledger),
             topics=topics,
             connection_epochs=self._connection_epochs,
             group_ledger=group_ledger,
@@ -253,9 +246,7 @@ class Broker:
             consumer_groups=self._consumer_groups,
             telemetry=self._client_telemetry(),
             broker_configs=self._broker_configs,
-            configs=ConfigAdmin(
-                metadata=metadata, writer=writer, broker_configs=self._broker_configs, node_id=self.node_id
-            ),
+            configs=ConfigAdmin(ledger=ledger, broker_configs=self._broker_configs, node_id=self.node_id),
             store_url=settings.store_url,
             metrics=self._metrics,
             clock=clock,
@@ -271,33 +262,31 @@ class Broker:
         self, topics: TopicAdmin, reader: ChunkReader, budget: ReadBudget, ahead_bytes_max: int
     ) -> FetchPath:
         return FetchPath(
-            metadata=self._metadata,
+            ledger=self._ledger,
             topics=topics,
             reader=reader,
             budget=budget,
             ahead=ReadAhead(reader=reader, budget=budget, clock=self._clock, bytes_max=ahead_bytes_max),
             clock=self._clock,
             broker_configs=self._broker_configs,
-            confirmed_s=lambda: self._writer.confirmed_s,
+            confirmed_s=lambda: self._ledger.confirmed_s,
             metrics=self._metrics,
         )
 
     def _wire_groups(self) -> GroupLedger:
         """The coordinators of groups, over the ledger that they share."""
-        clock, metadata, writer = self._clock, self._metadata, self._writer
-        group_ledger = GroupLedger(metadata=metadata, writer=writer, clock=clock)
+        clock, ledger = self._clock, self._ledger
+        group_ledger = GroupLedger(ledger=ledger, clock=clock)
         self._groups = ClassicGroupCoordinator(
-            metadata=metadata,
-            writer=writer,
-            ledger=group_ledger,
+            ledger=ledger,
+            group_ledger=group_ledger,
             clock=clock,
             ids=self._ids,
             broker_configs=self._broker_configs,
         )
         self._consumer_groups = ConsumerGroupCoordinator(
-            metadata=metadata,
-            writer=writer,
-            ledger=group_ledger,
+            ledger=ledger,
+            group_ledger=group_ledger,
             clock=clock,
             broker_configs=self._broker_configs,
             classic=self._groups,
@@ -319,20 +308,18 @@ class Broker:
 
     def _wire_roles(self) -> None:
         """The background tasks."""
-        settings, clock, metadata, writer = self._settings, self._clock, self._metadata, self._writer
-        keeper = MaintenanceLeader(metadata=metadata, writer=writer, clock=clock, ids=self._ids)
+        settings, clock, ledger = self._settings, self._clock, self._ledger
+        keeper = MaintenanceLeader(ledger=ledger, clock=clock, ids=self._ids)
         self._maintenance_leader = keeper
         self._digests = CorruptionCheck(
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             maintenance_leader=self._maintenance_leader,
             clock=clock,
             metrics=self._metrics,
         )
         self._snapshots = Snapshots(
-            ledger=self._ledger,
+            ledger=ledger,
             store=self._store,
-            metadata=metadata,
             maintenance_leader=self._maintenance_leader,
             digests=self._digests,
             clock=clock,
@@ -340,15 +327,12 @@ class Broker:
             entries_interval=settings.snapshot_entries,
             bytes_interval=settings.snapshot_bytes,
         )
-        self._reached_marks = ProgressMarks(
-            store=self._store, metadata=metadata, maintenance_leader=keeper, clock=clock
-        )
+        self._reached_marks = ProgressMarks(store=self._store, ledger=ledger, maintenance_leader=keeper, clock=clock)
         self._lake = LakeRoles(
             settings=settings,
             store=self._store,
             archive=self._archive,
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             clock=clock,
             metrics=self._metrics,
             proposed_time=self._clock_check.proposed_time,
@@ -358,8 +342,7 @@ class Broker:
         self._wire_tail()
         self._garbage_collector = GarbageCollector(
             store=self._store,
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             maintenance_leader=self._maintenance_leader,
             snapshots=self._snapshots,
             is_bucket_ours=self._bucket_watch.is_ours,
@@ -367,11 +350,10 @@ class Broker:
             metrics=self._metrics,
             grace_ms=settings.gc_min_age_s * 1000,
         )
-        self._rules = RulesVersionUpgrade(metadata=metadata, writer=writer, clock=clock)
-        self._reaper = SessionReaper(ledger=self._ledger, metadata=metadata, writer=writer, clock=clock)
+        self._rules = RulesVersionUpgrade(ledger=ledger, clock=clock)
+        self._reaper = SessionReaper(ledger=ledger, clock=clock)
         self._expiry = ExpiryRoles(
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             maintenance_leader=self._maintenance_leader,
             clock=clock,
             proposed_time=self._clock_check.proposed_time,
@@ -381,8 +363,7 @@ class Broker:
     def _wire_tail(self) -> None:
         self._tail_manifests = TailManifests(
             store=self._store,
-            metadata=self._metadata,
-            writer=self._writer,
+            ledger=self._ledger,
             maintenance_leader=self._maintenance_leader,
             clock=self._clock,
             metrics=self._metrics,
@@ -397,7 +378,7 @@ class Broker:
         metrics.cache_hits.set_function(lambda: cache.hits_count)
         metrics.cache_misses.set_function(lambda: cache.misses_count)
         metrics.damaged_objects.set_function(lambda: self.damaged_objects_count)
-        metrics.ledger_entries_applied.set_function(lambda: self._metadata.entries_applied_count)
+        metrics.ledger_entries_applied.set_function(lambda: self._ledger.apply_loop.entries_applied_count)
         metrics.groups.set_function(lambda: self._groups.groups_count + self._consumer_groups.groups_count)
         metrics.group_rebalances.set_function(lambda: self._groups.generations_count)
         metrics.background_restarts.set_function(lambda: self._supervisor.restarts_count)
@@ -428,7 +409,7 @@ class Broker:
                 # Accepted records are committed before another agent leads (S8): else a producer's next batch could be
                 # committed there before them. After half of the time others lead all the same, or no client would move.
                 await self._commit_accepted(seconds_max / 2)
-                await self._writer.start_drain()
+                await self._ledger.start_drain()
             finally:
                 self.services.draining.announce()
                 self._groups.stop()
@@ -451,16 +432,16 @@ class Broker:
         await self._supervisor.stop(*self._roles())
         await self._produce.drain()
         await self._tail_manifests.leave()
-        await self._writer.close()
+        await self._ledger.close()
 
     async def barrier(self) -> None:
         """Return once all entries are applied that were in the ledger when this was called (safety rule S4)."""
-        await self._metadata.barrier()
+        await self._ledger.barrier()
 
     async def audit(self, *, is_repairing: bool, is_deep: bool, damages: StoreDamages) -> Mapping[str, object]:
         """Compare bucket, ledger and state (`agent.http.port.Agent.audit`). `damages` are those of the store."""
         audit = Audit(
-            self._ledger,
+            self._ledger.backend,
             self._store,
             grace_ms=self._settings.gc_min_age_s * 1000,
             undeletable=self._garbage_collector.failed_deletions,

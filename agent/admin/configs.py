@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from agent.admin.config_layers import BrokerConfigs
 from agent.admin.log_levels import LEVELS, ROOT, is_known, set_level, unset_level
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.regexes import regex_problem
 from agent.runtime.threads import run_in_thread
 from coordinator.apply.config_operations import altered
@@ -64,11 +63,8 @@ class Alteration:
 class ConfigAdmin:
     """Alters configs, and returns those of resources, which need not exist."""
 
-    def __init__(
-        self, *, metadata: ApplyLoop, writer: LedgerWriter, broker_configs: BrokerConfigs, node_id: int
-    ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+    def __init__(self, *, ledger: LedgerClient, broker_configs: BrokerConfigs, node_id: int) -> None:
+        self._ledger = ledger
         self._broker_configs = broker_configs
         self._node_id = node_id
 
@@ -90,7 +86,7 @@ class ConfigAdmin:
             await _check_patterns(result)
         if is_validate_only or result == before:
             return
-        outcome = await self._writer.propose(
+        outcome = await self._ledger.propose(
             AlterConfigs(
                 resource_type=resource_type,
                 resource_name=alteration.resource_name,
@@ -112,7 +108,7 @@ class ConfigAdmin:
 
     def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
         """The configs of a resource that may not exist, as far as this agent has applied the ledger."""
-        state = self._metadata.state
+        state = self._ledger.state
         match resource_type:
             case ResourceType.TOPIC:
                 topic_id = state.topic_ids.get(name)
@@ -169,7 +165,7 @@ class ConfigAdmin:
         except InvalidTopicName as error:
             raise ConfigError(ErrorCode.invalid_topic_exception, str(error)) from error
         validate_topic_configs(result)
-        if name not in self._metadata.state.topic_ids:
+        if name not in self._ledger.state.topic_ids:
             raise ConfigError(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' does not exist.")
 
     def _check_broker(self, name: str, result: Mapping[str, str]) -> None:

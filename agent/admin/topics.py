@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agent.admin.config_layers import BrokerConfigs
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from coordinator.apply.topics import check_growth
@@ -58,10 +57,10 @@ async def before(end_s: float, clock: Clock, work: Awaitable[T]) -> T:
         raise TopicError(ErrorCode.request_timed_out, "The ledger did not answer in time.") from error
 
 
-async def catch_up(metadata: ApplyLoop, clock: Clock, end_s: float) -> TopicError | None:
+async def catch_up(ledger: LedgerClient, clock: Clock, end_s: float) -> TopicError | None:
     """Take a barrier (safety rule S4); returns the error where it was not answered in time."""
     try:
-        await before(end_s, clock, metadata.barrier())
+        await before(end_s, clock, ledger.barrier())
     except TopicError as error:
         return error
     except LedgerUnavailable as error:
@@ -72,27 +71,26 @@ async def catch_up(metadata: ApplyLoop, clock: Clock, end_s: float) -> TopicErro
 class TopicAdmin:
     """Looks up, creates and deletes topics on behalf of requests."""
 
-    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, ids: Ids, broker_configs: BrokerConfigs) -> None:
-        self._metadata = metadata
-        self._writer = writer
+    def __init__(self, *, ledger: LedgerClient, ids: Ids, broker_configs: BrokerConfigs) -> None:
+        self._ledger = ledger
         self._ids = ids
         self._broker_configs = broker_configs
 
     def known(self, name: str) -> TopicState | None:
         """The topic, if this agent has applied its creation: the lookup of the hot path."""
-        state = self._metadata.state
+        state = self._ledger.state
         topic_id = state.topic_ids.get(name)
         return None if topic_id is None else state.topics[topic_id]
 
     def known_id(self, topic_id: TopicId) -> TopicState | None:
         """Like `known`, by topic id."""
-        return self._metadata.state.topics.get(topic_id)
+        return self._ledger.state.topics.get(topic_id)
 
     async def by_name(self, name: str) -> TopicState | None:
         """The topic, or None once a barrier confirmed that there is none (safety rule S4)."""
         topic = self.known(name)
         if topic is None:
-            await self._metadata.barrier()
+            await self._ledger.barrier()
             topic = self.known(name)
         return topic
 
@@ -100,13 +98,13 @@ class TopicAdmin:
         """Like `by_name`, by topic id."""
         topic = self.known_id(topic_id)
         if topic is None:
-            await self._metadata.barrier()
+            await self._ledger.barrier()
             topic = self.known_id(topic_id)
         return topic
 
     async def caught_up(self, topic_id: TopicId) -> TopicState | None:
         """The topic behind a barrier; None where there is none."""
-        await self._metadata.barrier()
+        await self._ledger.barrier()
         return self.known_id(topic_id)
 
     @property
@@ -137,7 +135,7 @@ class TopicAdmin:
             message = f"'{name}' is an internal topic of Kafka. Here its content is in the ledger."
             raise TopicError(ErrorCode.topic_already_exists, message)
         if self.known(name) is not None:  # another agent may have deleted it (S4)
-            await self._metadata.barrier()
+            await self._ledger.barrier()
         if self.known(name) is not None:
             raise TopicError(ErrorCode.topic_already_exists, f"Topic '{name}' already exists.")
         if partition_count <= 0:
@@ -169,7 +167,7 @@ class TopicAdmin:
         await self.check(name, partition_count=partition_count, configs=configs)
         override = stamped_by(self._broker_configs.settings, self._broker_configs.every_broker)
         topic_id = TopicId(self._ids.new_uuid())
-        outcome = await self._writer.propose(
+        outcome = await self._ledger.propose(
             CreateTopic(
                 name=name,
                 topic_id=topic_id,
@@ -180,7 +178,7 @@ class TopicAdmin:
         )
         if isinstance(outcome, Refused):
             raise TopicError(outcome.error_code, outcome.reason)
-        created = self._metadata.state.topics.get(topic_id)
+        created = self._ledger.state.topics.get(topic_id)
         if created is None:
             raise TopicError(ErrorCode.unknown_topic_or_partition, f"Topic '{name}' was created, and deleted at once.")
         return created
@@ -193,7 +191,7 @@ class TopicAdmin:
         topic = self.known(name)
         if topic is None:
             raise TopicError(ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition.")
-        rejection = check_growth(self._metadata.state, topic, partition_count)
+        rejection = check_growth(self._ledger.state, topic, partition_count)
         if rejection is not None:
             raise TopicError(rejection.error_code, rejection.reason)
         return topic
@@ -208,7 +206,7 @@ class TopicAdmin:
         await self._alter(AssignReplicas(topic_id=topic.topic_id, replicas=tuple(sorted(replicas.items()))))
 
     async def _alter(self, command: CreatePartitions | AssignReplicas) -> None:
-        outcome = await self._writer.propose(command)
+        outcome = await self._ledger.propose(command)
         if isinstance(outcome, Refused):
             is_gone = outcome.error_code is ErrorCode.unknown_topic_id
             raise TopicError(ErrorCode.unknown_topic_or_partition if is_gone else outcome.error_code, outcome.reason)
@@ -235,7 +233,7 @@ class TopicAdmin:
         """
         if not replicas:
             return "an empty replica list"
-        live = {session.node_id for session in self._metadata.state.sessions.values()}
+        live = {session.node_id for session in self._ledger.state.sessions.values()}
         previous = None
         for node_id in sorted(replicas):
             if node_id not in live:
@@ -251,8 +249,8 @@ class TopicAdmin:
         With `is_by_name`, a topic that was created under the same name meanwhile is deleted instead. Raises
         `TopicError`: an unknown topic where another request was faster.
         """
-        while isinstance(outcome := await self._writer.propose(DeleteTopic(topic_id=topic.topic_id)), Refused):
-            if topic.topic_id in self._metadata.state.topics:
+        while isinstance(outcome := await self._ledger.propose(DeleteTopic(topic_id=topic.topic_id)), Refused):
+            if topic.topic_id in self._ledger.state.topics:
                 raise TopicError(outcome.error_code, outcome.reason)
             if not is_by_name:
                 raise TopicError(ErrorCode.unknown_topic_id, outcome.reason)

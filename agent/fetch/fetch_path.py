@@ -21,7 +21,8 @@ from agent.fetch.read_budget import ReadBudget, Reservation
 from agent.fetch.sessions import WantedPartition
 from agent.fetch.unreadable_records import UnreadableRecords
 from agent.fetch.wait import FetchWait
-from agent.ledger.apply_loop import ApplyLoop, PartitionKey
+from agent.ledger.apply_loop import PartitionKey
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from coordinator.ledger.port import LedgerUnavailable
@@ -75,7 +76,7 @@ class FetchPath:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
+        ledger: LedgerClient,
         topics: TopicAdmin,
         reader: ChunkReader,
         budget: ReadBudget,
@@ -85,8 +86,8 @@ class FetchPath:
         confirmed_s: Callable[[], float],
         metrics: Metrics,
     ) -> None:
-        """`confirmed_s`: `LedgerWriter.confirmed_s`, the last time at which this agent's state was the ledger's."""
-        self._metadata = metadata
+        """`confirmed_s`: `LedgerClient.confirmed_s`, the last time at which this agent's state was the ledger's."""
+        self._ledger = ledger
         self._topics = topics
         self._reader = reader
         self._budget = budget
@@ -94,7 +95,7 @@ class FetchPath:
         self._clock = clock
         self._broker_configs = broker_configs
         self._confirmed_s = confirmed_s
-        self._unreadable = UnreadableRecords(metadata=metadata, damaged=reader.damaged, clock=clock, metrics=metrics)
+        self._unreadable = UnreadableRecords(ledger=ledger, damaged=reader.damaged, clock=clock, metrics=metrics)
 
     async def fetch(
         self,
@@ -134,7 +135,7 @@ class FetchPath:
                 # again where its partition is read.
                 await self._read_counted(request, reservation, plan.chunks, plan.compressions, is_more=True)
             reads = await self._read_all(request, reservation)
-        self._ahead.answered(self._metadata.state, request.steps, has_read=reservation.bytes_read > 0)
+        self._ahead.answered(self._ledger.state, request.steps, has_read=reservation.bytes_read > 0)
         return reads
 
     async def marks(self, targets: Sequence[WantedPartition], isolation: IsolationLevel) -> list[PartitionRead]:
@@ -190,7 +191,7 @@ class FetchPath:
             if wait_s <= 0:
                 return
             # Watched before it is counted: a commit in between wakes the wait.
-            growth = self._metadata.watch(keys)
+            growth = self._ledger.watch(keys)
             request.fetch_wait.wakes(growth.notify)
             try:
                 if await self._is_enough(request, keys):
@@ -200,7 +201,7 @@ class FetchPath:
             except TimeoutError:
                 continue  # the session may have been confirmed meanwhile
             finally:
-                self._metadata.unwatch(growth)
+                self._ledger.unwatch(growth)
 
     def _trusted_until_s(self) -> float:
         """The monotonic time until which this agent may say that a partition has no more records (safety rule S4).
@@ -213,7 +214,7 @@ class FetchPath:
         """Whether there is an answer now: enough bytes, or a topic that was deleted meanwhile."""
         available = 0
         for number, (target, key) in enumerate(zip(request.targets, keys, strict=True), 1):
-            partition = self._metadata.state.partition(*key)
+            partition = self._ledger.state.partition(*key)
             if partition is None:
                 return True
             end = visible_end(partition, request.isolation)
@@ -238,7 +239,7 @@ class FetchPath:
     async def _barrier(self) -> bool:
         """Whether the ledger answered: then everything that was in it is applied."""
         try:
-            await self._metadata.barrier()
+            await self._ledger.barrier()
         except LedgerUnavailable:
             return False
         return True
@@ -249,7 +250,7 @@ class FetchPath:
         if isinstance(target.topic, str):
             topic = self._topics.known(target.topic)
         else:
-            topic = self._metadata.state.topics.get(TopicId(target.topic))
+            topic = self._ledger.state.topics.get(TopicId(target.topic))
         if topic is None:
             return ErrorCode.unknown_topic_id if by_id else ErrorCode.unknown_topic_or_partition
         if not 0 <= target.partition < len(topic.partitions):
@@ -381,7 +382,7 @@ class FetchPath:
     def _chunks_from(
         self, key: PartitionKey, offset: int, bytes_max: int, mark: int, aborted: AbortedTransactions | None
     ) -> list[ChunkRef]:
-        partition = self._metadata.state.partition(*key)
+        partition = self._ledger.state.partition(*key)
         chunks = [] if partition is None else chunks_from(partition, offset, bytes_max, offset_end=mark)
         if partition is None or not chunks or aborted is None:
             return chunks
@@ -416,7 +417,7 @@ class FetchPath:
             return []
         try:
             served_chunks = await self._reader.read(
-                self._metadata.state, chunks, compressions, reservation, within=within
+                self._ledger.state, chunks, compressions, reservation, within=within
             )
         except StoreError as error:
             request.is_store_away |= isinstance(error, StoreUnavailable)

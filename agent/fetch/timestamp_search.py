@@ -14,7 +14,8 @@ from agent.fetch.chunk_plan import served_bytes
 from agent.fetch.chunk_reader import ChunkReader
 from agent.fetch.read_budget import ReadBudget, Reservation
 from agent.fetch.rejected_reads import RejectedReads
-from agent.ledger.apply_loop import ApplyLoop, PartitionKey
+from agent.ledger.apply_loop import PartitionKey
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.threads import run_in_thread
 from coordinator.state.chunk_index import OFFSET_FIRST, ChunkRef
@@ -38,8 +39,8 @@ class RecordAt:
 class TimestampSearch:
     """Searches of timestamps in all partitions. Their reads share the budget of all fetches."""
 
-    def __init__(self, *, metadata: ApplyLoop, reader: ChunkReader, budget: ReadBudget, clock: Clock) -> None:
-        self._metadata = metadata
+    def __init__(self, *, ledger: LedgerClient, reader: ChunkReader, budget: ReadBudget, clock: Clock) -> None:
+        self._ledger = ledger
         self._reader = reader
         self._budget = budget
         self._clock = clock
@@ -61,7 +62,7 @@ class TimestampSearch:
             try:
                 record, best = await self._search_chunk(chunk, timestamp, log_start)
             except ObjectMissing:  # replaced by an archive pass: the state has its records elsewhere by now (S6)
-                await self._metadata.barrier()
+                await self._ledger.barrier()
                 continue
             except ObjectDamaged as error:
                 self._report(key, chunk, error)
@@ -69,7 +70,7 @@ class TimestampSearch:
             except StoreUnavailable:
                 raise
             except StoreError as error:
-                topic = self._metadata.state.topics.get(key[0])
+                topic = self._ledger.state.topics.get(key[0])
                 name = None if topic is None else topic.name
                 self._rejected.report(error, topic=name, partition=key[1], offset=chunk.offset_first)
                 raise
@@ -92,7 +93,7 @@ class TimestampSearch:
         with await self._reserve(0 if is_in_memory else served_bytes(chunk)) as reservation:
             within = self._clock.timeout(FETCH_READ_SECONDS_MAX)
             (served,) = await self._reader.read(
-                self._metadata.state, [chunk], [Compression.NONE], reservation, within=within
+                self._ledger.state, [chunk], [Compression.NONE], reservation, within=within
             )
             if not is_in_memory:
                 reservation.count(len(served.buffer))
@@ -105,13 +106,13 @@ class TimestampSearch:
                 return None, await run_in_thread(latest, served, log_start)
             except InvalidBatch as error:
                 damage = ObjectDamaged(f"the records of object {chunk.object_id} cannot be read: {error}")
-                stored = self._metadata.state.objects.get(chunk.object_id)
+                stored = self._ledger.state.objects.get(chunk.object_id)
                 if stored is not None:
                     self._reader.damaged.add(stored.key, chunk_key(chunk, Compression.NONE), damage)
                 raise damage from error
 
     def _report(self, key: PartitionKey, chunk: ChunkRef, error: ObjectDamaged) -> None:
-        state, (topic_id, number) = self._metadata.state, key
+        state, (topic_id, number) = self._ledger.state, key
         topic, stored = state.topics.get(topic_id), state.objects.get(chunk.object_id)
         if topic is not None and stored is not None:
             where = {"topic": topic.name, "partition": number, "offset": chunk.offset_first}
@@ -127,7 +128,7 @@ class TimestampSearch:
 
     def _chunk(self, key: PartitionKey, timestamp: int | None, offset_min: int) -> tuple[ChunkRef | None, Offset]:
         """The chunk to read, from that of `offset_min` on, or None; and the log's start."""
-        partition = self._metadata.state.partition(*key)
+        partition = self._ledger.state.partition(*key)
         if partition is None:
             return None, OFFSET_FIRST
         index = partition.index

@@ -10,7 +10,7 @@ from agent.fetch.chunk_plan import chunks_from
 from agent.fetch.damaged_objects import DamagedObjects
 from agent.fetch.pending_fetch import ReadablePartition
 from agent.fetch.rejected_reads import RejectedReads
-from agent.ledger.apply_loop import ApplyLoop
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from protocol.limits import MISSING_OBJECT_LOG_INTERVAL_S
@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 class UnreadableRecords:
     """The counters and log lines of one `FetchPath`."""
 
-    def __init__(self, *, metadata: ApplyLoop, damaged: DamagedObjects, clock: Clock, metrics: Metrics) -> None:
-        self._metadata = metadata
+    def __init__(self, *, ledger: LedgerClient, damaged: DamagedObjects, clock: Clock, metrics: Metrics) -> None:
+        self._ledger = ledger
         self._damaged = damaged
         self._clock = clock
         self._fetches_missing = metrics.fetch_missing_objects
@@ -65,5 +65,5 @@ class UnreadableRecords:
     def _object_key(self, readable: ReadablePartition, offset: int) -> str | None:
         """The key of the object that has the partition's record at that offset."""
         chunk = next(iter(chunks_from(readable.partition, offset, 0)), None)
-        stored = None if chunk is None else self._metadata.state.objects.get(chunk.object_id)
+        stored = None if chunk is None else self._ledger.state.objects.get(chunk.object_id)
         return None if stored is None else stored.key

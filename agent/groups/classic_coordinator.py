@@ -19,8 +19,7 @@ from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.groups.group_timers import GroupTimers
 from agent.groups.logging import log_handed_over
 from agent.groups.owned_groups import OwnedGroups
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.yielding import CooperativeYield
@@ -66,15 +65,14 @@ class ClassicGroupCoordinator:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
-        ledger: GroupLedger,
+        ledger: LedgerClient,
+        group_ledger: GroupLedger,
         clock: Clock,
         ids: Ids,
         broker_configs: Mapping[str, str],
     ) -> None:
-        self._metadata = metadata
         self._ledger = ledger
+        self._group_ledger = group_ledger
         self._clock = clock
         self._ids = ids
         self._session_ms_min = int(broker_value(broker_configs, "group.min.session.timeout.ms"))
@@ -90,9 +88,8 @@ class ClassicGroupCoordinator:
         self._timers = GroupTimers(clock)
         self._is_stopped = False
         self._owned = OwnedGroups(
-            metadata=metadata,
-            writer=writer,
             ledger=ledger,
+            group_ledger=group_ledger,
             clock=clock,
             protocol=PROTOCOL,
             is_to_load=self._is_to_load,
@@ -193,8 +190,8 @@ class ClassicGroupCoordinator:
         them (`offset_commits.refusal`). Source: org.apache.kafka.coordinator.group.OffsetMetadataManager
         .validateOffsetCommit.
         """
-        group = self._metadata.state.groups.get(group_id)
-        if group is None or self._is_stopped or not self._ledger.owns(group_id):
+        group = self._ledger.state.groups.get(group_id)
+        if group is None or self._is_stopped or not self._group_ledger.owns(group_id):
             return ErrorCode.not_coordinator
         if generation >= 0 and group.is_vacant and not self._is_joined(group_id):
             is_code_known = api_version >= GROUP_ID_NOT_FOUND_SINCE
@@ -220,7 +217,7 @@ class ClassicGroupCoordinator:
             error = await live.until_applied()
             if error is not ErrorCode.none:
                 raise NotCoordinator(error)
-        group = self._metadata.state.groups.get(group_id)
+        group = self._ledger.state.groups.get(group_id)
         is_there = group is not None and not group.is_vacant
         if live is not None and (is_there or not live.is_idle):
             return live.machine.describe()
@@ -231,7 +228,7 @@ class ClassicGroupCoordinator:
 
     def unwritten(self) -> Sequence[str]:
         """The ids of loaded groups of which the ledger has nothing yet: their first members are joining."""
-        groups = self._metadata.state.groups
+        groups = self._ledger.state.groups
         return [group_id for group_id in self._live if (group := groups.get(group_id)) is None or group.is_vacant]
 
     def forget(self, group_id: str, error_code: ErrorCode = ErrorCode.unknown_member_id) -> None:
@@ -245,7 +242,7 @@ class ClassicGroupCoordinator:
 
         The caller has taken a barrier (S4). Raises `NotCoordinator`.
         """
-        is_known = self._ledger.readable(group_id) is not None
+        is_known = self._group_ledger.readable(group_id) is not None
         return is_known or self._is_joined(group_id) or self._consumers_of(group_id) is not None
 
     def _is_joined(self, group_id: str) -> bool:
@@ -265,8 +262,8 @@ class ClassicGroupCoordinator:
 
     def take_over(self, group_id: str, reason: str, *, is_rebalanced: bool) -> None:
         """Load a group of the consumer protocol that is in the ledger as a classic one now."""
-        group = self._metadata.state.groups.get(group_id)
-        if group is None or self._is_stopped or not self._ledger.owns(group_id):
+        group = self._ledger.state.groups.get(group_id)
+        if group is None or self._is_stopped or not self._group_ledger.owns(group_id):
             return
         try:
             live = self._load(group)
@@ -323,10 +320,10 @@ class ClassicGroupCoordinator:
             return None
         if not is_made:
             # Behind a barrier (S4), and before a claim: requests with invented group ids must not cost entries.
-            known = await self._ledger.check_readable(group_id)
+            known = await self._group_ledger.check_readable(group_id)
             if known is None or known.value is None:
                 return self._current(group_id)
-        group = await self._ledger.claim(group_id)
+        group = await self._group_ledger.claim(group_id)
         if self._is_stopped:
             raise NotCoordinator(ErrorCode.not_coordinator)
         return self._load(group)
@@ -336,8 +333,9 @@ class ClassicGroupCoordinator:
         live = self._live.get(group_id)
         if live is None:
             return None
-        group = self._metadata.state.groups.get(group_id)
-        if live.is_over or group is None or group.claim_epoch != live.claim_epoch or not self._ledger.owns(group_id):
+        group = self._ledger.state.groups.get(group_id)
+        is_reclaimed = group is None or group.claim_epoch != live.claim_epoch
+        if live.is_over or is_reclaimed or not self._group_ledger.owns(group_id):
             self._unload(live, ErrorCode.not_coordinator)
             return None
         return live
@@ -353,13 +351,15 @@ class ClassicGroupCoordinator:
         value = _classic_value(group)
         if value is None or self._consumers_of(group.group_id) is not None:
             return None
-        if self._ledger.has_unapplied_changes(group.group_id):
+        if self._group_ledger.has_unapplied_changes(group.group_id):
             raise NotCoordinator(ErrorCode.coordinator_load_in_progress)
         if self.consumer_groups is not None:
             # Its copy there is empty: the next consumer loads it again, and sees that classic members are joining.
             self.consumer_groups.forget(group.group_id)
         machine = LiveClassicGroup(value, self._limits, heard_until_s(self._clock.monotonic_s()))
-        live = self._live[group.group_id] = HostedClassicGroup(group.group_id, group.claim_epoch, machine, self._ledger)
+        live = self._live[group.group_id] = HostedClassicGroup(
+            group.group_id, group.claim_epoch, machine, self._group_ledger
+        )
         self._owned.note_loaded(group)
         self._changed(live)
         return live

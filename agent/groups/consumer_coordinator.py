@@ -17,8 +17,7 @@ from agent.groups.logging import log_handed_over
 from agent.groups.membership_errors import check_confirmed
 from agent.groups.migrations import ClassicGroups, GroupMigrations, consumers_max, group_not_found
 from agent.groups.owned_groups import OwnedGroups
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.regexes import matcher, regex_problem
 from agent.runtime.threads import run_in_thread
@@ -64,20 +63,19 @@ class ConsumerGroupCoordinator:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
-        ledger: GroupLedger,
+        ledger: LedgerClient,
+        group_ledger: GroupLedger,
         clock: Clock,
         broker_configs: Mapping[str, str],
         classic: ClassicGroups,
     ) -> None:
-        self._metadata = metadata
+        self._ledger = ledger
         self._classic = classic
-        self._topics = GroupTopics(metadata)
+        self._topics = GroupTopics(ledger)
         self._migrations = GroupMigrations(
             broker_configs=broker_configs, classic=classic, find_topic=self._topics.find, name_of=self._topics.name_of
         )
-        self._ledger = ledger
+        self._group_ledger = group_ledger
         self._clock = clock
         self._broker_configs = broker_configs
         self._assignors = tuple(split_list(broker_value(broker_configs, "group.consumer.assignors")))
@@ -89,9 +87,8 @@ class ConsumerGroupCoordinator:
         self._has_due_regexes = asyncio.Event()
         self._is_stopped = False
         self._owned = OwnedGroups(
-            metadata=metadata,
-            writer=writer,
             ledger=ledger,
+            group_ledger=group_ledger,
             clock=clock,
             protocol=PROTOCOL,
             is_to_load=self._is_to_load,
@@ -135,7 +132,7 @@ class ConsumerGroupCoordinator:
             self._has_due_regexes.set()
         await live.until_applied()
         if request.epoch >= JOIN_EPOCH:
-            await live.check_stays(self._metadata.state, answer.member_id)
+            await live.check_stays(self._ledger.state, answer.member_id)
         return answer
 
     # Requests of members that still speak the classic protocol
@@ -157,7 +154,7 @@ class ConsumerGroupCoordinator:
             if classic is None:
                 await live.until_applied()
                 if answer.error_code is ErrorCode.none:
-                    await live.check_stays(self._metadata.state, answer.member_id)
+                    await live.check_stays(self._ledger.state, answer.member_id)
             else:
                 await until_applied(self._clock, self._downgrade(live, classic))
         except (GroupRefusal, NotCoordinator) as error:
@@ -171,7 +168,7 @@ class ConsumerGroupCoordinator:
             answer = classic_member.sync(live.group, request, self._topics.name_of, self._clock.monotonic_s())
             await live.until_applied(answer.error_code)
             if answer.error_code is ErrorCode.none:
-                await live.check_stays(self._metadata.state, request.member_id)
+                await live.check_stays(self._ledger.state, request.member_id)
         except (GroupRefusal, NotCoordinator) as error:
             return SyncAnswer(error_code=error.error_code)
         return answer
@@ -222,7 +219,7 @@ class ConsumerGroupCoordinator:
         live = self._current(group.group_id)
         if self._is_stopped:
             return ErrorCode.not_coordinator
-        if live is None and self._ledger.has_unapplied_changes(group.group_id):
+        if live is None and self._group_ledger.has_unapplied_changes(group.group_id):
             return ErrorCode.coordinator_load_in_progress
         value = group.value if live is None else live.group.group
         assert isinstance(value, ConsumerGroup), f"group {group.group_id!r} is no consumer group"
@@ -238,7 +235,7 @@ class ConsumerGroupCoordinator:
 
     def has_members(self, group_id: str) -> bool:
         """Whether the group is of this kind, and has members, as far as this agent knows."""
-        group = self._metadata.state.groups.get(group_id)
+        group = self._ledger.state.groups.get(group_id)
         is_known = group is not None and isinstance(group.value, ConsumerGroup) and group.has_members
         return is_known or self.is_live(group_id)
 
@@ -274,16 +271,16 @@ class ConsumerGroupCoordinator:
         if self._is_stopped or group_id in self._handed_over:
             raise NotCoordinator(ErrorCode.not_coordinator)
         if not may_begin:  # behind a barrier (S4), and without the entry of a claim for an invented group id
-            known = await self._ledger.check_readable(group_id)
+            known = await self._group_ledger.check_readable(group_id)
             if known is None or not isinstance(known.value, ConsumerGroup):
                 raise group_not_found(group_id)
-        group = await self._ledger.claim(group_id)
+        group = await self._group_ledger.claim(group_id)
         if self._is_stopped:
             raise NotCoordinator(ErrorCode.not_coordinator)
         try:
             return self._load(group, may_begin=may_begin)
         except GroupRefusal:
-            await check_confirmed(self._ledger, group_id, group.claim_epoch)
+            await check_confirmed(self._group_ledger, group_id, group.claim_epoch)
             raise
 
     async def _find_of_classic(self, group_id: str) -> HostedConsumerGroup:
@@ -298,8 +295,9 @@ class ConsumerGroupCoordinator:
         live = self._live.get(group_id)
         if live is None:
             return None
-        group = self._metadata.state.groups.get(group_id)
-        if live.is_over or group is None or group.claim_epoch != live.claim_epoch or not self._ledger.owns(group_id):
+        group = self._ledger.state.groups.get(group_id)
+        is_reclaimed = group is None or group.claim_epoch != live.claim_epoch
+        if live.is_over or is_reclaimed or not self._group_ledger.owns(group_id):
             self._unload(live)
             return None
         return live
@@ -308,7 +306,7 @@ class ConsumerGroupCoordinator:
         """Load a claimed group from the state, once all changes of it are applied, or begin one."""
         if (live := self._current(group.group_id)) is not None:
             return live
-        if self._ledger.has_unapplied_changes(group.group_id):
+        if self._group_ledger.has_unapplied_changes(group.group_id):
             raise NotCoordinator(ErrorCode.coordinator_load_in_progress)
         is_new = not isinstance(group.value, ConsumerGroup)
         if is_new and not may_begin:
@@ -318,7 +316,9 @@ class ConsumerGroupCoordinator:
         value = self._migrations.begun(group) if is_new else group.value
         assert value is None or isinstance(value, ConsumerGroup)
         copy = LiveConsumerGroup(group.group_id, value, heard_until_s(self._clock.monotonic_s()), is_new=is_new)
-        live = self._live[group.group_id] = HostedConsumerGroup(group, copy, self._ledger, self._clock, self._unload)
+        live = self._live[group.group_id] = HostedConsumerGroup(
+            group, copy, self._group_ledger, self._clock, self._unload
+        )
         if not is_new:
             self._owned.note_loaded(group)
         return live
@@ -329,7 +329,7 @@ class ConsumerGroupCoordinator:
         Until then its members get NOT_COORDINATOR, and FindCoordinator names this agent again.
         """
         group_id = live.group_id
-        change = self._ledger.write(group_id, classic)
+        change = self._group_ledger.write(group_id, classic)
         self._unload(live)
         self._handed_over.add(group_id)
 
@@ -350,7 +350,7 @@ class ConsumerGroupCoordinator:
             self._owned.is_load_due = self._owned.is_load_due or not live.is_idle
 
     def _config(self, group_id: str) -> ConsumerGroupConfig:
-        configs = self._metadata.state.group_configs.get(group_id, {})
+        configs = self._ledger.state.group_configs.get(group_id, {})
         return ConsumerGroupConfig(
             session_timeout_ms=int(group_value(configs, self._broker_configs, "consumer.session.timeout.ms")),
             heartbeat_interval_ms=int(group_value(configs, self._broker_configs, "consumer.heartbeat.interval.ms")),
@@ -429,7 +429,7 @@ class ConsumerGroupCoordinator:
         if not regexes:
             return
         live.names_seen = self._topics.names_number
-        names, before = list(self._metadata.state.topic_ids), dict(live.group.group.regexes)
+        names, before = list(self._ledger.state.topic_ids), dict(live.group.group.regexes)
         matches = await run_in_thread(lambda: room_for(regexes, matcher(names), before))
         if self._current(live.group_id) is live:  # it may have been unloaded during the await
             for change in live.group.regexes.put(

@@ -13,8 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from agent.groups.group_owners import GroupOwners, is_too_long
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import Command, Done, Outcome, Refused
 from coordinator.commands.consumer_group_values import ConsumerGroupChange
@@ -89,11 +88,10 @@ class _OffsetCommit:
 class GroupLedger:
     """Claims groups, and writes entries about those that this agent owns."""
 
-    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock) -> None:
-        self._metadata = metadata
-        self._writer = writer
+    def __init__(self, *, ledger: LedgerClient, clock: Clock) -> None:
+        self._ledger = ledger
         self._clock = clock
-        self._owners = GroupOwners(metadata)
+        self._owners = GroupOwners(ledger)
         self._versions: dict[str, tuple[int, int]] = {}
         """The epoch of this agent's claim on each group, and the group's version when all its entries are applied."""
         self._versions_max = GROUP_IDS_PER_CLAIM_MAX
@@ -111,16 +109,16 @@ class GroupLedger:
 
     def owns(self, group_id: str) -> bool:
         """Whether this agent has the newest claim on the group, as far as it knows."""
-        group = self._metadata.state.groups.get(group_id)
+        group = self._ledger.state.groups.get(group_id)
         # An agent whose session was not confirmed for a lease's time may have been replaced by another one (S4).
-        if group is None or group.claimed_by != self._writer.session or not self._writer.is_confirmed:
+        if group is None or group.claimed_by != self._ledger.session or not self._ledger.is_confirmed:
             return False
         claim = self._versions.get(group_id)
         return claim is not None and claim[0] == group.claim_epoch and self.coordinator(group_id) == group.claimed_by
 
     def has_unapplied_changes(self, group_id: str) -> bool:
         """Whether changes of the group under its newest claim are not applied yet: the state is behind this agent."""
-        group, claim = self._metadata.state.groups.get(group_id), self._versions.get(group_id)
+        group, claim = self._ledger.state.groups.get(group_id), self._versions.get(group_id)
         return group is not None and claim is not None and claim[0] == group.claim_epoch and claim[1] > group.version
 
     async def claim(self, group_id: str) -> GroupState:
@@ -139,7 +137,7 @@ class GroupLedger:
                 # The claim may be applied, and this agent's session not confirmed: the client should try again here.
                 may_claim = self._claim_error(group_id) is ErrorCode.none
                 raise NotCoordinator(ErrorCode.coordinator_not_available if may_claim else ErrorCode.not_coordinator)
-        return self._metadata.state.groups[group_id]
+        return self._ledger.state.groups[group_id]
 
     async def _claim(self, group_id: str) -> ErrorCode:
         error_code = self._claim_error(group_id)
@@ -161,15 +159,15 @@ class GroupLedger:
     def _claim_error(self, group_id: str) -> ErrorCode:
         """NONE where this agent may claim the group, else the error for its client."""
         # The session's start is not applied: apply would reject the claim.
-        if self._writer.session not in self._metadata.state.sessions:
+        if self._ledger.session not in self._ledger.state.sessions:
             return ErrorCode.coordinator_not_available
-        return ErrorCode.none if self.coordinator(group_id) == self._writer.session else ErrorCode.not_coordinator
+        return ErrorCode.none if self.coordinator(group_id) == self._ledger.session else ErrorCode.not_coordinator
 
     def _send_claims(self) -> None:
         unsent, self._claims_unsent = self._claims_unsent, []
         for first in range(0, len(unsent), GROUP_IDS_PER_CLAIM_MAX):
             group_ids = tuple(unsent[first : first + GROUP_IDS_PER_CLAIM_MAX])
-            done = self._writer.propose(ClaimGroups(group_ids=group_ids))
+            done = self._ledger.propose(ClaimGroups(group_ids=group_ids))
             done.add_done_callback(partial(self._claimed, group_ids))
 
     def _claimed(self, group_ids: Sequence[str], done: asyncio.Future[Outcome]) -> None:
@@ -180,7 +178,7 @@ class GroupLedger:
             assert isinstance(outcome, Refused), f"unexpected outcome of a claim: {outcome}"
             epochs, error_codes = (-1,) * len(group_ids), [ErrorCode.coordinator_not_available] * len(group_ids)
         for group_id, epoch, error_code in zip(group_ids, epochs, error_codes, strict=True):
-            group = self._metadata.state.groups.get(group_id)
+            group = self._ledger.state.groups.get(group_id)
             # Another claim, applied before this callback runs, would make this one's epoch the older one.
             if group is not None and group.claim_epoch == epoch:
                 self._versions[group_id] = epoch, group.version
@@ -192,7 +190,7 @@ class GroupLedger:
         # Only when the number of claims has doubled: then the walk costs each claim little.
         if len(self._versions) < self._versions_max:
             return
-        groups = self._metadata.state.groups
+        groups = self._ledger.state.groups
         self._versions = {
             group_id: claim
             for group_id, claim in self._versions.items()
@@ -286,7 +284,7 @@ class GroupLedger:
             if not answer.done():
                 answer.set_result(outcome)
 
-        proposed = self._writer.propose(command)
+        proposed = self._ledger.propose(command)
         proposed.add_done_callback(settle)
         return answer, proposed
 
@@ -329,7 +327,7 @@ class GroupLedger:
             leader_epoch=[row.leader_epoch for row in rows],
             metadata=_metadata_of(rows),
         )
-        proposed = self._writer.propose(command)
+        proposed = self._ledger.propose(command)
 
         def settle(done: asyncio.Future[Outcome]) -> None:
             if done.cancelled():
@@ -380,7 +378,7 @@ class GroupLedger:
             metadata=_metadata_of(rows),
         )
         commits = [commit for commit, _ in entry]
-        self._writer.propose(command).add_done_callback(partial(self._committed, commits))
+        self._ledger.propose(command).add_done_callback(partial(self._committed, commits))
 
     def _committed(self, commits: Sequence[_OffsetCommit], done: asyncio.Future[Outcome]) -> None:
         outcome = _outcome(done)
@@ -420,13 +418,13 @@ class GroupLedger:
         def settle(done: asyncio.Future[Position]) -> None:
             timer.cancel()
             error_code = ErrorCode.coordinator_not_available if done.exception() else self._claim_error(group_id)
-            group = self._metadata.state.groups.get(group_id)
+            group = self._ledger.state.groups.get(group_id)
             if error_code is ErrorCode.none and group is not None and group.claim_epoch != claim_epoch:
                 error_code = ErrorCode.not_coordinator
             if not future.done():
                 future.set_result(error_code)
 
-        self._metadata.begin_barrier().add_done_callback(settle)
+        self._ledger.begin_barrier().add_done_callback(settle)
         return future
 
     async def check_readable(self, group_id: str) -> GroupState | None:
@@ -435,19 +433,19 @@ class GroupLedger:
         Raises `NotCoordinator` where another agent coordinates it: changes that it has accepted may not be applied.
         """
         try:
-            await self._metadata.barrier()
+            await self._ledger.barrier()
         except LedgerUnavailable as error:
             raise NotCoordinator(ErrorCode.coordinator_not_available) from error
         return self.readable(group_id)
 
     def readable(self, group_id: str) -> GroupState | None:
         """`check_readable` without the barrier, which the caller has taken, such as one for many groups."""
-        session = self._writer.session
-        if session not in self._metadata.state.sessions:
+        session = self._ledger.session
+        if session not in self._ledger.state.sessions:
             raise NotCoordinator(ErrorCode.coordinator_not_available)
         if self.coordinator(group_id) != session:
             raise NotCoordinator(ErrorCode.not_coordinator)
-        group = self._metadata.state.groups.get(group_id)
+        group = self._ledger.state.groups.get(group_id)
         return None if group is None or group.is_vacant else group
 
 

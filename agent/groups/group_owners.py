@@ -1,6 +1,6 @@
 """The coordinator of each group: rendezvous hashing over the live sessions, with a bounded cache."""
 
-from agent.ledger.apply_loop import ApplyLoop
+from agent.ledger.ledger_client import LedgerClient
 from coordinator.commands.group_values import group_key
 from coordinator.state.rendezvous import owner_of
 from coordinator.state.state import NO_POSITION
@@ -11,8 +11,8 @@ from protocol.types import SessionId
 class GroupOwners:
     """The session that coordinates each group, as far as this agent has applied the ledger."""
 
-    def __init__(self, metadata: ApplyLoop) -> None:
-        self._metadata = metadata
+    def __init__(self, ledger: LedgerClient) -> None:
+        self._ledger = ledger
         self._live: list[tuple[SessionId, bool]] = []
         """The live sessions that the cache was computed with, and whether each is draining."""
         self._live_at = NO_POSITION
@@ -25,14 +25,14 @@ class GroupOwners:
         try:
             return self.cache[group_id]
         except KeyError:
-            owner = owner_of(group_key(group_id), self._metadata.state.sessions)
+            owner = owner_of(group_key(group_id), self._ledger.state.sessions)
             if not is_too_long(group_id):  # no group can have such an id, and clients may invent many
                 self._remember(group_id, owner)
             return owner
 
     def _drop_stale(self) -> None:
         # Sessions begin, drain and end by entries alone: at an unchanged position they are unchanged.
-        state = self._metadata.state
+        state = self._ledger.state
         if state.position == self._live_at:
             return
         self._live_at = state.position

@@ -9,8 +9,7 @@ from collections.abc import Callable
 
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.groups.logging import log_loaded
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.group_values import GroupState
@@ -24,9 +23,8 @@ class OwnedGroups:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
-        ledger: GroupLedger,
+        ledger: LedgerClient,
+        group_ledger: GroupLedger,
         clock: Clock,
         protocol: str,
         is_to_load: Callable[[GroupState], bool],
@@ -34,9 +32,8 @@ class OwnedGroups:
     ) -> None:
         """`is_to_load`: whether a group is of this protocol, has members, and is not loaded. `load`: loads a claimed
         group; it may raise `NotCoordinator`."""
-        self._metadata = metadata
-        self._writer = writer
         self._ledger = ledger
+        self._group_ledger = group_ledger
         self._clock = clock
         self._protocol = protocol
         self._is_to_load = is_to_load
@@ -55,7 +52,7 @@ class OwnedGroups:
 
     async def load_due(self) -> None:
         """Load what this agent coordinates, if agents have come or gone, or the last attempt did not load all."""
-        sessions = self._metadata.state.sessions
+        sessions = self._ledger.state.sessions
         agents = [(session_id, session.is_draining) for session_id, session in sessions.items()]
         if agents != self._agents_before or self.is_load_due:
             # Before the awaits: a group that is unloaded meanwhile makes another attempt due.
@@ -71,9 +68,9 @@ class OwnedGroups:
         """Claim and load the groups; False where it has to be tried again."""
         pacer = CooperativeYield(self._clock, GROUPS_PER_TURN)
         group_ids: list[str] = []
-        for group_id in tuple(self._metadata.state.groups):
+        for group_id in tuple(self._ledger.state.groups):
             await pacer.step()
-            group = self._metadata.state.groups.get(group_id)
+            group = self._ledger.state.groups.get(group_id)
             if group is not None and self._is_to_load(group) and self._coordinates(group_id):
                 group_ids.append(group_id)
         is_done = True
@@ -84,11 +81,11 @@ class OwnedGroups:
 
     async def _load_one(self, group_id: str) -> bool:
         try:
-            self._load(await self._ledger.claim(group_id))
+            self._load(await self._group_ledger.claim(group_id))
         except NotCoordinator:
             # Raised, too, where this agent coordinates the group and its session is not confirmed: try again then.
             return not self._coordinates(group_id)
         return True
 
     def _coordinates(self, group_id: str) -> bool:
-        return self._ledger.coordinator(group_id) == self._writer.session
+        return self._group_ledger.coordinator(group_id) == self._ledger.session

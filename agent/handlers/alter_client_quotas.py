@@ -71,7 +71,7 @@ def _command(named: Sequence[tuple[str, str | None]], operations: Sequence[Any])
 
 
 async def _alter(services: Services, command: AlterClientQuotas) -> None:
-    outcome = await services.writer.propose(command)
+    outcome = await services.ledger.propose(command)
     if isinstance(outcome, Refused):
         raise TopicError(outcome.error_code, outcome.reason)
     given = {name: value for name, value in command.quotas if value is not None}

@@ -26,7 +26,7 @@ FIRST_WITH_FACTOR_CHANGE = 1
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    await services.metadata.barrier()
+    await services.ledger.barrier()
     pacer = CooperativeYield(services.clock)
     may_change_factor = request.frame.api_version < FIRST_WITH_FACTOR_CHANGE or body.allow_replication_factor_change
     zone = services.zone_of(request)

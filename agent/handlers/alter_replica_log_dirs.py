@@ -20,7 +20,7 @@ API_KEY = 34
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    await services.metadata.barrier()
+    await services.ledger.barrier()
     pacer = CooperativeYield(services.clock)
     topics: dict[str, list[dict[str, Any]]] = {}
     for directory in body.dirs:

@@ -25,7 +25,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     mentions = Counter(topic.name for topic in body.topics)
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
     pacer = CooperativeYield(services.clock)
-    unseen = await catch_up(services.metadata, services.clock, end_s)
+    unseen = await catch_up(services.ledger, services.clock, end_s)
     results = []
     for topic in {topic.name: topic for topic in body.topics}.values():
         error_code, message = ErrorCode.none, None

@@ -72,7 +72,7 @@ async def _delete(
     services: Services, wanted: Mapping[PartitionName, int], end_s: float, pacer: CooperativeYield
 ) -> Mapping[PartitionName, Answered]:
     try:
-        await before(end_s, services.clock, services.metadata.barrier())
+        await before(end_s, services.clock, services.ledger.barrier())
     except (LedgerUnavailable, TopicError):
         return dict.fromkeys(wanted, Answered(ErrorCode.not_leader_or_follower))
     answered: dict[PartitionName, Answered] = {}
@@ -126,7 +126,7 @@ async def _advance(services: Services, advances: Sequence[_Advance], end_s: floa
     )
     names = [each.name for each in advances]
     try:
-        outcome = await before(end_s, services.clock, services.writer.propose(command))
+        outcome = await before(end_s, services.clock, services.ledger.propose(command))
     except OutcomeUnknown:
         return dict.fromkeys(names, Answered(ErrorCode.not_leader_or_follower))
     except TopicError as error:

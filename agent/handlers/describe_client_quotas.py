@@ -25,7 +25,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         is_unknown = isinstance(error, UnknownEntityType)
         error_code = ErrorCode.unsupported_version if is_unknown else ErrorCode.invalid_request
         return {"error_code": error_code, "error_message": str(error), "entries": None}
-    unseen = await catch_up(services.metadata, services.clock, deadline_s(services.clock))
+    unseen = await catch_up(services.ledger, services.clock, deadline_s(services.clock))
     if unseen is not None:
         return {"error_code": unseen.error_code, "error_message": unseen.message, "entries": None}
     entries = [

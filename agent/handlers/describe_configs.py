@@ -44,7 +44,7 @@ TOO_MANY = (
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     with_documentation = request.frame.api_version >= 3 and body.include_documentation
-    unseen = await catch_up(services.metadata, services.clock, deadline_s(services.clock))
+    unseen = await catch_up(services.ledger, services.clock, deadline_s(services.clock))
     pacer = CooperativeYield(services.clock, CREATIONS_PER_TURN)
     results: list[dict[str, Any]] = []
     for resource in body.resources:
@@ -91,7 +91,7 @@ def _entries(services: Services, resource_type: int, name: str, names: Collectio
             return [entry for entry in entries if names is None or entry.spec.name in names]
         case ResourceType.BROKER:
             services.configs.check_node(name, "broker")
-            own = [each for each in agent_entries(services.writer.agent) if names is None or each.spec.name in names]
+            own = [each for each in agent_entries(services.ledger.agent) if names is None or each.spec.name in names]
             return [*own, *(broker_entry(layers, each) for each in _wanted(BROKER_CONFIGS, names))]
         case ResourceType.GROUP:
             configs = _named(services, ResourceType.GROUP, name, "Group name must not be empty")

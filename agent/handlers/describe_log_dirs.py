@@ -23,7 +23,7 @@ NO_LAG = 0
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    await services.metadata.barrier()
+    await services.ledger.barrier()
     pacer = CooperativeYield(services.clock)
     topics = []
     async for topic, indexes in _wanted(services, body.topics, pacer):

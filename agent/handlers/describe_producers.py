@@ -27,7 +27,7 @@ NO_SEQUENCE = -1
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    await services.metadata.barrier()
+    await services.ledger.barrier()
     pacer = CooperativeYield(services.clock)
     wanted: dict[str, dict[PartitionIndex, None]] = {}
     for topic in body.topics:

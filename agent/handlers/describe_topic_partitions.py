@@ -21,7 +21,7 @@ API_KEY = 75
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    await services.metadata.barrier()
+    await services.ledger.barrier()
     names = sorted({topic.name for topic in body.topics} or services.state.topic_ids)
     cursor_name = body.cursor.topic_name if body.cursor else ""
     cursor_index = body.cursor.partition_index if body.cursor else 0

@@ -23,7 +23,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     election_type = body.election_type if request.frame.api_version >= FIRST_WITH_TYPES else PREFERRED
     if election_type not in (PREFERRED, UNCLEAN):
         return {"error_code": ErrorCode.invalid_request, "replica_election_results": []}
-    await services.metadata.barrier()
+    await services.ledger.barrier()
     pacer = CooperativeYield(services.clock)
     topics = []
     for wanted in body.topic_partitions or ():

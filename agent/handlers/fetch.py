@@ -89,7 +89,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
 
 def _is_elsewhere(services: Services, rack: str) -> bool:
     """Whether the consumer's rack has agents, and this one is not among them."""
-    own = services.state.sessions.get(services.writer.session)
+    own = services.state.sessions.get(services.ledger.session)
     return own is not None and own.zone != rack and rack in services.placement.zones
 
 

@@ -24,7 +24,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         types = body.resource_types or tuple(ResourceType)
     if not set(types) <= set(ResourceType):
         return {"error_code": ErrorCode.unsupported_version, "config_resources": []}
-    unseen = await catch_up(services.metadata, services.clock, deadline_s(services.clock))
+    unseen = await catch_up(services.ledger, services.clock, deadline_s(services.clock))
     if unseen is not None:
         return {"error_code": unseen.error_code, "config_resources": []}
     rows = [

@@ -89,7 +89,7 @@ def _own(services: Services, rows: Sequence[Mapping[str, Any]]) -> list[Mapping[
     """The rows of the ids for which clients find this agent."""
     keys = [transaction_key(row["transactional_id"]) for row in rows]
     owners = owners_of(keys, services.state.sessions)
-    return [row for row, owner in zip(rows, owners, strict=True) if owner == services.writer.session]
+    return [row for row, owner in zip(rows, owners, strict=True) if owner == services.ledger.session]
 
 
 def _matching(rows: Sequence[Mapping[str, Any]], pattern: str) -> list[Mapping[str, Any]]:

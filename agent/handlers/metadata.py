@@ -54,7 +54,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     if body.topics is None or (version == 0 and not body.topics):
         # The barrier brings topics that were just created through another agent. Without it the list is only older.
         with suppress(LedgerUnavailable):
-            await services.metadata.barrier()
+            await services.ledger.barrier()
         topics = []
         for topic in list(services.state.topics.values()):
             topics.append(_copied(services, topic, zone))

@@ -23,7 +23,7 @@ NO_OFFSET = -1
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    await services.metadata.barrier()
+    await services.ledger.barrier()
     pacer = CooperativeYield(services.clock)
     topics = []
     for topic in body.topics:

@@ -31,7 +31,7 @@ OFF = 0
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
-    unsure = await catch_up(services.metadata, services.clock, end_s)
+    unsure = await catch_up(services.ledger, services.clock, end_s)
     if unsure is not None:
         return _error(unsure.error_code, unsure.message)
     level = services.state.transaction_version
@@ -55,7 +55,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
 
 
 async def _set(services: Services, level: int) -> None:
-    outcome = await services.writer.propose(SetTransactionVersion(level=level))
+    outcome = await services.ledger.propose(SetTransactionVersion(level=level))
     if isinstance(outcome, Refused):
         raise TopicError(outcome.error_code, outcome.reason)
 

@@ -105,7 +105,7 @@ async def _ended(
     transactional_id = services.state.producers_of_transactions.get(command.producer_id)
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
-            outcome = await services.writer.propose(command)
+            outcome = await services.ledger.propose(command)
     except (OutcomeUnknown, TimeoutError):
         return LOOK_AGAIN
     if isinstance(outcome, Refused):

@@ -16,9 +16,8 @@ from agent.lake.damaged_intake import DamagedIntake
 from agent.lake.table_commits import LakeName, TableCommits
 from agent.lake.topic_work import TopicWork
 from agent.lake.typed_columns import TypedColumnsOfTopics
-from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import EntryObjects
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.threads import run_in_thread
@@ -72,17 +71,15 @@ class Archiver:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         lake: TableCommits,
         clock: Clock,
         metrics: Metrics,
         policy: ArchivePolicy,
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._lake = lake
-        self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
+        self._typed_columns = TypedColumnsOfTopics(ledger=ledger, lake=lake)
         self._clock = clock
         self._metrics = metrics
         self._schedule = ArchiveSchedule(policy)
@@ -92,14 +89,14 @@ class Archiver:
             clock=clock,
             metrics=metrics,
         )
-        self._damaged = DamagedIntake(metadata=metadata, clock=clock, metrics=metrics)
+        self._damaged = DamagedIntake(ledger=ledger, clock=clock, metrics=metrics)
         self._one_at_a_time = asyncio.Lock()
         self._failure: StoreError | None = None
 
     async def run(self) -> None:
         """Archive topics by age and size, indefinitely."""
         while True:
-            state = self._metadata.state
+            state = self._ledger.state
             self._damaged.end_pauses()
             intake = [(id_, intake_bytes(state, id_, self._damaged.waiting(id_))) for id_ in state.topics]
             for topic_id in self._schedule.topics_due(intake, self._now_ms()):
@@ -109,7 +106,7 @@ class Archiver:
                 # apply rejects the later one (safety rule S6).
                 if topic is not None and self._owns(topic_id) and self._work.is_due(topic):
                     await self._work.run(topic, partial(self._background_pass, topic))
-            self._work.forget_others(self._metadata.state.topics)
+            self._work.forget_others(self._ledger.state.topics)
             await self._clock.sleep(ARCHIVE_CHECK_INTERVAL_S)
 
     async def _background_pass(self, topic: TopicState) -> None:
@@ -132,7 +129,7 @@ class Archiver:
             raise PassFailed(str(self._failure))
 
     def _owns(self, topic_id: TopicId) -> bool:
-        return owner_of(topic_id, self._metadata.state.sessions) == self._writer.session
+        return owner_of(topic_id, self._ledger.state.sessions) == self._ledger.session
 
     async def archive_topic(self, topic_id: TopicId) -> ArchiveReport:
         """Archive the records that are in the topic's intake now; return once the entries are applied.
@@ -143,11 +140,11 @@ class Archiver:
         `TableUnreadable` where the table is damaged; `PassFailed` after `ARCHIVE_PASS_ATTEMPTS_MAX` failed passes in a
         row: try again.
         """
-        await self._metadata.barrier()
-        topic = self._metadata.state.topics.get(topic_id)
+        await self._ledger.barrier()
+        topic = self._ledger.state.topics.get(topic_id)
         if topic is None:
             return ArchiveReport(topic="", records=0, source_bytes=0, object_keys=())
-        ends = intake_end(self._metadata.state, topic_id)
+        ends = intake_end(self._ledger.state, topic_id)
         passes: list[ArchivedPass] = []
         failed_attempts = 0
         self._damaged.try_again(topic_id)
@@ -167,7 +164,7 @@ class Archiver:
             # A missing object means that the plan is out of date, or that the object is lost. Only the state behind a
             # barrier can distinguish the two (safety rules S4, S6).
             await self._clock.sleep(ARCHIVE_RETRY_SECONDS)
-            await self._metadata.barrier()
+            await self._ledger.barrier()
         self._damaged.check(topic_id, ends)
         return ArchiveReport(
             topic=topic.name,
@@ -177,7 +174,7 @@ class Archiver:
         )
 
     def _is_archived(self, topic_id: TopicId, ends: Sequence[int]) -> bool:
-        state = self._metadata.state
+        state = self._ledger.state
         if topic_id not in state.topics:
             return True
         waiting = self._damaged.waiting(topic_id)
@@ -195,7 +192,7 @@ class Archiver:
         # the topic's table, so that its commits do not make the ledger reject each other.
         async with self._one_at_a_time, self._lake.turn(topic_id):
             self._failure = None  # under the lock: a pass on demand for another topic may have failed meanwhile
-            intake = topic_intake(self._metadata.state, topic_id)
+            intake = topic_intake(self._ledger.state, topic_id)
             planned = None if intake is None else plan_pass(intake, waiting=self._damaged.waiting(topic_id))
             if planned is None:
                 return None
@@ -259,7 +256,7 @@ class Archiver:
         except UNREADABLE as error:
             unreadable = await unreadable_chunks(planned, store=objects.store, run_in_thread=run_in_thread)
             # Another agent may have archived or deleted the chunks: then they are neither damaged nor lost (S4).
-            await self._metadata.barrier()
+            await self._ledger.barrier()
             if self._damaged.exclude(planned, unreadable):
                 raise _ChunksExcluded(str(error)) from error
             raise

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from agent.lake.table_commits import TableCommits
-from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import EntryObjects
+from agent.ledger.ledger_client import LedgerClient
 from coordinator.commands.commands import Outcome, ReplaceChunks
 from coordinator.configs.topic_configs import AS_THE_LOG, TABLE_FILE_BYTES, TABLE_RETENTION, effective
 from coordinator.state.state import TopicState
@@ -46,8 +46,8 @@ def file_rules(topic: TopicState, broker_configs: Mapping[str, str]) -> FileRule
 class CompactionCommits:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: ApplyLoop, lake: TableCommits) -> None:
-        self._metadata = metadata
+    def __init__(self, *, ledger: LedgerClient, lake: TableCommits) -> None:
+        self._ledger = ledger
         self._lake = lake
 
     async def commit(
@@ -71,7 +71,7 @@ class CompactionCommits:
         self, command: ReplaceChunks, file: DataFile, columns: ColumnsChange | None
     ) -> ReplaceChunks | None:
         """The entry with the table's commit; None where it has to be planned again."""
-        state = self._metadata.state
+        state = self._ledger.state
         topic = state.topics.get(command.topic_id)
         if topic is None or topic.table is None:
             return None

@@ -14,9 +14,8 @@ from agent.lake.damaged_inputs import DamagedInputs
 from agent.lake.table_commits import LakeName, TableCommits
 from agent.lake.topic_work import TopicWork
 from agent.lake.typed_columns import SchemasDeleted, TypedColumnsOfTopics
-from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import EntryObjects
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.threads import run_in_thread
@@ -52,18 +51,16 @@ class FileCompactor:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         lake: TableCommits,
         clock: Clock,
         metrics: Metrics,
         broker_configs: Mapping[str, str],
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._lake = lake
-        self._commits = CompactionCommits(metadata=metadata, lake=lake)
-        self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
+        self._commits = CompactionCommits(ledger=ledger, lake=lake)
+        self._typed_columns = TypedColumnsOfTopics(ledger=ledger, lake=lake)
         self._clock = clock
         self._metrics = metrics
         self._broker_configs = broker_configs
@@ -84,7 +81,7 @@ class FileCompactor:
 
     async def turn(self) -> None:
         """Compact the topics of this agent now."""
-        topics, object_ids = self._metadata.state.topics, self._metadata.state.object_ids
+        topics, object_ids = self._ledger.state.topics, self._ledger.state.object_ids
         self._unmergeable &= object_ids.keys()
         self._damaged.forget_others(object_ids.keys())
         planned_again = self._damaged.end_pauses()
@@ -94,13 +91,13 @@ class FileCompactor:
             if topic_id in topics and topic_id not in planned_again
         }
         changed = [topic.topic_id for topic in topics.values() if self._may_be_due(topic)]
-        owners = owners_of(changed, self._metadata.state.sessions)
+        owners = owners_of(changed, self._ledger.state.sessions)
         # As with archive passes, rendezvous hashing only spreads the work; the ledger rejects a late entry (S6).
         for topic_id, owner in zip(changed, owners, strict=True):
-            topic = self._metadata.state.topics.get(topic_id)
-            if topic is not None and owner == self._writer.session and self._work.is_due(topic):
+            topic = self._ledger.state.topics.get(topic_id)
+            if topic is not None and owner == self._ledger.session and self._work.is_due(topic):
                 await self._work.run(topic, partial(self._compact_all, topic_id))
-        self._work.forget_others(self._metadata.state.topics)
+        self._work.forget_others(self._ledger.state.topics)
 
     async def _compact_all(self, topic_id: TopicId) -> None:
         """Compact a topic until no compaction is left."""
@@ -119,7 +116,7 @@ class FileCompactor:
 
         Raises `StoreError`s and `OutcomeUnknown`: try again. `ObjectDamaged` and `TableUnreadable` need an operator.
         """
-        topic = self._metadata.state.topics.get(topic_id)
+        topic = self._ledger.state.topics.get(topic_id)
         if topic is None or topic.table is None:
             return None
         rules = self._rules(topic, topic.table.metadata_key)
@@ -127,7 +124,7 @@ class FileCompactor:
             return None
         try:
             planned = await next_merge(
-                self._metadata.state,
+                self._ledger.state,
                 topic,
                 bytes_target=rules.bytes_target,
                 span_ms_max=rules.span_ms_max,
@@ -194,10 +191,10 @@ class FileCompactor:
 
     async def _missing(self, planned: Merge, store: ObjectStore) -> Sequence[str]:
         """The files of a compaction that the bucket lacks although the state, behind a barrier, refers to them."""
-        await self._metadata.barrier()
+        await self._ledger.barrier()
         missing: list[str] = []
         for key in planned.keys:
-            if key not in self._metadata.state.object_ids:
+            if key not in self._ledger.state.object_ids:
                 continue
             try:
                 await store.head(key)

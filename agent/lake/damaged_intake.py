@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from agent.lake.damaged_inputs import DamagedInputs
 from agent.lake.topic_work import REMEDY_DAMAGED, REMEDY_MISSING
-from agent.ledger.apply_loop import ApplyLoop
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from coordinator.state.state import ClusterState
@@ -27,8 +27,8 @@ _Chunk = tuple[TopicId, PartitionIndex, Offset]
 class DamagedIntake:
     """The unreadable intake chunks that the archiver met."""
 
-    def __init__(self, *, metadata: ApplyLoop, clock: Clock, metrics: Metrics) -> None:
-        self._metadata = metadata
+    def __init__(self, *, ledger: LedgerClient, clock: Clock, metrics: Metrics) -> None:
+        self._ledger = ledger
         self._inputs = DamagedInputs[_Chunk](clock=clock)
         self._logged: dict[_Chunk, StoreError] = {}
         """The unreadable chunks that are still in the intake, with their errors."""
@@ -45,7 +45,7 @@ class DamagedIntake:
 
     def exclude(self, planned: ArchivePass, unreadable: Sequence[UnreadableChunk]) -> bool:
         """Exclude unreadable chunks of a pass. Returns False where none of them is still in the intake."""
-        state = self._metadata.state
+        state = self._ledger.state
         keys: list[_Chunk] = []
         for chunk, error in unreadable:
             key = planned.topic_id, chunk.partition, chunk.offset_first
@@ -78,7 +78,7 @@ class DamagedIntake:
         """End the pauses that are over, and forget chunks that were archived or deleted."""
         if not self._logged:
             return
-        state = self._metadata.state
+        state = self._ledger.state
         self._logged = {key: failure for key, failure in self._logged.items() if _is_in_intake(state, key)}
         self._inputs.forget_others(self._logged)
         self._inputs.end_pauses()

@@ -15,8 +15,7 @@ from agent.config.addresses import S3Url, read_store_url, store_root
 from agent.config.external_catalog_settings import ExternalCatalogSettings
 from agent.config.settings import Settings
 from agent.lake.file_io import s3_file_io
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.outages import Outage, OutageWords
@@ -78,7 +77,7 @@ def open_with_pyiceberg(settings: ExternalCatalogSettings, root: str) -> Entries
 
 
 def external_catalog_syncs(
-    settings: Settings, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock, metrics: Metrics
+    settings: Settings, *, ledger: LedgerClient, clock: Clock, metrics: Metrics
 ) -> Mapping[str, "ExternalCatalogSync"]:
     """The catalog syncs for an agent's settings, by the names of their tasks."""
     root = store_root(read_store_url(settings.store_url))
@@ -88,8 +87,7 @@ def external_catalog_syncs(
         catalog_syncs[f"catalog {catalog.name}"] = ExternalCatalogSync(
             settings=replace(catalog, properties={**file_io, **catalog.properties}),
             root=root,
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             clock=clock,
             metrics=metrics,
         )
@@ -112,16 +110,14 @@ class ExternalCatalogSync:
         *,
         settings: ExternalCatalogSettings,
         root: str,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         clock: Clock,
         metrics: Metrics,
         opener: Opener = open_with_pyiceberg,
     ) -> None:
         self._settings = settings
         self._root = root
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._clock = clock
         self._opener = opener
         self._thread = PatientThread(f"catalog-{settings.name}")
@@ -229,7 +225,7 @@ class ExternalCatalogSync:
         failures = 0
         # Topics that failed come last: one that fails each time delays no other. Stale entries come before rechecks.
         for topic_id in sorted(due, key=lambda each: (each in self._pauses, each not in self._behind_s)):
-            topic = self._metadata.state.topics.get(topic_id)
+            topic = self._ledger.state.topics.get(topic_id)
             operation = topic_id.hex() if topic is None else topic.name
             try:
                 await self._sync_topic(entries, topic_id)
@@ -260,7 +256,7 @@ class ExternalCatalogSync:
 
     async def _sync_topic(self, entries: Entries, topic_id: TopicId) -> None:
         """Make a topic's entry name the state's metadata. Raises `CatalogFailed`, `NotOurs`, `LedgerUnavailable`."""
-        topic = self._metadata.state.topics.get(topic_id)
+        topic = self._ledger.state.topics.get(topic_id)
         if topic is None:
             return
         name, known = topic.name, self._known.get(topic_id)
@@ -271,10 +267,10 @@ class ExternalCatalogSync:
             # The barrier comes after the read: the state then is at least as new as the entry. So an entry never moves
             # back, except after a recovery of the ledger (ADR 14).
             if topic.table is None or old_location != f"{self._root}/{topic.table.metadata_key}":
-                await self._metadata.barrier()
+                await self._ledger.barrier()
         else:
             old_location, checked_s = f"{self._root}/{known.metadata_key}", known.checked_s
-        topic = self._metadata.state.topics.get(topic_id)
+        topic = self._ledger.state.topics.get(topic_id)
         if topic is None or topic.table is None or not self._may_write(topic_id):
             self._known.pop(topic_id, None)
             return
@@ -307,10 +303,10 @@ class ExternalCatalogSync:
         """
         failures = 0
         for name in await self._call(entries.names):
-            state = self._metadata.state
+            state = self._ledger.state
             topic_id = state.topic_ids.get(name)
             has_table = topic_id is not None and state.topics[topic_id].table is not None
-            if has_table or owner_of(b"catalog/" + name.encode(), state.sessions) != self._writer.session:
+            if has_table or owner_of(b"catalog/" + name.encode(), state.sessions) != self._ledger.session:
                 continue
             try:
                 await self._drop_if_gone(entries, name)
@@ -330,8 +326,8 @@ class ExternalCatalogSync:
         topic_id = None if location is None else self._topic_of(location, name)
         if location is None or topic_id is None:
             return  # no metadata of this cluster: the entry belongs to another writer and stays
-        await self._metadata.barrier()  # a topic that is unknown here may be new (safety rule S4)
-        if topic_id in self._metadata.state.topics or not self._writer.is_confirmed:
+        await self._ledger.barrier()  # a topic that is unknown here may be new (safety rule S4)
+        if topic_id in self._ledger.state.topics or not self._ledger.is_confirmed:
             return
         if await self._call(entries.drop, name, location):
             log.info(
@@ -357,7 +353,7 @@ class ExternalCatalogSync:
 
     def _due(self) -> list[TopicId]:
         """Topics of this agent whose entries are out of date, or were last checked long ago; none that is paused."""
-        state, now_s = self._metadata.state, self._clock.monotonic_s()
+        state, now_s = self._ledger.state, self._clock.monotonic_s()
         if self._seen_topics - state.topics.keys():
             self._sweep_s = None
         if self._seen_topics != state.topics.keys():
@@ -376,7 +372,7 @@ class ExternalCatalogSync:
             and (self._is_ahead(topic) or self._is_old(topic))
         ]
         owners = owners_of(candidates, state.sessions)
-        owned = {topic_id for topic_id, owner in zip(candidates, owners, strict=True) if owner == self._writer.session}
+        owned = {topic_id for topic_id, owner in zip(candidates, owners, strict=True) if owner == self._ledger.session}
         self._foreign = (self._foreign | (set(candidates) - owned)) & state.topics.keys()
         deleted = (self._known.keys() | self._pauses.keys() | self._conflicts.keys()) - state.topics.keys()
         for topic_id in deleted | self._foreign:
@@ -402,8 +398,8 @@ class ExternalCatalogSync:
 
     def _may_write(self, topic_id: TopicId) -> bool:
         """Whether this agent still owns the topic: then no other agent updates its entry."""
-        is_owner = owner_of(topic_id, self._metadata.state.sessions) == self._writer.session
-        return is_owner and self._writer.is_confirmed
+        is_owner = owner_of(topic_id, self._ledger.state.sessions) == self._ledger.session
+        return is_owner and self._ledger.is_confirmed
 
     def _topic_of(self, location: str, name: str) -> TopicId | None:
         """The topic `name` whose metadata in this bucket is at a location; None for any other location."""
@@ -426,7 +422,7 @@ class ExternalCatalogSync:
 
     def _behind(self) -> tuple[float, int]:
         """The longest time for which an entry has been out of date, and the commits that all of them lack."""
-        state, now_s = self._metadata.state, self._clock.monotonic_s()
+        state, now_s = self._ledger.state, self._clock.monotonic_s()
         behind = [
             (topic, since_s)
             for topic_id, since_s in self._behind_s.items()

@@ -13,8 +13,7 @@ from functools import partial
 
 from agent.bucket.failed_deletions import UNDELETABLE
 from agent.lake.topic_work import TopicWork
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from coordinator.state.rendezvous import owner_of
@@ -31,12 +30,9 @@ log = logging.getLogger(__name__)
 class HadoopMetadata:
     """Every agent has one."""
 
-    def __init__(
-        self, *, store: ObjectStore, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock, metrics: Metrics
-    ) -> None:
+    def __init__(self, *, store: ObjectStore, ledger: LedgerClient, clock: Clock, metrics: Metrics) -> None:
         self._store = store
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._clock = clock
         self._work = TopicWork(
             "hadoop metadata",
@@ -51,18 +47,18 @@ class HadoopMetadata:
         """Copy the metadata of this agent's tables, indefinitely."""
         while True:
             await self._clock.sleep(TABLE_COPIES_INTERVAL_S)
-            topics = self._metadata.state.topics
+            topics = self._ledger.state.topics
             for topic_id in self._copied.keys() - topics.keys():
                 del self._copied[topic_id]
             for topic in list(topics.values()):
                 if self._needs_copy(topic) and self._work.is_due(topic):
                     await self._work.run(topic, partial(self._try, topic.topic_id))
-            self._work.forget_others(self._metadata.state.topics)
+            self._work.forget_others(self._ledger.state.topics)
 
     def _needs_copy(self, topic: TopicState) -> bool:
         if topic.table is None or self._copied.get(topic.topic_id, ("",))[0] == topic.table.metadata_key:
             return False
-        if owner_of(topic.topic_id, self._metadata.state.sessions) == self._writer.session:
+        if owner_of(topic.topic_id, self._ledger.state.sessions) == self._ledger.session:
             return True
         # Another agent writes the copies now, so what is known here may be out of date.
         self._copied.pop(topic.topic_id, None)
@@ -72,7 +68,7 @@ class HadoopMetadata:
         try:
             await self.copy(topic_id)
         except ObjectMissing as error:
-            topic = self._metadata.state.topics.get(topic_id)
+            topic = self._ledger.state.topics.get(topic_id)
             if topic is not None and topic.table is not None and topic.table.metadata_key in str(error):
                 raise
             log.info(
@@ -82,8 +78,8 @@ class HadoopMetadata:
 
     async def copy(self, topic_id: TopicId) -> None:
         """Copy the current metadata of a topic's table, if the topic exists. Raises `StoreError`s."""
-        topic = self._metadata.state.topics.get(topic_id)
-        if topic is None or topic.table is None or not self._writer.is_confirmed:
+        topic = self._ledger.state.topics.get(topic_id)
+        if topic is None or topic.table is None or not self._ledger.is_confirmed:
             return
         metadata_key, version = topic.table.metadata_key, topic.table.version
         known = self._copied.get(topic_id)
@@ -128,14 +124,14 @@ class HadoopMetadata:
 
     def _name(self, topic: TopicState) -> str:
         """The name of the topic in its table's folder."""
-        return folder_name(self._metadata.state, topic)
+        return folder_name(self._ledger.state, topic)
 
     def _may_write(self, topic_id: TopicId) -> bool:
         """Whether the topic exists and this agent still owns it."""
         # A copy for a deleted topic would stay until this session ends. Another owner may have copied newer versions.
-        state = self._metadata.state
-        is_owner = owner_of(topic_id, state.sessions) == self._writer.session
-        return topic_id in state.topics and is_owner and self._writer.is_confirmed
+        state = self._ledger.state
+        is_owner = owner_of(topic_id, state.sessions) == self._ledger.session
+        return topic_id in state.topics and is_owner and self._ledger.is_confirmed
 
     async def _is_copied(self, topic: TopicState, content: bytes) -> bool:
         """Whether the hint leads to this metadata. The number is not enough: a recovery may use a number twice."""

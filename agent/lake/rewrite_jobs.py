@@ -13,8 +13,7 @@ from typing import NamedTuple
 from agent.lake.compaction_commits import CompactionCommits, file_rules
 from agent.lake.table_commits import TableCommits
 from agent.lake.typed_columns import TypedColumnsOfTopics
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import Done, PartitionReplacement
 from coordinator.configs.topic_configs import TABLE_FILE_BYTES
@@ -60,17 +59,15 @@ class LakeRewrites:
         self,
         *,
         archive: ParquetReader,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         lake: TableCommits,
         broker_configs: Mapping[str, str],
     ) -> None:
         self._archive = archive
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._lake = lake
-        self._commits = CompactionCommits(metadata=metadata, lake=lake)
-        self._typed_columns = TypedColumnsOfTopics(metadata=metadata, lake=lake)
+        self._commits = CompactionCommits(ledger=ledger, lake=lake)
+        self._typed_columns = TypedColumnsOfTopics(ledger=ledger, lake=lake)
         self._broker_configs = broker_configs
 
     async def plan(self, topic: TopicState, purpose: Purpose, *, behind: str = "") -> RewritePlan:
@@ -91,7 +88,7 @@ class LakeRewrites:
             files = await run_in_thread(topic_files, indexes)
         except FilesOutOfOrder as error:
             raise NoRewrite(f"files of {topic.name} cannot be rewritten: {error}") from error
-        objects = self._metadata.state.objects
+        objects = self._ledger.state.objects
         jobs = [_RewriteJob(file, objects[file.object_id]) for file in files if file.object_id in objects]
         if len(jobs) < len(files):
             raise NoRewrite("files of the topic were deleted while they were planned", is_overtaken=True)
@@ -114,7 +111,7 @@ class LakeRewrites:
             merge = Merge(
                 topic_id=topic.topic_id,
                 name=topic.name,
-                folder_name=folder_name(self._metadata.state, topic),
+                folder_name=folder_name(self._ledger.state, topic),
                 keys=tuple(stored.key for _, stored in task_files),
                 file_bytes=sum(stored.object_bytes for _, stored in task_files),
                 chunks=await run_in_thread(merge_chunks, [file for file, _ in task_files], indexes),
@@ -130,7 +127,7 @@ class LakeRewrites:
         command = rewritten.command
         if command.topic_id != topic.topic_id or command.table is not None:
             raise NoRewrite(f"the file is not of topic {topic.name}")
-        if command.object_session != self._writer.session:
+        if command.object_session != self._ledger.session:
             raise NoRewrite("the plan is of another agent, or of an earlier session of this one", is_overtaken=True)
         if not command.object_key.startswith(self._keys_of(topic, command.object_session)):
             raise NoRewrite(f"{command.object_key} is not a key of this agent's plans")
@@ -169,7 +166,7 @@ class LakeRewrites:
 
     def _keys_of(self, topic: TopicState, session: SessionId) -> str:
         """The key prefix of a session's files of a topic."""
-        name = folder_name(self._metadata.state, topic)
+        name = folder_name(self._ledger.state, topic)
         key = parquet_key(name, topic.topic_id, session, ObjectNumber(0))
         return key[: key.rindex("-") + 1]
 

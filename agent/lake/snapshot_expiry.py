@@ -10,8 +10,7 @@ from functools import partial
 
 from agent.lake.table_commits import TableCommits
 from agent.lake.topic_work import TopicWork
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from coordinator.commands.commands import CommitTable, Done
@@ -28,15 +27,13 @@ class SnapshotExpiry:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         lake: TableCommits,
         clock: Clock,
         metrics: Metrics,
         superseded_ms: int,
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._lake = lake
         self._clock = clock
         self._metrics = metrics
@@ -54,16 +51,16 @@ class SnapshotExpiry:
         """Update the tables of this agent's topics, indefinitely."""
         while True:
             await self._clock.sleep(SNAPSHOT_EXPIRY_CHECK_INTERVAL_S)
-            for topic_id in list(self._metadata.state.topics):
-                topic = self._metadata.state.topics.get(topic_id)
+            for topic_id in list(self._ledger.state.topics):
+                topic = self._ledger.state.topics.get(topic_id)
                 if topic is not None and self._is_due(topic_id) and self._work.is_due(topic):
                     await self._work.run(topic, partial(self.update_table, topic_id))
-            self._work.forget_others(self._metadata.state.topics)
+            self._work.forget_others(self._ledger.state.topics)
 
     def _is_due(self, topic_id: TopicId) -> bool:
-        state = self._metadata.state
+        state = self._ledger.state
         topic = state.topics.get(topic_id)
-        if topic is None or owner_of(topic_id, state.sessions) != self._writer.session:
+        if topic is None or owner_of(topic_id, state.sessions) != self._ledger.session:
             self._waiting.pop(topic_id, None)
             return False
         if not self._lake.is_complete(topic_id):
@@ -107,7 +104,7 @@ class SnapshotExpiry:
 
     def _wait(self, topic_id: TopicId) -> None:
         """Skip the topic until more files are unneeded, or a snapshot may be old enough."""
-        topic = self._metadata.state.topics.get(topic_id)
+        topic = self._ledger.state.topics.get(topic_id)
         if topic is not None and topic.table is not None:
             later_s = max(SNAPSHOT_EXPIRY_CHECK_INTERVAL_S, self._superseded_ms / 1000 / TABLE_LOOKS_PER_GRACE)
             self._waiting[topic_id] = (len(topic.table.unneeded), self._clock.monotonic_s() + later_s)

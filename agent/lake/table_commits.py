@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from itertools import chain
 from weakref import WeakValueDictionary
 
-from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import EntryObjects, UncommittedObjects
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import CommitTable, Done, Outcome, TableCommit
 from coordinator.ledger.port import LedgerUnavailable
@@ -58,8 +57,7 @@ class TableCommits:
         root: str,
         store: ObjectStore,
         archive: ParquetReader,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         proposed_time: Callable[[], Milliseconds | None],
         uncommitted: UncommittedObjects,
     ) -> None:
@@ -67,8 +65,7 @@ class TableCommits:
         self._uncommitted = uncommitted
         self._store = store
         self._archive = archive
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._proposed_time = proposed_time
         self._cache = TableCache()
         self._number_next = 0
@@ -86,7 +83,7 @@ class TableCommits:
 
     async def name(self) -> LakeName:
         """A name that was never used. Waits until this agent's session is in the ledger (safety rule S9)."""
-        return self._name(await self._writer.until_live())
+        return self._name(await self._ledger.until_live())
 
     def entry_objects(self, session: SessionId) -> AbstractAsyncContextManager[EntryObjects]:
         """The objects of one entry of `session`, deleted at the end if the entry certainly never commits (S6)."""
@@ -97,7 +94,7 @@ class TableCommits:
 
         Raises `StoreError` as `prepare` does. Makes no request where this agent made the table's last commit.
         """
-        topic = self._metadata.state.topics.get(topic_id)
+        topic = self._ledger.state.topics.get(topic_id)
         if topic is None:
             return
         before = self._before(topic)
@@ -112,8 +109,8 @@ class TableCommits:
         Raises `StoreError`: `ObjectMissing`, `FilesNotInTable` and `ColumnsMovedOn` where the table changed meanwhile:
         plan again; `TableUnreadable` where an operator has to repair it.
         """
-        topic = self._metadata.state.topics.get(topic_id)
-        if topic is None or self._writer.session != session:
+        topic = self._ledger.state.topics.get(topic_id)
+        if topic is None or self._ledger.session != session:
             return None
         before = self._before(topic)
         async with self._damage_as_unreadable(before), self._deleted_on_error(session) as store:
@@ -138,8 +135,8 @@ class TableCommits:
         session: SessionId,
     ) -> TableCommit | None:
         """Like `prepare`, for a table with exactly these files. The versions before it are neither read nor kept."""
-        topic = self._metadata.state.topics.get(topic_id)
-        if topic is None or self._writer.session != session:
+        topic = self._ledger.state.topics.get(topic_id)
+        if topic is None or self._ledger.session != session:
             return None
         self._completed.discard(topic_id)
         async with self._deleted_on_error(session) as store:
@@ -158,7 +155,7 @@ class TableCommits:
     @asynccontextmanager
     async def _deleted_on_error(self, session: SessionId) -> AsyncIterator[ObjectStore]:
         """A store whose puts are deleted if the block raises: no entry will name them then (safety rule S6)."""
-        objects = EntryObjects(self._store, self._writer)
+        objects = EntryObjects(self._store, self._ledger)
         try:
             yield objects.store
         except Exception:
@@ -211,7 +208,7 @@ class TableCommits:
         The URI changes when the data folder is moved, or the bucket renamed or copied. Raises `TableUnreadable` where a
         live agent uses the old URI.
         """
-        topic = self._metadata.state.topics.get(topic_id)
+        topic = self._ledger.state.topics.get(topic_id)
         if topic is None or topic.table is None:
             return True
         before = self._before(topic)
@@ -220,7 +217,7 @@ class TableCommits:
         if old_root is None:
             return True
         writer = session_of_key(before.metadata_key)
-        sessions = self._metadata.state.sessions
+        sessions = self._ledger.state.sessions
         # A live agent with another --store would move the table back with its next commit, and this one forth again.
         if writer is not None and writer != session and writer in sessions:
             agent = sessions[writer].name
@@ -252,7 +249,7 @@ class TableCommits:
 
     async def columns(self, topic_id: TopicId) -> TypedColumns | None:
         """The typed columns of the topic's table; None where there are none. Raises as `prepare` does."""
-        topic = self._metadata.state.topics.get(topic_id)
+        topic = self._ledger.state.topics.get(topic_id)
         if topic is None:
             return None
         before = self._before(topic)
@@ -272,7 +269,7 @@ class TableCommits:
 
     def _missing(self, topic_id: TopicId) -> list[str]:
         """Keys of the data files with rows that are in the topic's log but not in its table."""
-        state = self._metadata.state
+        state = self._ledger.state
         topic = state.topics.get(topic_id)
         if topic is None:
             return []
@@ -285,7 +282,7 @@ class TableCommits:
 
         Snapshots that were superseded more than `superseded_ms` ago expire for it. Raises `StoreError` as `prepare`.
         """
-        state = self._metadata.state
+        state = self._ledger.state
         topic = state.topics.get(topic_id)
         now_ms = self._proposed_time()
         # Without a trusted clock nothing expires: an expired snapshot cannot be restored (safety rule S2).
@@ -314,10 +311,10 @@ class TableCommits:
             yield
         except ObjectMissing as error:
             try:
-                await self._metadata.barrier()
+                await self._ledger.barrier()
             except LedgerUnavailable:
                 raise error from None
-            topic = self._metadata.state.topics.get(before.topic_id)
+            topic = self._ledger.state.topics.get(before.topic_id)
             if topic is None or topic.table is None or topic.table.metadata_key != before.metadata_key:
                 raise
             raise TableUnreadable(f"{before.metadata_key} needs an object that is gone: {error}") from error
@@ -327,12 +324,12 @@ class TableCommits:
         # Time travel goes by it, and a future timestamp would stay in the history of the table. So without a trusted
         # clock it is the state's time, which only checked clocks move (safety rule S2).
         now_ms = self._proposed_time()
-        return max(self._metadata.state.time_ms, topic.created_ms) if now_ms is None else now_ms
+        return max(self._ledger.state.time_ms, topic.created_ms) if now_ms is None else now_ms
 
     def _before(self, topic: TopicState) -> TableBefore:
         return TableBefore(
             name=topic.name,
-            folder_name=folder_name(self._metadata.state, topic),
+            folder_name=folder_name(self._ledger.state, topic),
             topic_id=topic.topic_id,
             created_ms=topic.created_ms,
             metadata_key="" if topic.table is None else topic.table.metadata_key,
@@ -340,7 +337,7 @@ class TableCommits:
         )
 
     def _next_key(self, topic: TopicState, session: SessionId) -> Callable[[str], str]:
-        name = folder_name(self._metadata.state, topic)
+        name = folder_name(self._ledger.state, topic)
 
         def next_key(suffix: str) -> str:
             return table_metadata_key(name, topic.topic_id, session, self._name(session).number, suffix)

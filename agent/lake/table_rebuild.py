@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 
 from agent.lake.table_commits import TableCommits
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from coordinator.commands.commands import CommitTable, Done
 from coordinator.state.state import ClusterState, TableState
 from iceberg_export.tables.columns import newest
@@ -60,9 +59,8 @@ class Rebuilt:
 class TableRebuild:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, lake: TableCommits) -> None:
-        self._metadata = metadata
-        self._writer = writer
+    def __init__(self, *, ledger: LedgerClient, lake: TableCommits) -> None:
+        self._ledger = ledger
         self._lake = lake
 
     async def rebuild(self, topic_id: TopicId) -> Rebuilt:
@@ -73,12 +71,12 @@ class TableRebuild:
         released_count, failed_attempts = 0, 0
         described: dict[str, _Described] = {}
         while True:
-            await self._metadata.barrier()
+            await self._ledger.barrier()
             await self._describe(topic_id, described)  # before the turn: it reads a footer of each file
             async with self._lake.turn(topic_id):
                 name = await self._lake.name()
                 await self._describe(topic_id, described)
-                state = self._metadata.state
+                state = self._ledger.state
                 topic, table = state.topics[topic_id], _table_of(state, topic_id)
                 files = [described[key] for key in _live(state, table)]
                 released = _released(state, table)
@@ -111,7 +109,7 @@ class TableRebuild:
             topic=topic.name,
             files=len(files),
             records=sum(file.record_count for file, _ in files),
-            version=_table_of(self._metadata.state, topic_id).version,
+            version=_table_of(self._ledger.state, topic_id).version,
             released=released_count,
         )
         log.warning("rebuilt a table from its data files, on request", extra=rebuilt.to_dict())
@@ -119,7 +117,7 @@ class TableRebuild:
 
     async def _describe(self, topic_id: TopicId, described: dict[str, _Described]) -> None:
         """Add the table's missing files to `described`."""
-        state = self._metadata.state
+        state = self._ledger.state
         missing = [key for key in _live(state, _table_of(state, topic_id)) if key not in described]
         descriptions = await gather_bounded([partial(self._described, topic_id, key) for key in missing])
         described.update(zip(missing, descriptions, strict=True))
@@ -128,8 +126,8 @@ class TableRebuild:
         try:
             return await self._lake.describe(key)
         except (ObjectMissing, ObjectDamaged) as error:
-            await self._metadata.barrier()
-            state = self._metadata.state
+            await self._ledger.barrier()
+            state = self._ledger.state
             if key not in _live(state, _table_of(state, topic_id)):
                 raise StoreUnavailable(f"{key} left the log meanwhile: try again") from error
             raise FileLost(f"the data file {key} of the log is missing or damaged: {error}") from error

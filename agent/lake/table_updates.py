@@ -7,8 +7,7 @@ the newer table, and its requirements are checked again.
 import logging
 
 from agent.lake.table_commits import TableCommits
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import CommitTable, Done, Refused
 from coordinator.ledger.port import OutcomeUnknown
@@ -29,9 +28,8 @@ class TopicGone(Exception):
 class TableUpdates:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, lake: TableCommits, clock: Clock) -> None:
-        self._metadata = metadata
-        self._writer = writer
+    def __init__(self, *, ledger: LedgerClient, lake: TableCommits, clock: Clock) -> None:
+        self._ledger = ledger
         self._lake = lake
         self._clock = clock
 
@@ -44,8 +42,8 @@ class TableUpdates:
         """
         outcome: object = None
         for _ in range(TABLE_EDIT_TRIES_MAX):
-            await self._metadata.barrier()
-            if topic_id not in self._metadata.state.topics:
+            await self._ledger.barrier()
+            if topic_id not in self._ledger.state.topics:
                 raise TopicGone(topic_id.hex())
             outcome = await self._try(topic_id, edit)
             if isinstance(outcome, Done):

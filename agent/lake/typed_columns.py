@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agent.lake.table_commits import TableCommits
-from agent.ledger.apply_loop import ApplyLoop
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.threads import run_in_thread
 from agent.schemas.parsed import InvalidSchema, NamedText
 from agent.schemas.references import TextsMissing, referred_ids
@@ -49,14 +49,14 @@ class SchemasDeleted(Exception):
 class TypedColumnsOfTopics:
     """The typed columns of all topics. The archiver, the file compactor and the rewrites have one each."""
 
-    def __init__(self, *, metadata: ApplyLoop, lake: TableCommits) -> None:
-        self._metadata = metadata
+    def __init__(self, *, ledger: LedgerClient, lake: TableCommits) -> None:
+        self._ledger = ledger
         self._lake = lake
         self._ready: OrderedDict[int, Ready] = OrderedDict()
 
     def of(self, topic_id: TopicId) -> ColumnsOf | None:
         """A function that chooses the columns of the topic's next file; None where its config asks for none."""
-        topic = self._metadata.state.topics.get(topic_id)
+        topic = self._ledger.state.topics.get(topic_id)
         sides = None if topic is None else topic.configs.get(TABLE_COLUMNS, TOPIC_CONFIGS[TABLE_COLUMNS].default)
         if sides is None or sides == TOPIC_CONFIGS[TABLE_COLUMNS].default:
             return None
@@ -68,7 +68,7 @@ class TypedColumnsOfTopics:
         Raises as `TableCommits.columns`. The function raises `SchemasDeleted`.
         """
         sides, _ = await self._of_table(topic_id)
-        leaves_out = _leaves_out(self._metadata.state.topics.get(topic_id))
+        leaves_out = _leaves_out(self._ledger.state.topics.get(topic_id))
         return None if sides is None else partial(self._columns, topic_id, sides, is_new=False, leaves_out=leaves_out)
 
     async def plan(self, topic_id: TopicId) -> "ColumnsPlan | None":
@@ -80,7 +80,7 @@ class TypedColumnsOfTopics:
         from iceberg_export.compaction.rewrites import ColumnsPlan
         from iceberg_export.typed.union import encode
 
-        registry = self._metadata.state.registry
+        registry = self._ledger.state.registry
         sources: dict[int, _SchemaSource] = {}
         schemas: dict[int, SchemaData | str] = {}
         for schema_id in registry.schemas:
@@ -92,7 +92,7 @@ class TypedColumnsOfTopics:
         return ColumnsPlan(
             before=None if before is None else encode(before),
             sides=sides,
-            leaves_out=_leaves_out(self._metadata.state.topics.get(topic_id)),
+            leaves_out=_leaves_out(self._ledger.state.topics.get(topic_id)),
             schemas=schemas,
             with_indexes=tuple(sorted(_with_indexes(registry))),
             schema_id_next=registry.schema_id_next,
@@ -101,7 +101,7 @@ class TypedColumnsOfTopics:
     async def _of_table(self, topic_id: TopicId) -> "tuple[str | None, TypedColumns | None]":
         """The sides (key, value, both; None for neither) with columns, and the table's present columns."""
         before = await self._lake.columns(topic_id)
-        topic = self._metadata.state.topics.get(topic_id)
+        topic = self._ledger.state.topics.get(topic_id)
         if topic is None:
             return None, before
         config = topic.configs.get(TABLE_COLUMNS, "raw")
@@ -128,7 +128,7 @@ class TypedColumnsOfTopics:
 
         sides = Sides(side_names)
         before = await self._lake.columns(topic_id)
-        registry = self._metadata.state.registry
+        registry = self._ledger.state.registry
         with_indexes = _with_indexes(registry)
         seen = await run_in_thread(lambda: writers_of(parts(), sides, with_indexes))
         schema_ids = {writer.schema_id for writer in seen.key | seen.value}
@@ -141,7 +141,7 @@ class TypedColumnsOfTopics:
         )
 
     async def _prepared(self, schema_ids: Iterable[int]) -> "Mapping[int, Ready]":
-        registry = self._metadata.state.registry
+        registry = self._ledger.state.registry
         ready_by_id: dict[int, Ready] = {}
         sources: dict[int, _SchemaSource] = {}
         for schema_id in schema_ids:

@@ -13,9 +13,8 @@ from agent.lake.snapshot_expiry import SnapshotExpiry
 from agent.lake.table_commits import TableCommits
 from agent.lake.table_rebuild import TableRebuild
 from agent.lake.table_updates import TableUpdates
-from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import UncommittedObjects
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from iceberg_export.archive.plan import ArchivePolicy
@@ -33,8 +32,7 @@ class LakeRoles:
         settings: Settings,
         store: ObjectStore,
         archive: ParquetReader,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         clock: Clock,
         metrics: Metrics,
         proposed_time: Callable[[], Milliseconds | None],
@@ -45,43 +43,35 @@ class LakeRoles:
             root=store_root(read_store_url(settings.store_url)),
             store=store,
             archive=archive,
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             proposed_time=proposed_time,
-            uncommitted=UncommittedObjects(
-                store=store, metadata=metadata, writer=writer, is_bucket_ours=is_bucket_ours, metrics=metrics
-            ),
+            uncommitted=UncommittedObjects(store=store, ledger=ledger, is_bucket_ours=is_bucket_ours, metrics=metrics),
         )
         self.archiver = Archiver(
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             lake=lake,
             clock=clock,
             metrics=metrics,
             policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
         )
-        self.table_rebuild = TableRebuild(metadata=metadata, writer=writer, lake=lake)
-        self.table_edits = TableUpdates(metadata=metadata, writer=writer, lake=lake, clock=clock)
+        self.table_rebuild = TableRebuild(ledger=ledger, lake=lake)
+        self.table_edits = TableUpdates(ledger=ledger, lake=lake, clock=clock)
         self._compactor = FileCompactor(
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             lake=lake,
             clock=clock,
             metrics=metrics,
             broker_configs=broker_configs,
         )
-        self.rewrites = LakeRewrites(
-            archive=archive, metadata=metadata, writer=writer, lake=lake, broker_configs=broker_configs
-        )
+        self.rewrites = LakeRewrites(archive=archive, ledger=ledger, lake=lake, broker_configs=broker_configs)
         self._snapshot_expiry = SnapshotExpiry(
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             lake=lake,
             clock=clock,
             metrics=metrics,
             superseded_ms=settings.gc_min_age_s * 1000,
         )
-        self._table_copies = HadoopMetadata(store=store, metadata=metadata, writer=writer, clock=clock, metrics=metrics)
+        self._table_copies = HadoopMetadata(store=store, ledger=ledger, clock=clock, metrics=metrics)
 
     def loops(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
         """The background loops by the names of their tasks."""

@@ -9,8 +9,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.metrics import Metrics
 from coordinator.commands.commands import CommitTable, Outcome, Refused, ReplaceChunks
 from coordinator.ledger.port import LedgerUnavailable
@@ -25,9 +24,9 @@ log = logging.getLogger(__name__)
 class EntryObjects:
     """The objects of one entry. They are put through `store`, which remembers their keys."""
 
-    def __init__(self, store: ObjectStore, writer: LedgerWriter) -> None:
+    def __init__(self, store: ObjectStore, ledger: LedgerClient) -> None:
         self.store: ObjectStore = _RecordingStore(store, self._remember)
-        self._writer = writer
+        self._ledger = ledger
         self.keys: dict[str, None] = {}
         """In the order in which they were put."""
         self.fate = EntryFate.UNPROPOSED
@@ -39,7 +38,7 @@ class EntryObjects:
         # Before the await, which may be cancelled: an append of unknown outcome may still be applied, and its object
         # is the only copy then.
         self.fate = EntryFate.UNKNOWN
-        outcome = await self._writer.propose(command)
+        outcome = await self._ledger.propose(command)
         # `Refused` also where the command was never appended: it was too large, or the queue was full.
         self.fate = EntryFate.REJECTED if isinstance(outcome, Refused) else EntryFate.APPLIED
         return outcome
@@ -55,14 +54,12 @@ class UncommittedObjects:
         self,
         *,
         store: ObjectStore,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         is_bucket_ours: Callable[[], Awaitable[bool]],
         metrics: Metrics,
     ) -> None:
         self._store = store
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._is_bucket_ours = is_bucket_ours
         self._metrics = metrics
 
@@ -72,7 +69,7 @@ class UncommittedObjects:
 
         A cancellation leaves them to the garbage collector, after the session's end.
         """
-        objects = EntryObjects(self._store, self._writer)
+        objects = EntryObjects(self._store, self._ledger)
         try:
             yield objects
         except Exception:
@@ -106,11 +103,11 @@ class UncommittedObjects:
         self._metrics.uncommitted_objects.labels("deleted" if is_deleted else "left").inc(len(keys))
 
     def _may_discard(self, session: SessionId, fate: EntryFate) -> bool:
-        return may_discard(fate, is_session_confirmed=session == self._writer.session and self._writer.is_confirmed)
+        return may_discard(fate, is_session_confirmed=session == self._ledger.session and self._ledger.is_confirmed)
 
     def _not_in_state(self, keys: Sequence[str]) -> Sequence[str]:
         """The keys without those that the state has: an entry may be rejected because another committed its object."""
-        state = self._metadata.state
+        state = self._ledger.state
         return [key for key in keys if key not in state.object_ids and key not in state.released]
 
 

@@ -54,20 +54,21 @@ class _Pending:
 class LedgerWriter:
     """Owns the agent's session. `propose` is synchronous, so the order of calls is the order in the ledger."""
 
+    agent: StartSession
+    """The agent's description of itself, for each session that it opens: set before `open`."""
+
     def __init__(
         self,
         *,
         ledger: Ledger,
-        metadata: ApplyLoop,
+        apply_loop: ApplyLoop,
         clock: Clock,
-        start: StartSession,
         proposed_time: Callable[[], Milliseconds | None],
         metrics: Metrics,
     ) -> None:
         self._ledger = ledger
-        self._metadata = metadata
+        self._apply_loop = apply_loop
         self._clock = clock
-        self._start = start
         self._proposed_time = proposed_time
         self._metrics = metrics
         self._queue: deque[_Pending] = deque()
@@ -83,11 +84,6 @@ class LedgerWriter:
         self._confirmed_s = 0.0
         self._views: deque[tuple[float, Position]] = deque(maxlen=LEDGER_VIEWS_REMEMBERED_MAX)
         """The times of requests to the ledger, and its position in each answer, until that position is applied."""
-
-    @property
-    def agent(self) -> StartSession:
-        """The agent's description of itself, for each session that it opens."""
-        return self._start
 
     def propose(self, command: Command) -> asyncio.Future[Outcome]:
         """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
@@ -125,7 +121,7 @@ class LedgerWriter:
             # Taken before the request: the session is confirmed as of no later time (S4).
             request_s = self._clock.monotonic_s()
             try:
-                self.session = await self._ledger.open_session(self._start.name)
+                self.session = await self._ledger.open_session(self.agent.name)
             except (SessionHeld, LedgerUnavailable) as error:
                 self._log_no_session(error, is_first=not is_name_taken)
                 is_name_taken = isinstance(error, SessionHeld)
@@ -139,21 +135,21 @@ class LedgerWriter:
     async def _start_session(self) -> bool:
         """Append the session's first entry, and return once it is applied; False where the session ended before."""
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        group = [_Pending(self._start, future)]
+        group = [_Pending(self.agent, future)]
         if self._is_first():
-            group.append(_unawaited(RaiseRules(rules_version=self._start.rules_version)))
+            group.append(_unawaited(RaiseRules(rules_version=self.agent.rules_version)))
         if self._is_draining:  # in the same append, so that no client is sent back to this agent in between
             group.append(_unawaited(StartDrain(session=self.session)))
         try:
             await self._append(group)
         except Fenced:
-            self._metadata.abandon(self.session)
+            self._apply_loop.abandon(self.session)
             return False
         try:
             outcome = await future
         except OutcomeUnknown:
             # A snapshot covers the entry, so its outcome is lost; the state says whether the session lives.
-            return self.session in self._metadata.state.sessions
+            return self.session in self._apply_loop.state.sessions
         if isinstance(outcome, Refused):
             raise RuntimeError(f"the cluster rejected this agent's session: {outcome.reason}")
         return True
@@ -164,9 +160,9 @@ class LedgerWriter:
         `RaiseRules` is in the same append as the session's start. An agent of an older version that starts at the same
         time is either there before, and apply rejects the raise, or it reads the raise and stops.
         """
-        state = self._metadata.state
+        state = self._apply_loop.state
         is_new = not state.sessions and not state.sessions_ended
-        return is_new and state.rules_version < self._start.rules_version
+        return is_new and state.rules_version < self.agent.rules_version
 
     async def until_live(self) -> SessionId:
         """The session that objects are put under, once its start is applied; waits while a session is replaced.
@@ -186,7 +182,7 @@ class LedgerWriter:
         of the last one. A watch may lag although the ledger answers other requests, so an answer counts only once the
         ledger's position in it is applied.
         """
-        position = self._metadata.state.position
+        position = self._apply_loop.state.position
         while self._views and self._views[0][1] <= position:
             self._confirmed_s = max(self._confirmed_s, self._views.popleft()[0])
         return self._confirmed_s if self._is_live.is_set() else -math.inf
@@ -197,7 +193,7 @@ class LedgerWriter:
         return self._clock.monotonic_s() - self.confirmed_s < LEDGER_SESSION_SECONDS
 
     def _log_no_session(self, error: SessionHeld | LedgerUnavailable, *, is_first: bool) -> None:
-        agent = self._start.name
+        agent = self.agent.name
         if isinstance(error, LedgerUnavailable):
             log.debug("the ledger gave no session, trying again", extra={"agent": agent, "reason": str(error)})
         elif is_first:
@@ -224,7 +220,7 @@ class LedgerWriter:
             session = self.session
             with contextlib.suppress(OutcomeUnknown):
                 await self._enqueue(EndSession(session=session))
-            is_over = session == self.session and session not in self._metadata.state.sessions
+            is_over = session == self.session and session not in self._apply_loop.state.sessions
         self._is_closed = True
         self._is_live.clear()
         await self._ledger.close_session(self.session)
@@ -295,7 +291,7 @@ class LedgerWriter:
                 entries, entries_bytes = [], 0
             entries.append(LedgerEntry(number=self._number_next, payload=payload))
             entries_bytes += len(payload)
-            self._metadata.expect(self.session, self._number_next, pending.future)
+            self._apply_loop.expect(self.session, self._number_next, pending.future)
             self._number_next += 1
         if entries:
             await self._append_until_known(entries)
@@ -308,7 +304,7 @@ class LedgerWriter:
         proposal = Proposal(time_ms=time_ms, command=pending.command)
         try:
             # In the form of the rules in force: every live agent has to read it, also one of an older version (S3).
-            payload = encode(proposal, self._metadata.state.rules_version, self.session, self._number_next)
+            payload = encode(proposal, self._apply_loop.state.rules_version, self.session, self._number_next)
         except Unwritable as error:
             rejection, level = Refused(error_code=ErrorCode.unknown_server_error, reason=str(error)), logging.ERROR
         else:
@@ -359,7 +355,7 @@ class LedgerWriter:
         # First: once the new session's start is applied, every entry of the old one that will ever be is applied, too.
         await self.open()
         # Commands without an outcome are never appended under the new session: the old one's copy may be applied (S1).
-        for future in [*self._metadata.abandon(fenced), *(pending.future for pending in group)]:
+        for future in [*self._apply_loop.abandon(fenced), *(pending.future for pending in group)]:
             if not future.done():
                 future.set_exception(OutcomeUnknown(f"session {fenced} ended before its entry was seen applied"))
 

@@ -5,7 +5,7 @@ An id is handed out once. The rest of a block is never used where the agent stop
 
 import asyncio
 
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from coordinator.commands.commands import AllocateProducerIds, ProducerIdsAllocated, Refused
 from protocol.types import ProducerId
 
@@ -20,8 +20,8 @@ class AllocationRefused(Exception):
 class ProducerIdBlock:
     """The block that this agent hands out, and the next one when it is used up."""
 
-    def __init__(self, *, writer: LedgerWriter) -> None:
-        self._writer = writer
+    def __init__(self, *, ledger: LedgerClient) -> None:
+        self._ledger = ledger
         self._next = 0
         self._end = 0
         self._refill = asyncio.Lock()
@@ -40,7 +40,7 @@ class ProducerIdBlock:
         return producer_id
 
     async def _allocate(self) -> None:
-        outcome = await self._writer.propose(AllocateProducerIds(count=BLOCK_COUNT))
+        outcome = await self._ledger.propose(AllocateProducerIds(count=BLOCK_COUNT))
         if isinstance(outcome, Refused):
             raise AllocationRefused(outcome.reason)
         assert isinstance(outcome, ProducerIdsAllocated), f"unexpected outcome of an allocation: {outcome}"

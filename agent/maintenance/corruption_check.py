@@ -12,8 +12,8 @@ import logging
 import math
 from dataclasses import dataclass
 
-from agent.ledger.apply_loop import ApplyLoop, FrozenState
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.apply_loop import FrozenState
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
@@ -51,14 +51,13 @@ class CorruptionCheck:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         maintenance_leader: MaintenanceLeader,
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
+        self._apply_loop = ledger.apply_loop
         self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._metrics = metrics
@@ -68,7 +67,7 @@ class CorruptionCheck:
         self._waiting_count = 0
         self._frozen: FrozenState | None = None
         """The state of `_own`, while a caller of `agreed` waits for it."""
-        self._entries_compared = metadata.entries_applied_count
+        self._entries_compared = self._apply_loop.entries_applied_count
         self._compared_s = clock.monotonic_s()
         self._others_seen_s = -math.inf
         """The monotonic time at which this agent last saw the session of another agent."""
@@ -85,8 +84,8 @@ class CorruptionCheck:
     def _is_due(self) -> bool:
         return (
             self._maintenance_leader.is_leader
-            and len(self._metadata.state.sessions) > 1
-            and self._metadata.entries_applied_count > self._entries_compared
+            and len(self._ledger.state.sessions) > 1
+            and self._apply_loop.entries_applied_count > self._entries_compared
             and self._clock.monotonic_s() - self._compared_s >= DIGEST_COMPARISON_INTERVAL_S
         )
 
@@ -99,11 +98,11 @@ class CorruptionCheck:
             # Agents that were cut off a moment ago might differ from this one: wait until they are back, or until it is
             # clear that they are gone (safety rule S3).
             is_newly_alone = self._clock.monotonic_s() - self._others_seen_s < DIGEST_ALONE_SECONDS_MIN
-            return None if is_newly_alone else await self._metadata.freeze()
+            return None if is_newly_alone else await self._apply_loop.freeze()
         self._waiting_count += 1
         try:
-            shape = snapshot_shape(self._metadata.state.rules_version)
-            if not isinstance(await self._writer.propose(CompareDigest(shape=shape)), Done):
+            shape = snapshot_shape(self._ledger.state.rules_version)
+            if not isinstance(await self._ledger.propose(CompareDigest(shape=shape)), Done):
                 return None
             return await self._wait()
         finally:
@@ -111,7 +110,7 @@ class CorruptionCheck:
             if not self._waiting_count:
                 self._frozen = None
             # The entries of the comparison itself are no reason for another one.
-            self._entries_compared = self._metadata.entries_applied_count
+            self._entries_compared = self._apply_loop.entries_applied_count
             self._compared_s = self._clock.monotonic_s()
 
     async def _wait(self) -> FrozenState | None:
@@ -154,10 +153,10 @@ class CorruptionCheck:
         """Report the digest of the newest comparison, and judge it. Raises `LedgerCorrupt` where this agent differs."""
         async with self._checking:
             self._is_alone()
-            taken = await self._metadata.take_frozen()
+            taken = await self._apply_loop.take_frozen()
             # An agent whose session began after the comparison takes no part in it: the digests of the others say
             # nothing about the state that it has loaded.
-            if taken is None or self._writer.session not in taken[0].digests:
+            if taken is None or self._ledger.session not in taken[0].digests:
                 return
             comparison, frozen = taken
             # Another version of this program may have other fields in its snapshots: the same state has another digest.
@@ -165,27 +164,27 @@ class CorruptionCheck:
                 digest = await run_in_thread(frozen.frozen.digest)
                 self._own, self._is_judged = _OwnDigest(position=comparison.position, digest=digest), False
                 self._frozen = frozen if self._waiting_count else None
-            if comparison.digests.get(self._writer.session, _REPORTED) is None:
+            if comparison.digests.get(self._ledger.session, _REPORTED) is None:
                 own = self._own
                 reported = own.digest if own is not None and own.position == comparison.position else None
                 # None: this agent cannot take part, so the others do not wait for it.
-                await self._writer.propose(ReportDigest(position=comparison.position, digest=reported))
+                await self._ledger.propose(ReportDigest(position=comparison.position, digest=reported))
             current = self._current()
             if current is not None and not self._is_judged:
                 self._judge(*current)
 
     def _is_alone(self) -> bool:
-        is_alone = len(self._metadata.state.sessions) <= 1
+        is_alone = len(self._ledger.state.sessions) <= 1
         if not is_alone:
             self._others_seen_s = self._clock.monotonic_s()
         return is_alone
 
     def _current(self) -> tuple[DigestComparison, bytes] | None:
         """The newest comparison and this agent's digest for it; None where this agent takes no part or has none yet."""
-        comparison, own = self._metadata.state.comparison, self._own
+        comparison, own = self._ledger.state.comparison, self._own
         if comparison is None or own is None or own.position != comparison.position:
             return None
-        if self._writer.session not in comparison.digests:
+        if self._ledger.session not in comparison.digests:
             return None
         return comparison, own.digest
 
@@ -228,5 +227,5 @@ class CorruptionCheck:
         )
 
     def _name(self, session_id: int) -> str:
-        live = {int(number): session.name for number, session in self._metadata.state.sessions.items()}
+        live = {int(number): session.name for number, session in self._ledger.state.sessions.items()}
         return live.get(session_id, f"session {session_id} (ended)")

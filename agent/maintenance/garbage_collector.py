@@ -9,8 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 
 from agent.bucket.failed_deletions import FailedDeletions
 from agent.bucket.strangers import Strangers
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.maintenance.snapshots import Snapshots
 from agent.runtime.clock import Clock
@@ -47,8 +46,7 @@ class GarbageCollector:
         self,
         *,
         store: ObjectStore,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         maintenance_leader: MaintenanceLeader,
         snapshots: Snapshots,
         is_bucket_ours: Callable[[], Awaitable[bool]],
@@ -57,15 +55,14 @@ class GarbageCollector:
         grace_ms: int,
     ) -> None:
         self._store = store
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._maintenance_leader = maintenance_leader
         self._snapshots = snapshots
         self._is_bucket_ours = is_bucket_ours
         self._clock = clock
         self._metrics = metrics
         self._grace_ms = grace_ms
-        self._time_ms, self._time_seen_s = metadata.state.time_ms, clock.monotonic_s()
+        self._time_ms, self._time_seen_s = ledger.state.time_ms, clock.monotonic_s()
         """The state's time, and the monotonic time at which it was read."""
         self._stepped_s = float("-inf")
         """The monotonic time of the last step of the state's time."""
@@ -97,11 +94,11 @@ class GarbageCollector:
 
         Raises `NotMaintenanceLeader` as soon as this agent may not delete any more.
         """
-        state = self._metadata.state
+        state = self._ledger.state
         # Graces are measured by the state's time, which only entries move (safety rule S2). So while garbage waits, an
         # entry moves it on a quiet cluster too.
         if state.released or state.sessions_ended:
-            await self._writer.propose(ReportTime())
+            await self._ledger.propose(ReportTime())
         count = await self._delete_released()
         self._watch_time()
         # Without a trusted clock sessions end at the ledger's last time, long before they really ended. When the time
@@ -115,7 +112,7 @@ class GarbageCollector:
 
     def _watch_time(self) -> None:
         """Note a step of the state's time: it moved `CLOCK_STEP_MS_MAX` further than the monotonic clock (S21)."""
-        time_ms, now_s = self._metadata.state.time_ms, self._clock.monotonic_s()
+        time_ms, now_s = self._ledger.state.time_ms, self._clock.monotonic_s()
         unseen_ms = time_ms - self._time_ms - (now_s - self._time_seen_s) * 1000
         if self._time_ms != NO_TIME and unseen_ms > CLOCK_STEP_MS_MAX:
             self._stepped_s = now_s
@@ -124,7 +121,7 @@ class GarbageCollector:
     async def _delete_released(self) -> int:
         count = 0
         while True:
-            state = self._metadata.state
+            state = self._ledger.state
             plan = plan_released(
                 state.released,
                 time_ms=state.time_ms,
@@ -140,7 +137,7 @@ class GarbageCollector:
                     return count
                 # After the deletion: a crash in between deletes again, which is no error. The other order would leave
                 # objects that the state does not know.
-                await self._writer.propose(ForgetObjects(object_keys=tuple(deleted)))
+                await self._ledger.propose(ForgetObjects(object_keys=tuple(deleted)))
                 count += len(deleted)
             # An object may be deleted only once the newest snapshot knows its release: a recovery begins with that
             # snapshot, and would miss the object (safety rule S9). So garbage asks for a snapshot if one is too old.
@@ -149,11 +146,11 @@ class GarbageCollector:
 
     async def _retry_leftovers(self, time_ms: Milliseconds) -> int:
         """Delete the leftovers again that the store did not delete. Released objects have their own plan."""
-        due_keys = [key for key in self._failed.retriable if key not in self._metadata.state.released]
+        due_keys = [key for key in self._failed.retriable if key not in self._ledger.state.released]
         keys = due_keys[:GC_DELETIONS_PER_STEP_MAX]
         if not keys:
             return 0
-        await self._metadata.barrier()
+        await self._ledger.barrier()
         verdict = self._judge(keys, time_ms)
         # The others are no garbage any more: another agent deleted them, or a recovery refers to them.
         self._failed.forget(set(keys) - set(verdict.deletable))
@@ -161,7 +158,7 @@ class GarbageCollector:
 
     async def _delete_leftovers(self, time_ms: Milliseconds) -> int:
         """List the bucket for the leftovers of ended sessions, twice for each session."""
-        state = self._metadata.state
+        state = self._ledger.state
         self._sessions_listed.intersection_update(state.sessions_ended)
         # Twice, because a put that timed out may land after the first listing: a grace after the session's end, and
         # again a day later (`storage.gc_plan.plan_sessions`).
@@ -175,7 +172,7 @@ class GarbageCollector:
         # While the store rejects very many deletions, a listing would only find more of them (`GC_FAILED_KEYS_MAX`).
         if self._failed.is_full or (not plan.first and not plan.last):
             return 0
-        await self._metadata.barrier()  # so that the state is no older than the listing
+        await self._ledger.barrier()  # so that the state is no older than the listing
         count = strange_count = 0
         strange_first: ObjectMeta | None = None
         is_complete = True
@@ -199,7 +196,7 @@ class GarbageCollector:
         undeletable = self._failed.sessions
         cleaned = tuple(session for session in plan.last if session not in undeletable and is_complete)
         if cleaned:
-            await self._writer.propose(ForgetSessions(sessions=cleaned))
+            await self._ledger.propose(ForgetSessions(sessions=cleaned))
         return count
 
     @property
@@ -208,7 +205,7 @@ class GarbageCollector:
 
     def _judge(self, keys: Sequence[str], time_ms: Milliseconds) -> ListedVerdict:
         """The verdict by the current state, which is no older than the listing, and an earlier time."""
-        state = self._metadata.state
+        state = self._ledger.state
         return judge_listed(
             keys,
             position=state.position,
@@ -230,7 +227,7 @@ class GarbageCollector:
         if not self._maintenance_leader.is_leader:
             raise NotMaintenanceLeader("this agent is not the maintenance leader")
         # A recovery of this ledger waits until no session lives, so a confirmed session means that none has begun.
-        if not self._writer.is_confirmed:
+        if not self._ledger.is_confirmed:
             raise NotMaintenanceLeader("the ledger has not confirmed this agent's session for a lease's time")
         reasons: Mapping[str, StoreError] = {}
         try:

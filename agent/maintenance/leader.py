@@ -11,8 +11,7 @@ harm, because
 
 import logging
 
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from coordinator.apply.maintenance_leader import needs_maintenance_leader
@@ -25,22 +24,21 @@ log = logging.getLogger(__name__)
 class MaintenanceLeader:
     """Every agent has one. At most one agent at a time holds the role in the state."""
 
-    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock, ids: Ids) -> None:
-        self._metadata = metadata
-        self._writer = writer
+    def __init__(self, *, ledger: LedgerClient, clock: Clock, ids: Ids) -> None:
+        self._ledger = ledger
         self._clock = clock
         self._ids = ids
 
     @property
     def is_leader(self) -> bool:
         """Whether this agent holds the role, as far as it has applied the ledger, and does not drain."""
-        state = self._metadata.state
-        return state.maintenance_leader == self._writer.session and not state.sessions[self._writer.session].is_draining
+        state = self._ledger.state
+        return state.maintenance_leader == self._ledger.session and not state.sessions[self._ledger.session].is_draining
 
     @property
     def epoch(self) -> int:
         """The epoch of the role: it grows with every claim."""
-        return self._metadata.state.maintenance_leader_epoch
+        return self._ledger.state.maintenance_leader_epoch
 
     async def run(self) -> None:
         """Claim the role whenever it is vacant, indefinitely."""
@@ -56,7 +54,7 @@ class MaintenanceLeader:
         if not self._is_vacant:
             return False
         epoch = self.epoch + 1
-        is_granted = isinstance(await self._writer.propose(ClaimMaintenanceLeader(epoch=epoch)), Done)
+        is_granted = isinstance(await self._ledger.propose(ClaimMaintenanceLeader(epoch=epoch)), Done)
         if is_granted:
             log.info("this agent is now the maintenance leader", extra={"epoch": epoch})
         return is_granted
@@ -64,6 +62,6 @@ class MaintenanceLeader:
     @property
     def _is_vacant(self) -> bool:
         """Whether no live agent has the role, and this one may take it: a draining agent would give it up at once."""
-        state = self._metadata.state
-        session = state.sessions.get(self._writer.session)
+        state = self._ledger.state
+        session = state.sessions.get(self._ledger.session)
         return session is not None and not session.is_draining and needs_maintenance_leader(state)

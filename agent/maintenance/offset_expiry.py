@@ -11,8 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import CooperativeYield
@@ -43,15 +42,13 @@ class OffsetExpiry:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         maintenance_leader: MaintenanceLeader,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         broker_configs: Mapping[str, str],
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._proposed_time = proposed_time
@@ -94,8 +91,8 @@ class OffsetExpiry:
         turns = CooperativeYield(self._clock)
         now_s = self._clock.monotonic_s()
         vacant: dict[str, tuple[int, float]] = {}
-        for group_id in tuple(self._metadata.state.vacant_groups):
-            group = self._metadata.state.groups.get(group_id)
+        for group_id in tuple(self._ledger.state.vacant_groups):
+            group = self._ledger.state.groups.get(group_id)
             if group is not None and group.is_vacant:
                 epoch, since_s = self._vacant.get(group_id, (group.claim_epoch, now_s))
                 vacant[group_id] = group.claim_epoch, since_s if epoch == group.claim_epoch else now_s
@@ -112,7 +109,7 @@ class OffsetExpiry:
         for batch in _batches(due_groups):
             command = ExpireOffsets(now_ms=now_ms, retention_ms=self._retention_ms, group_ids=tuple(batch))
             # The next entry waits until this one is applied: applying it delays every agent.
-            outcome = await self._writer.propose(command)
+            outcome = await self._ledger.propose(command)
             if isinstance(outcome, Refused):
                 log.warning("offsets were not expired; the next check tries again", extra={"reason": outcome.reason})
 
@@ -121,7 +118,7 @@ class OffsetExpiry:
         turns = CooperativeYield(self._clock)
         due_groups: list[tuple[str, int]] = []
         bare: dict[str, tuple[int, int]] = {}
-        for group_id, group in list(self._metadata.state.groups.items()):
+        for group_id, group in list(self._ledger.state.groups.items()):
             offsets_count = count_offsets([group])
             if not offsets_count and not group.pending and not group.has_members:
                 bare[group_id] = group.claim_epoch, group.version
@@ -138,7 +135,7 @@ class OffsetExpiry:
     def _is_expired(self, group: GroupState, now_ms: Milliseconds) -> bool:
         if _has_kept_offsets(group):
             return False
-        topics = self._metadata.state.topics
+        topics = self._ledger.state.topics
         names = {topic_id: topics[topic_id].name for topic_id in group.offsets if topic_id in topics}
         return bool(due_offsets(group, names, now_ms, self._retention_ms))
 

@@ -7,8 +7,7 @@ Expiration and interval: producer.id.expiration.ms and Kafka's default of produc
 import logging
 from collections.abc import Callable
 
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import ExpireProducers
@@ -26,15 +25,13 @@ class ProducerExpiry:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         maintenance_leader: MaintenanceLeader,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         expiration_ms: Callable[[], int],
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._proposed_time = proposed_time
@@ -53,9 +50,9 @@ class ProducerExpiry:
         if now_ms is None:  # no checked clock: nothing expires (safety rule S2)
             return False
         cutoff_ms = Milliseconds(now_ms - self._expiration_ms())
-        if not has_idle_producers(self._metadata.state, cutoff_ms):  # no entry for nothing
+        if not has_idle_producers(self._ledger.state, cutoff_ms):  # no entry for nothing
             return False
-        await self._writer.propose(ExpireProducers(cutoff_ms=cutoff_ms))
+        await self._ledger.propose(ExpireProducers(cutoff_ms=cutoff_ms))
         log.info("expired the state of idle producers", extra={"idle_since_before_ms": cutoff_ms})
         return True
 

@@ -12,7 +12,7 @@ import msgspec
 
 from agent.bucket.failed_deletions import UNDELETABLE
 from agent.bucket.strangers import Strangers
-from agent.ledger.apply_loop import ApplyLoop
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from coordinator.state.state import NO_POSITION, ClusterState
@@ -27,10 +27,10 @@ class ProgressMarks:
     """Every agent has one; only the maintenance leader's works."""
 
     def __init__(
-        self, *, store: ObjectStore, metadata: ApplyLoop, maintenance_leader: MaintenanceLeader, clock: Clock
+        self, *, store: ObjectStore, ledger: LedgerClient, maintenance_leader: MaintenanceLeader, clock: Clock
     ) -> None:
         self._store = store
-        self._metadata = metadata
+        self._ledger = ledger
         self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._position = NO_POSITION
@@ -46,7 +46,7 @@ class ProgressMarks:
 
     async def mark(self) -> None:
         """Write a mark of the current position, unless it exists, and delete the older marks."""
-        state = self._metadata.state
+        state = self._ledger.state
         position, older = state.position, self._position
         if position == older:
             return

@@ -8,9 +8,8 @@ Source: org.apache.kafka.storage.internals.log.LogManager.cleanupLogs (Kafka 4.3
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_batches import batches, split
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import CooperativeYield
@@ -34,15 +33,13 @@ class Retention:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         maintenance_leader: MaintenanceLeader,
         broker_configs: Mapping[str, str],
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._clock = clock
         self._proposed_time = proposed_time
         self._maintenance_leader = maintenance_leader
@@ -64,13 +61,13 @@ class Retention:
         due_partitions = await self._due_partitions(self._proposal(now_ms, ()))
         for batch in batches((partition, chunks) for partition, count in due_partitions for chunks in split(count)):
             # The next entry waits until this one is applied: applying it delays every agent.
-            outcome = await self._writer.propose(self._proposal(now_ms, batch))
+            outcome = await self._ledger.propose(self._proposal(now_ms, batch))
             if isinstance(outcome, Refused):
                 log.warning(
                     "expired records were not deleted; the next check tries again", extra={"reason": outcome.reason}
                 )
         if due_partitions:
-            state = self._metadata.state
+            state = self._ledger.state
             topics = {state.topics[topic_id].name for (topic_id, _), _ in due_partitions if topic_id in state.topics}
             names = ", ".join(sorted(topics)[:RETENTION_TOPICS_LISTED_MAX])
             log.info(
@@ -96,8 +93,8 @@ class Retention:
         """The partitions with expired chunks, and the number of these chunks."""
         turns = CooperativeYield(self._clock)
         due_partitions: list[tuple[PartitionId, int]] = []
-        for topic in list(self._metadata.state.topics.values()):
-            for index, chunk_count in enumerate(due_chunks(self._metadata.state, topic, proposed)):
+        for topic in list(self._ledger.state.topics.values()):
+            for index, chunk_count in enumerate(due_chunks(self._ledger.state, topic, proposed)):
                 if chunk_count is not None:
                     due_partitions.append(((topic.topic_id, index), chunk_count))
                 await turns.step()

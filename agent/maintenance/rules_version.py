@@ -2,8 +2,7 @@
 
 import logging
 
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import Done, RaiseRules
 from coordinator.state.rendezvous import owner_of
@@ -17,9 +16,8 @@ KEY = b"rules"
 class RulesVersionUpgrade:
     """Every agent has one."""
 
-    def __init__(self, *, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock) -> None:
-        self._metadata = metadata
-        self._writer = writer
+    def __init__(self, *, ledger: LedgerClient, clock: Clock) -> None:
+        self._ledger = ledger
         self._clock = clock
 
     async def run(self) -> None:
@@ -30,13 +28,13 @@ class RulesVersionUpgrade:
 
     async def upgrade(self) -> bool:
         """Propose newer rules if all live agents know them. Returns whether this agent's proposal was applied."""
-        state = self._metadata.state
+        state = self._ledger.state
         common_version = min((session.rules_version for session in state.sessions.values()), default=0)
         # One agent proposes, by rendezvous hashing; a second proposal would do no harm.
-        if common_version <= state.rules_version or owner_of(KEY, state.sessions) != self._writer.session:
+        if common_version <= state.rules_version or owner_of(KEY, state.sessions) != self._ledger.session:
             return False
         # Apply decides again: an agent with older rules may have started since, and the entry is rejected then.
-        outcome = await self._writer.propose(RaiseRules(rules_version=common_version))
+        outcome = await self._ledger.propose(RaiseRules(rules_version=common_version))
         if isinstance(outcome, Done):
             log.info(
                 "upgraded the rules version: older versions of this program can no longer join",

@@ -8,11 +8,10 @@ import asyncio
 import logging
 from contextlib import aclosing
 
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from coordinator.commands.commands import Done, EndSession
-from coordinator.ledger.port import Ledger, LedgerUnavailable, OutcomeUnknown
+from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from coordinator.state.rendezvous import owner_of
 from coordinator.state.state import SessionState
 from protocol.limits import (
@@ -29,10 +28,8 @@ log = logging.getLogger(__name__)
 class SessionReaper:
     """Every agent has one. Apply rejects a second `EndSession` for the same session."""
 
-    def __init__(self, *, ledger: Ledger, metadata: ApplyLoop, writer: LedgerWriter, clock: Clock) -> None:
+    def __init__(self, *, ledger: LedgerClient, clock: Clock) -> None:
         self._ledger = ledger
-        self._metadata = metadata
-        self._writer = writer
         self._clock = clock
 
     async def run(self) -> None:
@@ -50,7 +47,7 @@ class SessionReaper:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 try:
-                    async with aclosing(self._ledger.released_names()) as names:
+                    async with aclosing(self._ledger.backend.released_names()) as names:
                         async for name in names:
                             tasks.create_task(self._end_or_leave(name))
                 except LedgerUnavailable as error:
@@ -70,7 +67,7 @@ class SessionReaper:
         """End the sessions of a name whose lease has ended, and return them. The responsible agent acts at once."""
         if self._is_responsible(name):
             # So that everything that was appended under the lease is applied, the start of the session too.
-            await self._metadata.barrier()
+            await self._ledger.barrier()
         else:
             await self._clock.sleep(SESSION_END_SECOND_TRY_S)  # the responsible agent may be dead, too
         return await self._end_of({n: known for n, known in self._others().items() if known.name == name})
@@ -84,27 +81,27 @@ class SessionReaper:
             others = {n: known for n, known in others.items() if self._is_responsible(known.name)}
         if not others:
             return []
-        live_names = set(await self._ledger.live_names())
+        live_names = set(await self._ledger.backend.live_names())
         return await self._end_of({n: known for n, known in others.items() if known.name not in live_names})
 
     def _others(self) -> dict[SessionId, SessionState]:
-        sessions = self._metadata.state.sessions
-        return {session: known for session, known in sessions.items() if session != self._writer.session}
+        sessions = self._ledger.state.sessions
+        return {session: known for session, known in sessions.items() if session != self._ledger.session}
 
     def _is_responsible(self, name: str) -> bool:
         """Whether this agent ends the sessions of that name; rendezvous hashing chooses among agents of other names."""
-        sessions = self._metadata.state.sessions
+        sessions = self._ledger.state.sessions
         others = {session: known for session, known in sessions.items() if known.name != name}
-        return owner_of(name.encode(), others) == self._writer.session
+        return owner_of(name.encode(), others) == self._ledger.session
 
     async def _end_of(self, sessions: dict[SessionId, SessionState]) -> list[SessionId]:
         ended: list[SessionId] = []
         for session, known in sessions.items():
             # Only once the lease is gone for good: the session never comes back, so the entry is true whenever it is
             # applied (safety rule S12). If another session has the name, its first entry ends this one.
-            if not await self._ledger.is_session_ended(known.name, session):
+            if not await self._ledger.backend.is_session_ended(known.name, session):
                 continue
-            if isinstance(await self._writer.propose(EndSession(session=session)), Done):
+            if isinstance(await self._ledger.propose(EndSession(session=session)), Done):
                 _log_ended(session, known)
             ended.append(session)
         return ended

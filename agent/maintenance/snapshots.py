@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from agent.bucket.failed_deletions import UNDELETABLE
 from agent.bucket.strangers import Strangers
-from agent.ledger.apply_loop import ApplyLoop
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
@@ -17,7 +17,7 @@ from agent.runtime.metrics import Metrics
 from agent.runtime.threads import run_in_thread
 from coordinator.codec.codec import decode
 from coordinator.commands.commands import DEFINITIONS
-from coordinator.ledger.port import Ledger, LedgerStart, SnapshotPointer
+from coordinator.ledger.port import LedgerStart, SnapshotPointer
 from coordinator.state.state import NO_TIME
 from protocol.limits import (
     LEDGER_KEPT_DIVISOR,
@@ -39,9 +39,8 @@ class Snapshots:
     def __init__(
         self,
         *,
-        ledger: Ledger,
+        ledger: LedgerClient,
         store: ObjectStore,
-        metadata: ApplyLoop,
         maintenance_leader: MaintenanceLeader,
         digests: CorruptionCheck,
         clock: Clock,
@@ -50,8 +49,8 @@ class Snapshots:
         bytes_interval: int,
     ) -> None:
         self._ledger = ledger
+        self._apply_loop = ledger.apply_loop
         self._store = store
-        self._metadata = metadata
         self._maintenance_leader = maintenance_leader
         self._digests = digests
         self._clock = clock
@@ -93,11 +92,11 @@ class Snapshots:
 
     async def _is_due(self) -> bool:
         await self._read_pointer_once()
-        comparison = self._metadata.state.comparison
+        comparison = self._ledger.state.comparison
         # The digest reports for the last snapshot come after it, and are no reason for another one.
         report_count = 0 if comparison is None else len(comparison.digests)
-        entries = self._metadata.entries_applied_count - self._entries_covered - report_count
-        entry_bytes = self._metadata.entry_bytes_applied - self._bytes_covered
+        entries = self._apply_loop.entries_applied_count - self._entries_covered - report_count
+        entry_bytes = self._apply_loop.entry_bytes_applied - self._bytes_covered
         if entries >= self._entries_interval or entry_bytes >= self._bytes_interval:
             return True
         now_s = self._clock.monotonic_s()
@@ -106,14 +105,14 @@ class Snapshots:
         # Early snapshots, at most once in `SNAPSHOT_EARLY_INTERVAL_S`. A definition (a new topic, configs, partition
         # counts, quotas) is in no intake object, so if the ledger is lost a recovery has it from a snapshot only
         # (safety rule S9). Under pressure the ledger needs a trim, which only a snapshot allows (safety rule S10).
-        has_definitions = self._metadata.definitions_count > self._definitions_covered
-        return has_definitions or (entries > 0 and await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH)
+        has_definitions = self._apply_loop.definitions_count > self._definitions_covered
+        return has_definitions or (entries > 0 and await self._ledger.backend.pressure() >= LEDGER_PRESSURE_HIGH)
 
     async def _read_pointer_once(self) -> None:
         """Read the pointer of the previous maintenance leader, once for each epoch."""
         if self._pointer_epoch != self._maintenance_leader.epoch:
             epoch = self._maintenance_leader.epoch
-            self._count_from(await self._ledger.load())
+            self._count_from(await self._ledger.backend.load())
             self._pointer_epoch = epoch
 
     def _count_from(self, start: LedgerStart) -> None:
@@ -122,10 +121,12 @@ class Snapshots:
         Otherwise agents that live for a short time would never reach the interval.
         """
         self._pointer = start.pointer
-        self._entries_covered = self._metadata.entries_applied_count - len(start.records)
-        self._bytes_covered = self._metadata.entry_bytes_applied - sum(len(record.payload) for record in start.records)
+        self._entries_covered = self._apply_loop.entries_applied_count - len(start.records)
+        self._bytes_covered = self._apply_loop.entry_bytes_applied - sum(
+            len(record.payload) for record in start.records
+        )
         definitions = sum(isinstance(decode(record).command, DEFINITIONS) for record in start.records)
-        self._definitions_covered = self._metadata.definitions_count - definitions
+        self._definitions_covered = self._apply_loop.definitions_count - definitions
 
     async def take(self) -> bool:
         """Write a snapshot of the current state, move the pointer, trim the ledger, and delete older snapshots.
@@ -138,9 +139,9 @@ class Snapshots:
 
     async def _take(self) -> bool:
         await self._read_pointer_once()
-        state, previous = self._metadata.state, self._pointer
+        state, previous = self._ledger.state, self._pointer
         time_ms, began_s = state.time_ms, self._clock.monotonic_s()
-        definitions_covered = self._metadata.definitions_count
+        definitions_covered = self._apply_loop.definitions_count
         if previous is not None and previous.position >= state.position:
             self.covered_ms = max(self.covered_ms, time_ms)
             self._definitions_covered = definitions_covered
@@ -169,20 +170,20 @@ class Snapshots:
                 "another agent has written this snapshot with other bytes; its snapshot stays",
                 extra={"key": pointer.object_key},
             )
-            self._count_from(await self._ledger.load())
+            self._count_from(await self._ledger.backend.load())
             return False
-        if not await self._ledger.set_snapshot(previous, pointer):
+        if not await self._ledger.backend.set_snapshot(previous, pointer):
             log.warning(
                 "another agent moved the snapshot pointer first; its snapshot stays",
                 extra={"position": pointer.position},
             )
-            self._count_from(await self._ledger.load())
+            self._count_from(await self._ledger.backend.load())
             return False
         self._pointer, self._taken_s = pointer, began_s
         self._entries_covered, self._bytes_covered = agreed.entries_applied_count, agreed.entry_bytes_applied
         self._definitions_covered = definitions_covered
         self.covered_ms = max(self.covered_ms, time_ms)
-        await self._ledger.trim(Position(max(pointer.position - await self._retained_count(), 0)))
+        await self._ledger.backend.trim(Position(max(pointer.position - await self._retained_count(), 0)))
         # The previous snapshot stays until the next one: a recovery falls back on it if the newest one is damaged.
         await self._drop_older(pointer, [] if previous is None else [previous.object_key])
         self._metrics.snapshots.inc()
@@ -195,7 +196,7 @@ class Snapshots:
         None stay while the ledger is under pressure (safety rule S10).
         """
         count = min(self._entries_interval // LEDGER_KEPT_DIVISOR, LEDGER_KEPT_POSITIONS_MAX)
-        if count == 0 or await self._ledger.pressure() >= LEDGER_PRESSURE_HIGH:
+        if count == 0 or await self._ledger.backend.pressure() >= LEDGER_PRESSURE_HIGH:
             return 0
         return count
 

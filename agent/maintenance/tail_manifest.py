@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agent.bucket.confirmation import BucketNotOurs
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
@@ -97,8 +96,7 @@ class TailManifests:
         self,
         *,
         store: ObjectStore,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         maintenance_leader: MaintenanceLeader,
         clock: Clock,
         metrics: Metrics,
@@ -107,8 +105,7 @@ class TailManifests:
     ) -> None:
         """`interval_ms`: 0 writes no manifests. `chunks_each_max`: the limit for one partition."""
         self._store = store
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._metrics = metrics
@@ -161,7 +158,7 @@ class TailManifests:
             )
         written = self._written
         # While the ledger does not move, the bucket gets no requests but one late check.
-        if written.digest and self._metadata.state.position == written.position:
+        if written.digest and self._ledger.state.position == written.position:
             self._current_at_s = self._clock.monotonic_s()
             return await self._check(written)
         began_s = self._clock.monotonic_s()
@@ -178,20 +175,20 @@ class TailManifests:
 
     async def _build(self, build_time: _BuildTime) -> TailManifest:
         """The manifest of the current state. Each topic is read in its turn, between requests of clients."""
-        began = self._metadata.state
+        began = self._ledger.state
         position, written_ms = began.position, self._clock.now_ms()
         topic_ids = sorted(began.topics)
         waiting: list[int] = []
         turn = 0
         for topic_id in topic_ids:
-            counts = waiting_chunks(self._metadata.state, topic_id)
+            counts = waiting_chunks(self._ledger.state, topic_id)
             waiting += counts
             turn = await build_time.yield_after(turn + 1 + len(counts))
         each_max = chunks_each(waiting, each_max=self._chunks_each_max)
         self._metrics.tail_manifest_truncated_partitions.set(sum(count > each_max for count in waiting))
         topics: list[TailTopic] = []
         for topic_id in topic_ids:
-            topic = self._topics.topic(self._metadata.state, topic_id, each_max=each_max)
+            topic = self._topics.topic(self._ledger.state, topic_id, each_max=each_max)
             if topic is not None:
                 topics.append(topic)
                 turn = await build_time.yield_after(turn + 1 + len(topic.partitions))
@@ -208,7 +205,7 @@ class TailManifests:
     async def _put(self, written: _WrittenManifest, manifest: TailManifest, content: bytes, digest: bytes) -> bool:
         """Put a manifest. Returns False where this agent may not write."""
         # An agent that may have lost its session could overwrite the manifest of a recovered ledger (safety rule S9).
-        if not self._maintenance_leader.is_leader or not self._writer.is_confirmed:
+        if not self._maintenance_leader.is_leader or not self._ledger.is_confirmed:
             return False
         written.digest, written.is_checked, written.put_s = NO_DIGEST, False, self._clock.monotonic_s()
         async with self._clock.timeout(TAIL_PUT_SECONDS_MAX):
@@ -232,7 +229,7 @@ class TailManifests:
         if stored == written.content:
             written.is_checked = True
             return False
-        if not self._maintenance_leader.is_leader or not self._writer.is_confirmed:
+        if not self._maintenance_leader.is_leader or not self._ledger.is_confirmed:
             return False
         own = decode_manifest(written.content)
         if _is_newer(stored, own):

@@ -10,8 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import CooperativeYield
@@ -41,14 +40,12 @@ class TransactionTimeouts:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         maintenance_leader: MaintenanceLeader,
         clock: Clock,
         broker_configs: Mapping[str, str],
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._maintenance_leader = maintenance_leader
         self._clock = clock
         name = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
@@ -76,8 +73,8 @@ class TransactionTimeouts:
             return
         turns = CooperativeYield(self._clock)
         seen_s: dict[SeenTransaction, float] = {}
-        for transactional_id in tuple(self._metadata.state.open_transactions):
-            entry = self._metadata.state.transactional_ids.get(transactional_id)
+        for transactional_id in tuple(self._ledger.state.open_transactions):
+            entry = self._ledger.state.transactional_ids.get(transactional_id)
             if entry is not None and entry.metadata.is_ongoing:
                 now = entry.metadata
                 seen = SeenTransaction(transactional_id, now.producer_id, now.epoch, now.serial)
@@ -96,7 +93,7 @@ class TransactionTimeouts:
     async def _abort(self, transactions: Sequence[SeenTransaction]) -> int:
         aborted_count = 0
         for seen, future in [
-            (seen, self._writer.propose(ExpireTransaction(**seen._asdict()))) for seen in transactions
+            (seen, self._ledger.propose(ExpireTransaction(**seen._asdict()))) for seen in transactions
         ]:
             try:
                 aborted_count += self._log_outcome(seen, await future)
@@ -110,7 +107,7 @@ class TransactionTimeouts:
     def _expired(self) -> list[SeenTransaction]:
         """The transactions that are open for longer than their time-outs."""
         now_s = self._clock.monotonic_s()
-        ids = self._metadata.state.transactional_ids
+        ids = self._ledger.state.transactional_ids
         return [
             seen
             for seen, since_s in self._seen_s.items()

@@ -9,8 +9,7 @@ Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.removeE
 import logging
 from collections.abc import Callable, Mapping
 
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import CooperativeYield
@@ -30,15 +29,13 @@ class TransactionalIdExpiry:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         maintenance_leader: MaintenanceLeader,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         broker_configs: Mapping[str, str],
     ) -> None:
-        self._metadata = metadata
-        self._writer = writer
+        self._ledger = ledger
         self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._proposed_time = proposed_time
@@ -64,7 +61,7 @@ class TransactionalIdExpiry:
         # (S2).
         for _ in range(0, due_count or min(untimed_count, 1), TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX):
             command = ExpireTransactionalIds(cutoff_ms=cutoff_ms, ids_max=TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX)
-            outcome = await self._writer.propose(command)
+            outcome = await self._ledger.propose(command)
             if isinstance(outcome, Refused):
                 log.warning("transactional ids were not expired; the next check tries again: %s", outcome.reason)
                 return 0
@@ -76,7 +73,7 @@ class TransactionalIdExpiry:
         """The number of ids before the cutoff, and of ids that were last used while no clock was trusted."""
         turns = CooperativeYield(self._clock)
         due_count = untimed_count = 0
-        for entry in tuple(self._metadata.state.transactional_ids.values()):
+        for entry in tuple(self._ledger.state.transactional_ids.values()):
             if not entry.metadata.is_ongoing:
                 due_count += NO_TIME < entry.updated_ms < cutoff_ms
                 untimed_count += entry.updated_ms == NO_TIME

@@ -5,8 +5,7 @@ All of it uses a checked clock (safety rules S2 and S21), except the time-outs o
 
 from collections.abc import Callable, Mapping
 
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.maintenance.offset_expiry import OffsetExpiry
 from agent.maintenance.producer_expiry import ProducerExpiry
@@ -25,47 +24,41 @@ class ExpiryRoles:
     def __init__(
         self,
         *,
-        metadata: ApplyLoop,
-        writer: LedgerWriter,
+        ledger: LedgerClient,
         maintenance_leader: MaintenanceLeader,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         broker_configs: Mapping[str, str],
     ) -> None:
         self._retention = Retention(
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             clock=clock,
             proposed_time=proposed_time,
             maintenance_leader=maintenance_leader,
             broker_configs=broker_configs,
         )
         self._offsets = OffsetExpiry(
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             maintenance_leader=maintenance_leader,
             clock=clock,
             proposed_time=proposed_time,
             broker_configs=broker_configs,
         )
         self._producers = ProducerExpiry(
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             maintenance_leader=maintenance_leader,
             clock=clock,
             proposed_time=proposed_time,
             expiration_ms=lambda: int(broker_value(broker_configs, "producer.id.expiration.ms")),
         )
         self._transactions = TransactionTimeouts(
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             maintenance_leader=maintenance_leader,
             clock=clock,
             broker_configs=broker_configs,
         )
         self._transactional_ids = TransactionalIdExpiry(
-            metadata=metadata,
-            writer=writer,
+            ledger=ledger,
             maintenance_leader=maintenance_leader,
             clock=clock,
             proposed_time=proposed_time,

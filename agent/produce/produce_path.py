@@ -13,9 +13,8 @@ from itertools import compress
 from typing import NamedTuple, Protocol, cast
 
 from agent.cache.chunk_cache import ChunkCache, ServedChunk
-from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.entry_objects import UncommittedObjects
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.supervisor import begin_in
@@ -108,8 +107,7 @@ class ProducePath:
         *,
         store: ObjectStore,
         is_bucket_ours: Callable[[], Awaitable[bool]],
-        writer: LedgerWriter,
-        metadata: ApplyLoop,
+        ledger: LedgerClient,
         cache: ChunkCache,
         clock: Clock,
         metrics: Metrics,
@@ -119,10 +117,9 @@ class ProducePath:
     ) -> None:
         self._store = store
         self._uncommitted = UncommittedObjects(
-            store=store, metadata=metadata, writer=writer, is_bucket_ours=is_bucket_ours, metrics=metrics
+            store=store, ledger=ledger, is_bucket_ours=is_bucket_ours, metrics=metrics
         )
-        self._writer = writer
-        self._metadata = metadata
+        self._ledger = ledger
         self._cache = cache
         self._clock = clock
         self._metrics = metrics
@@ -137,7 +134,7 @@ class ProducePath:
         self._answering: deque[_Answering] = deque()
         self._unsettled_count = 0
         self._number_next = 0
-        self._session = writer.session
+        self._session = ledger.session
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._pause_timer: asyncio.TimerHandle | None = None
         self._batches_seen = 0
@@ -256,7 +253,7 @@ class ProducePath:
     async def _put(self, flush: _Flush) -> None:
         # The object's key names the session. The ledger has to have it first (S9): a start that finds a session in the
         # bucket beyond the ledger's end takes the ledger for an older copy, and refuses to go on.
-        session = await self._writer.until_live()
+        session = await self._ledger.until_live()
         batcher, number = flush.batcher, self._next_number(session)
         intake = await inline_or_in_thread(batcher.batch_count, batcher.seal, session=session, number=number)
         began_s = self._clock.monotonic_s()
@@ -286,7 +283,7 @@ class ProducePath:
             # Nothing is committed without its object. Kafka's clients repeat after REQUEST_TIMED_OUT.
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.request_timed_out))
             return
-        outcome = self._writer.propose(commit_command(intake, self._metadata.state.rules_version))
+        outcome = self._ledger.propose(commit_command(intake, self._ledger.state.rules_version))
         outcome.add_done_callback(lambda future: self._settle(intake, future))
 
     def _settle(self, intake: SealedIntake, future: "asyncio.Future[Outcome]") -> None:
@@ -341,7 +338,7 @@ class ProducePath:
 
     def _locate(self, intake: SealedIntake, chunk: int, offset: int) -> ChunkRef | None:
         """The row of the index that holds `offset` of a chunk's partition; None if topic or record is deleted."""
-        partition = self._metadata.state.partition(
+        partition = self._ledger.state.partition(
             intake.topic_ids[intake.chunk_topics[chunk]], PartitionIndex(intake.chunk_partitions[chunk])
         )
         row = None if partition is None else partition.index.locate(offset)
@@ -418,7 +415,7 @@ class ProducePath:
         if any(outcome.error_codes[batch:batch_end]):  # the chunk in the index has no rows for rejected batches
             return
         ref = self._locate(intake, chunk, offset)
-        stored = None if ref is None else self._metadata.state.objects.get(ref.object_id)
+        stored = None if ref is None else self._ledger.state.objects.get(ref.object_id)
         # A duplicate's first copy lies in another object, and its bytes may differ from the repeat's.
         if (
             ref is None

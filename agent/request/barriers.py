@@ -7,7 +7,7 @@ from coordinator.ledger.port import LedgerUnavailable
 async def passes_barrier(services: Services) -> bool:
     """Whether the ledger answered a barrier: the state then has every entry of before the call (safety rule S4)."""
     try:
-        await services.metadata.barrier()
+        await services.ledger.barrier()
     except LedgerUnavailable:
         return False
     return True

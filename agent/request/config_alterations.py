@@ -18,7 +18,7 @@ async def alter_all(
     mentions = Counter((each.resource_type, each.resource_name) for each in wanted)
     end_s = deadline_s(services.clock)
     pacer = CooperativeYield(services.clock)
-    unseen = await catch_up(services.metadata, services.clock, end_s)
+    unseen = await catch_up(services.ledger, services.clock, end_s)
     rows = []
     for each in wanted:
         error_code, message = ErrorCode.none, None

@@ -8,7 +8,7 @@ epoch, and a request that needs one closes it.
 
 import asyncio
 
-from agent.ledger.apply_loop import ApplyLoop
+from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from coordinator.commands.transaction import Stamp
 from coordinator.ledger.port import LedgerUnavailable
@@ -46,8 +46,8 @@ class ConnectionEpoch:
 class ConnectionEpochs:
     """Gives epochs to the connections of one agent."""
 
-    def __init__(self, *, metadata: ApplyLoop, clock: Clock) -> None:
-        self._metadata = metadata
+    def __init__(self, *, ledger: LedgerClient, clock: Clock) -> None:
+        self._ledger = ledger
         self._clock = clock
         self._serial_next = 0
         self._waiting: list[ConnectionEpoch] = []
@@ -79,6 +79,6 @@ class ConnectionEpochs:
     async def _position(self) -> Position | None:
         try:
             async with self._clock.timeout(CONNECTION_EPOCH_SECONDS_MAX):
-                return await self._metadata.barrier()
+                return await self._ledger.barrier()
         except (LedgerUnavailable, TimeoutError):
             return None

@@ -18,8 +18,7 @@ from agent.fetch.wait import FetchWait
 from agent.groups.classic_coordinator import ClassicGroupCoordinator
 from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger
-from agent.ledger.apply_loop import ApplyLoop
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.ledger.producer_ids import ProducerIdBlock
 from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
@@ -44,8 +43,7 @@ Answer = Sequence[Buffer] | asyncio.Future[Sequence[Buffer]] | None
 class Services:
     cluster_id: str
     node_id: int
-    metadata: ApplyLoop
-    writer: LedgerWriter
+    ledger: LedgerClient
     produce: ProducePath
     record_rules: RecordRulesOfTopics
     fetch: FetchPath
@@ -96,11 +94,11 @@ class Services:
 
     def brokers(self, listener: str) -> list[BrokerView]:
         """The agents that clients of a listener can reach. All agents of `assignments` are among them."""
-        return brokers(self.state, listener, self.writer.agent)
+        return brokers(self.state, listener, self.ledger.agent)
 
     @property
     def state(self) -> ClusterState:
-        return self.metadata.state
+        return self.ledger.state
 
 
 class NoAnswerOwed(Exception):

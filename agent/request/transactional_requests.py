@@ -39,7 +39,7 @@ async def decided(
         return SENT_AWAY
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
-            outcome = await services.writer.propose(command)
+            outcome = await services.ledger.propose(command)
     except (OutcomeUnknown, TimeoutError):
         return NOT_KNOWN
     if isinstance(outcome, Refused):
@@ -74,7 +74,7 @@ class BatchesOfTransaction:
             return ErrorCode.none
         if not self._is_caught_up:
             try:
-                await self._services.metadata.barrier()
+                await self._services.ledger.barrier()
             except LedgerUnavailable:
                 return ErrorCode.not_leader_or_follower
             self._is_caught_up = True

@@ -18,10 +18,11 @@ from contextlib import contextmanager
 from typing import cast
 from unittest import mock
 
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.produce.produce_path import ProducePath
 from agent.runtime.clock import SystemClock
 from coordinator.commands.commands import Command, Outcome
+from coordinator.state.state import ClusterState
 from protocol.records.batch import split_batches
 from protocol.types import PartitionIndex, SessionId
 from storage.batcher import BatchGroup
@@ -61,6 +62,12 @@ class NoLedger:
 
     session = SessionId(1)
 
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+
+    async def until_live(self) -> SessionId:
+        return self.session
+
     def propose(self, _command: Command) -> "asyncio.Future[Outcome]":
         outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         outcome.cancel()
@@ -75,8 +82,7 @@ class Run:
         self.path = ProducePath(
             store=store,
             is_bucket_ours=always_ours,
-            writer=cast("LedgerWriter", NoLedger()),
-            metadata=paths.parts.metadata,
+            ledger=cast("LedgerClient", NoLedger(paths.parts.ledger.state)),
             cache=paths.cache,
             clock=SystemClock(),
             metrics=paths.parts.metrics,

@@ -134,13 +134,10 @@ class World:
             running_parts(MemoryLedger(self.core), start(f"agent{self.names}", node=self.names), store=self.store)
         )
         parts.clock.seconds = self.seconds
-        maintenance_leader = SelfAppointed(
-            metadata=parts.metadata, writer=parts.writer, clock=parts.clock, ids=SystemIds()
-        )
+        maintenance_leader = SelfAppointed(ledger=parts.ledger, clock=parts.clock, ids=SystemIds())
         snapshots = Snapshots(
             ledger=parts.ledger,
             store=self.store,
-            metadata=parts.metadata,
             maintenance_leader=maintenance_leader,
             digests=parts.digests,
             clock=parts.clock,
@@ -149,8 +146,7 @@ class World:
             bytes_interval=1 << 20,
         )
         archiver = Archiver(
-            metadata=parts.metadata,
-            writer=parts.writer,
+            ledger=parts.ledger,
             lake=lake_of(parts, self.store),
             clock=parts.clock,
             metrics=parts.metrics,
@@ -158,22 +154,21 @@ class World:
         )
         garbage_collector = GarbageCollector(
             store=self.store,
-            metadata=parts.metadata,
-            writer=parts.writer,
+            ledger=parts.ledger,
             maintenance_leader=maintenance_leader,
             snapshots=snapshots,
             is_bucket_ours=BucketWatch(
                 store=self.store,
-                ledger=parts.ledger,
+                ledger=parts.backend,
                 identity=self.core.identity,
-                position=lambda: parts.metadata.state.position,
+                position=lambda: parts.ledger.state.position,
                 clock=parts.clock,
             ).is_ours,
             clock=parts.clock,
             metrics=parts.metrics,
             grace_ms=GRACE_MS,
         )
-        reaper = SessionReaper(ledger=parts.ledger, metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+        reaper = SessionReaper(ledger=parts.ledger, clock=parts.clock)
         self.agents.append(CleaningAgent(stack, parts, archiver, garbage_collector, snapshots, reaper))
 
     async def kill(self) -> None:
@@ -181,7 +176,7 @@ class World:
         if len(self.agents) > 1:
             gone = self.agents.pop(self.random.randrange(len(self.agents)))
             await gone.stack.aclose()
-            self.core.expire(gone.parts.writer.session)
+            self.core.expire(gone.parts.ledger.session)
 
     def pass_time(self, seconds: float) -> None:
         self.seconds += seconds
@@ -193,18 +188,18 @@ class World:
     async def create(self, agent: CleaningAgent) -> None:
         name = self.random.choice(["one", "two", "three"])
         topic_id = TopicId(self.random.randbytes(16))
-        await agent.parts.writer.propose(CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=()))
+        await agent.parts.ledger.propose(CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=()))
 
     async def delete(self, agent: CleaningAgent) -> None:
         topics = sorted(self.core.state.topics)
         if topics:
-            await agent.parts.writer.propose(DeleteTopic(topic_id=self.random.choice(topics)))
+            await agent.parts.ledger.propose(DeleteTopic(topic_id=self.random.choice(topics)))
 
     async def produce(self, agent: CleaningAgent, *, is_committed: bool = True) -> None:
-        topics = sorted(agent.parts.metadata.state.topics)
+        topics = sorted(agent.parts.ledger.state.topics)
         if not topics:
             return
-        topic_id, session = self.random.choice(topics), agent.parts.writer.session
+        topic_id, session = self.random.choice(topics), agent.parts.ledger.session
         number, agent.number = agent.number, agent.number + 1
         batch = make_batch([Record(offset=0, timestamp=1_000, key=b"k", value=b"v")])
         encoded = encode_object(
@@ -217,13 +212,13 @@ class World:
             rows = [Batch(size=len(batch), timestamp=1_000)]
             command = commit(number, Chunk(batches=rows, topic_id=topic_id), session=session)
             chunks = ChunkColumns(topic=[0], partition=[0], byte_first=encoded.byte_firsts, batch_count=[1])
-            await agent.parts.writer.propose(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
+            await agent.parts.ledger.propose(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
 
     async def leave_an_orphan(self, agent: CleaningAgent) -> None:
         await self.produce(agent, is_committed=False)
 
     async def archive(self, agent: CleaningAgent) -> None:
-        topics = sorted(agent.parts.metadata.state.topics)
+        topics = sorted(agent.parts.ledger.state.topics)
         if topics:
             await agent.archiver.archive_topic(self.random.choice(topics))
 
@@ -232,7 +227,7 @@ class World:
         await agent.parts.maintenance_leader.claim()
         await agent.reaper.reap()
         await agent.snapshots.take()
-        await agent.parts.writer.propose(ReportTime())
+        await agent.parts.ledger.propose(ReportTime())
         await agent.garbage_collector.collect()
 
     async def step(self) -> None:
@@ -274,18 +269,18 @@ async def test_s6_all_garbage_goes_and_nothing_else_ever_does(seed: int) -> None
         while len(world.agents) > 1:
             gone = world.agents.pop()
             await gone.stack.aclose()
-            world.core.expire(gone.parts.writer.session)
+            world.core.expire(gone.parts.ledger.session)
         for _ in range(4):
             await world.keep_house(last)
             world.pass_time(DAY_MS / 1000)
-        await last.parts.metadata.barrier()
+        await last.parts.ledger.barrier()
         assert not world.store.discarded & world.core.referred
-        session = last.parts.writer.session
+        session = last.parts.ledger.session
         in_flight = {key for key in await keys_of_data(world.store) if session_of_key(key) == session}
         assert await keys_of_data(world.store) - in_flight == set(world.core.state.object_ids) - in_flight
         assert not world.core.state.released
         assert world.store.deleted_count > 0
-        report = await Audit(last.parts.ledger, world.store, grace_ms=GRACE_MS).run(is_repairing=False)
+        report = await Audit(last.parts.backend, world.store, grace_ms=GRACE_MS).run(is_repairing=False)
         assert report.disagreements == []
         assert len([meta async for meta in world.store.list(SNAPSHOT_PREFIX)]) <= 2
         await last.stack.aclose()

@@ -114,7 +114,7 @@ class World:
                 await self._end(producer, is_commit=is_commit)
             case Delete(share):
                 self.model.log_start = max(self.model.log_start, int(share * len(self.model.values)))
-                await self.paths.parts.writer.propose(delete_before(self.model.log_start))
+                await self.paths.parts.ledger.propose(delete_before(self.model.log_start))
             case "archive":
                 await self.paths.archiver.archive_topic(TOPIC)
             case "archive while it is read":
@@ -123,7 +123,7 @@ class World:
                     *(self.check_reader(offset) for offset in range(model.log_start, len(model.values) + 1)),
                     self.paths.archiver.archive_topic(TOPIC),
                 )
-        assert check(self.paths.parts.metadata.state) == []
+        assert check(self.paths.parts.ledger.state) == []
         assert partition_of(self.paths).last_stable == self.model.last_stable
 
     async def _write(self, batches: Sequence[tuple[int, int]]) -> None:

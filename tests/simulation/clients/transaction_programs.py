@@ -228,7 +228,7 @@ class TransactionProgram:
                 epoch=ProducerEpoch(newest[1]),
                 is_commit=self._world.chance.random() < 0.3,
             )
-            propose = life.broker.services.writer.propose
+            propose = life.broker.services.ledger.propose
             self._world.around.loop.create_task(_known(propose, command), context=life.context)
 
 

@@ -103,7 +103,7 @@ def s13_a_claim_is_given_to_anybody() -> Iterator[None]:
     """Whoever is asked coordinates the group, and apply lets it."""
 
     def coordinator(self: GroupLedger, group_id: str) -> SessionId | None:
-        return self._writer.session
+        return self._ledger.session
 
     def claim_error(state: ClusterState, session_id: SessionId, group_id: str, owner: SessionId | None) -> ErrorCode:
         return ErrorCode.none
@@ -121,7 +121,7 @@ def s13_a_coordinator_goes_on_after_its_claim_is_over() -> Iterator[None]:
         return None if live is None or live.is_over else live
 
     def owns(self: GroupLedger, group_id: str) -> bool:
-        return group_id in self._versions and group_id in self._metadata.state.groups
+        return group_id in self._versions and group_id in self._ledger.state.groups
 
     with (
         patched(ClassicGroupCoordinator, "_current", current),

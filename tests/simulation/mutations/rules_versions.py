@@ -51,9 +51,9 @@ def s3_newer_rules_do_not_wait_for_older_agents() -> Iterator[None]:
         return Done()
 
     async def upgrade(self: RulesVersionUpgrade) -> bool:
-        known = max(session.rules_version for session in self._metadata.state.sessions.values())
-        if known > self._metadata.state.rules_version:
-            await self._writer.propose(RaiseRules(rules_version=known))
+        known = max(session.rules_version for session in self._ledger.state.sessions.values())
+        if known > self._ledger.state.rules_version:
+            await self._ledger.propose(RaiseRules(rules_version=known))
         return False
 
     with patched(apply_module, "raise_rules", raise_rules), patched(RulesVersionUpgrade, "upgrade", upgrade):

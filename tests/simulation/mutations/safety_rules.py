@@ -98,7 +98,7 @@ def s1_a_fenced_append_counts_as_not_happened() -> Iterator[None]:
     async def replace_session(self: LedgerWriter, group: list[Any]) -> None:
         fenced = self.session
         await self.open()
-        self._metadata.abandon(fenced)
+        self._apply_loop.abandon(fenced)
         self._queue.extendleft(reversed(group))
 
     with (
@@ -320,7 +320,7 @@ def s6_an_append_of_unknown_outcome_has_its_objects_deleted() -> Iterator[None]:
     async def propose(self: EntryObjects, command: ReplaceChunks | CommitTable) -> Outcome:
         for key in entry_objects.keys_of(command):
             self._remember(key)
-        outcome = self._writer.propose(command)
+        outcome = self._ledger.propose(command)
         await asyncio.wait([outcome], timeout=UNANSWERED_SECONDS)
         if not outcome.done():
             self.fate = EntryFate.REJECTED
@@ -422,13 +422,13 @@ def s10_a_repeat_has_other_numbers() -> Iterator[None]:
                 await self._clock.sleep(1.0)
             else:
                 return
-            futures = [self._metadata._outcomes.pop((self.session, entry.number), None) for entry in entries]
+            futures = [self._apply_loop._outcomes.pop((self.session, entry.number), None) for entry in entries]
             first = self._number_next
             self._number_next += len(entries)
             entries = [LedgerEntry(number=first + row, payload=entry.payload) for row, entry in enumerate(entries)]
             for entry, future in zip(entries, futures, strict=True):
                 if future is not None:
-                    self._metadata.expect(self.session, entry.number, future)
+                    self._apply_loop.expect(self.session, entry.number, future)
 
     with patched(LedgerWriter, "_append_until_known", append_renumbered):
         yield

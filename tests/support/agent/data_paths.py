@@ -86,8 +86,7 @@ class DataPaths:
         self.produce_path = ProducePath(
             store=self.store,
             is_bucket_ours=always_ours,
-            writer=parts.writer,
-            metadata=parts.metadata,
+            ledger=parts.ledger,
             cache=self.cache,
             clock=parts.clock,
             metrics=parts.metrics,
@@ -96,9 +95,7 @@ class DataPaths:
             is_store_cheap=True,
         )
         archive = ParquetReader(store=self.store, run_in_thread=run_in_thread)
-        topics = TopicAdmin(
-            metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=broker_configs()
-        )
+        topics = TopicAdmin(ledger=parts.ledger, ids=SystemIds(), broker_configs=broker_configs())
         self.budget = ReadBudget(bytes_max=budget_bytes)
         self.reader = ChunkReader(
             store=self.store,
@@ -113,7 +110,7 @@ class DataPaths:
             reader=self.reader, budget=self.budget, clock=parts.clock, bytes_max=cache_bytes if reads_ahead else 0
         )
         self.fetch_path = FetchPath(
-            metadata=parts.metadata,
+            ledger=parts.ledger,
             topics=topics,
             reader=self.reader,
             budget=self.budget,
@@ -124,8 +121,7 @@ class DataPaths:
             metrics=parts.metrics,
         )
         self.archiver = Archiver(
-            metadata=parts.metadata,
-            writer=parts.writer,
+            ledger=parts.ledger,
             lake=lake_of(parts, self.store),
             clock=parts.clock,
             metrics=parts.metrics,
@@ -186,7 +182,7 @@ async def data_paths(
     """Paths whose topic exists."""
     async with running_parts(ledger, start(rules=rules)) as parts, asyncio.TaskGroup() as tasks:
         configs = (("message.timestamp.type", timestamp_type),)
-        await parts.writer.propose(replace(create(partitions=partitions), configs=configs))
+        await parts.ledger.propose(replace(create(partitions=partitions), configs=configs))
         yield DataPaths(parts, tasks, cache_bytes, budget_bytes, memory=memory)
 
 
@@ -201,7 +197,7 @@ async def another_agent(
     connect: Callable[[MemoryLedgerCore], MemoryLedger] = MemoryLedger,
 ) -> AsyncIterator[DataPaths]:
     """Paths of another agent of the same cluster, with nothing in its memory."""
-    ledger = paths.parts.ledger
+    ledger = paths.parts.backend
     assert isinstance(ledger, MemoryLedger)
     begin = start(name, node=ord(name[0]), rules=RULES_NEWEST)
     async with (
@@ -225,8 +221,8 @@ async def tasks_that_fail() -> AsyncIterator[asyncio.TaskGroup]:
 def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) -> Services:
     """What handlers use, over these paths."""
     parts = paths.parts
-    configs = BrokerConfigs({}, node_id=1, state=lambda: parts.metadata.state)
-    group_ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=clock)
+    configs = BrokerConfigs({}, node_id=1, state=lambda: parts.ledger.state)
+    group_ledger = GroupLedger(ledger=parts.ledger, clock=clock)
     archive = ParquetReader(store=paths.store, run_in_thread=run_in_thread)
     reader = ChunkReader(
         store=paths.store,
@@ -238,17 +234,15 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         is_store_cheap=False,
     )
     groups = ClassicGroupCoordinator(
-        metadata=parts.metadata,
-        writer=parts.writer,
-        ledger=group_ledger,
+        ledger=parts.ledger,
+        group_ledger=group_ledger,
         clock=clock,
         ids=SystemIds(),
         broker_configs=configs,
     )
     groups.consumer_groups = ConsumerGroupCoordinator(
-        metadata=parts.metadata,
-        writer=parts.writer,
-        ledger=group_ledger,
+        ledger=parts.ledger,
+        group_ledger=group_ledger,
         clock=clock,
         broker_configs=configs,
         classic=groups,
@@ -256,28 +250,27 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
     return Services(
         cluster_id="c",
         node_id=1,
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         produce=paths.produce_path,
         record_rules=RecordRulesOfTopics(configs),
         fetch=paths.fetch_path,
         fetch_sessions=FetchSessions(),
-        timestamps=TimestampSearch(metadata=parts.metadata, reader=reader, budget=paths.budget, clock=clock),
-        producer_ids=ProducerIdBlock(writer=parts.writer),
-        topics=TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=configs),
-        connection_epochs=ConnectionEpochs(metadata=parts.metadata, clock=clock),
+        timestamps=TimestampSearch(ledger=parts.ledger, reader=reader, budget=paths.budget, clock=clock),
+        producer_ids=ProducerIdBlock(ledger=parts.ledger),
+        topics=TopicAdmin(ledger=parts.ledger, ids=SystemIds(), broker_configs=configs),
+        connection_epochs=ConnectionEpochs(ledger=parts.ledger, clock=clock),
         group_ledger=group_ledger,
         groups=groups,
         consumer_groups=groups.consumer_groups,
         telemetry=ClientTelemetry(
-            configs=lambda: parts.metadata.state.client_metrics_configs,
+            configs=lambda: parts.ledger.state.client_metrics_configs,
             clock=clock,
             ids=SystemIds(),
             metrics=parts.metrics,
             bytes_max=MIB,
         ),
         broker_configs=configs,
-        configs=ConfigAdmin(metadata=parts.metadata, writer=parts.writer, broker_configs=configs, node_id=1),
+        configs=ConfigAdmin(ledger=parts.ledger, broker_configs=configs, node_id=1),
         store_url="memory:",
         metrics=parts.metrics,
         clock=clock,

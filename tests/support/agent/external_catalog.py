@@ -103,8 +103,7 @@ class Place:
         return ExternalCatalogSync(
             settings=self.settings,
             root=self.root,
-            metadata=parts.metadata,
-            writer=parts.writer,
+            ledger=parts.ledger,
             clock=parts.clock,
             metrics=parts.metrics,
             opener=opener or self.opener(),
@@ -130,9 +129,9 @@ class Place:
 
     async def commit(self, parts: Parts, *, name: str = "t", topic_id: TopicId = TOPIC) -> str:
         """The next commit of a topic's table; returns where its metadata is."""
-        table = parts.metadata.state.topics[topic_id].table
+        table = parts.ledger.state.topics[topic_id].table
         version, before = (1, "") if table is None else (table.version + 1, table.metadata_key)
-        session = parts.writer.session
+        session = parts.ledger.session
         location = self.write_metadata(
             metadata_key(version, session=session, name=name, topic_id=topic_id), name=name, topic_id=topic_id
         )
@@ -144,7 +143,7 @@ class Place:
             name=name,
             topic_id=topic_id,
         )
-        assert await parts.writer.propose(commit_table(commit, session=session, topic_id=topic_id)) == Done()
+        assert await parts.ledger.propose(commit_table(commit, session=session, topic_id=topic_id)) == Done()
         return location
 
     def close(self) -> None:

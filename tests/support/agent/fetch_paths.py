@@ -27,10 +27,8 @@ def fetch_path_of(paths: DataPaths, clock: Clock, confirmed_s: Callable[[], floa
     """These paths' fetches by another clock."""
     parts = paths.parts
     return FetchPath(
-        metadata=parts.metadata,
-        topics=TopicAdmin(
-            metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=broker_configs()
-        ),
+        ledger=parts.ledger,
+        topics=TopicAdmin(ledger=parts.ledger, ids=SystemIds(), broker_configs=broker_configs()),
         reader=paths.reader,
         budget=paths.budget,
         ahead=paths.ahead,

@@ -15,13 +15,11 @@ def garbage_collector(
 ) -> GarbageCollector:
     return GarbageCollector(
         store=store,
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         maintenance_leader=parts.maintenance_leader,
         snapshots=Snapshots(
             ledger=parts.ledger,
             store=store,
-            metadata=parts.metadata,
             maintenance_leader=parts.maintenance_leader,
             digests=parts.digests,
             clock=parts.clock,

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
 from agent.lake.table_commits import TableCommits
-from agent.ledger.apply_loop import ApplyLoop, FrozenState
+from agent.ledger.apply_loop import FrozenState
 from agent.ledger.bootstrap import load_state
 from agent.ledger.entry_objects import UncommittedObjects
-from agent.ledger.ledger_writer import LedgerWriter
+from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.ids import SystemIds
@@ -64,33 +64,30 @@ class NobodyIsAsked(CorruptionCheck):
     """Takes what this agent computed for right: nobody in these parts answers. Real ones: `test_digest_checks`."""
 
     async def agreed(self) -> FrozenState | None:
-        return await self._metadata.freeze()
+        return await self._apply_loop.freeze()
 
 
 class Parts:
-    """An agent's session on a ledger: `writer` appends, `metadata` applies."""
+    """An agent's session on a ledger, which is open once `ledger.open(begin)` has returned."""
 
     def __init__(self, ledger: Ledger, store: ObjectStore, follower: Follower, begin: StartSession) -> None:
-        self.ledger = ledger
+        self.backend = ledger
         self.store = store
         self.clock = ManualClock()
         self.metrics = Metrics()
         self.is_clock_checked = True
-        self.metadata = ApplyLoop(ledger=ledger, store=store, follower=follower, clock=self.clock)
-        self.writer = LedgerWriter(
-            ledger=ledger,
-            metadata=self.metadata,
+        self.begin = begin
+        self.ledger = LedgerClient(
+            backend=ledger,
+            store=store,
+            follower=follower,
             clock=self.clock,
-            start=begin,
             proposed_time=self.proposed_time,
             metrics=self.metrics,
         )
-        self.maintenance_leader = MaintenanceLeader(
-            metadata=self.metadata, writer=self.writer, clock=self.clock, ids=SystemIds()
-        )
+        self.maintenance_leader = MaintenanceLeader(ledger=self.ledger, clock=self.clock, ids=SystemIds())
         self.digests = NobodyIsAsked(
-            metadata=self.metadata,
-            writer=self.writer,
+            ledger=self.ledger,
             maintenance_leader=self.maintenance_leader,
             clock=self.clock,
             metrics=self.metrics,
@@ -109,8 +106,7 @@ def lake_of(parts: Parts, store: ObjectStore, root: str = LAKE_ROOT) -> TableCom
         root=root,
         store=store,
         archive=ParquetReader(store=store, run_in_thread=run_in_thread),
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         proposed_time=parts.proposed_time,
         uncommitted=uncommitted_of(parts, store),
     )
@@ -127,8 +123,7 @@ def uncommitted_of(
     """What the agent does with objects whose entries do not come."""
     return UncommittedObjects(
         store=store,
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         is_bucket_ours=is_bucket_ours,
         metrics=parts.metrics,
     )
@@ -148,9 +143,12 @@ async def running_parts(
     ledger, store = ledger or MemoryLedger(), store or MemoryStore()
     parts = Parts(ledger, store, (await load_state(ledger, store)).follower, begin or start())
     async with asyncio.TaskGroup() as tasks:
-        loops = [tasks.create_task(parts.metadata.run()), tasks.create_task(parts.metadata.run_barriers())]
-        await parts.writer.open()
-        loops.append(tasks.create_task(parts.writer.run()))
+        loops = [
+            tasks.create_task(parts.ledger.apply_loop.run()),
+            tasks.create_task(parts.ledger.apply_loop.run_barriers()),
+        ]
+        await parts.ledger.open(parts.begin)
+        loops.append(tasks.create_task(parts.ledger.writer.run()))
         try:
             yield parts
         finally:

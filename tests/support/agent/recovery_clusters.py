@@ -100,7 +100,7 @@ def of_producer(batch: bytes, producer: int, sequence: int) -> bytes:
 
 async def produce(parts: Parts, number: int, *batches: tuple[int, int]) -> None:
     """An intake object, put and committed."""
-    session = parts.writer.session
+    session = parts.ledger.session
     object_bytes = await put_intake(parts.store, session, number, *batches)
     rows = [
         Batch(
@@ -115,7 +115,7 @@ async def produce(parts: Parts, number: int, *batches: tuple[int, int]) -> None:
     ]
     command = commit(number, Chunk(batches=rows), session=session)
     chunks = ChunkColumns(topic=[0], partition=[0], byte_first=[12], batch_count=[len(batches)])
-    outcome = await parts.writer.propose(replace(command, chunks=chunks, object_bytes=object_bytes))
+    outcome = await parts.ledger.propose(replace(command, chunks=chunks, object_bytes=object_bytes))
     assert isinstance(outcome, ChunksCommitted)
     assert set(outcome.error_codes) == {0}
 
@@ -124,7 +124,6 @@ async def snapshot(parts: Parts) -> None:
     assert await Snapshots(
         ledger=parts.ledger,
         store=parts.store,
-        metadata=parts.metadata,
         maintenance_leader=parts.maintenance_leader,
         digests=parts.digests,
         clock=parts.clock,
@@ -145,12 +144,12 @@ async def lived_whole(store: ObjectStore) -> MemoryLedger:
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, 0, (7, 0))
         await snapshot(parts)
         await produce(parts, 1, (7, 3), (-1, -1))
         await produce(parts, 2, (7, 6))
-        ledger.core.expire(parts.writer.session)
+        ledger.core.expire(parts.ledger.session)
     return ledger
 
 

@@ -80,7 +80,7 @@ class Producer:
 
 
 async def decided(paths: DataPaths, command: Command) -> TransactionDecided:
-    outcome = await paths.parts.writer.propose(command)
+    outcome = await paths.parts.ledger.propose(command)
     assert isinstance(outcome, TransactionDecided), outcome
     assert outcome.error_code is ErrorCode.none, outcome
     return outcome
@@ -107,7 +107,7 @@ async def transact(producer: Producer, *values: bytes, is_commit: bool) -> None:
 
 
 def partition_of(paths: DataPaths, partition: int = 0) -> PartitionState:
-    found = paths.parts.metadata.state.partition(TOPIC, PartitionIndex(partition))
+    found = paths.parts.ledger.state.partition(TOPIC, PartitionIndex(partition))
     assert found is not None
     return found
 

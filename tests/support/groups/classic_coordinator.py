@@ -24,11 +24,10 @@ def coordinator_of(
     parts: Parts, configs: Mapping[str, str] = CONFIGS, clock: SystemClock | None = None
 ) -> ClassicGroupCoordinator:
     """The coordinator of an agent's classic groups; its timers do not run."""
-    ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+    ledger = GroupLedger(ledger=parts.ledger, clock=parts.clock)
     return ClassicGroupCoordinator(
-        metadata=parts.metadata,
-        writer=parts.writer,
-        ledger=ledger,
+        ledger=parts.ledger,
+        group_ledger=ledger,
         clock=clock or SystemClock(),
         ids=SystemIds(),
         broker_configs=configs,

@@ -26,19 +26,17 @@ class GroupAgent:
 
     def __init__(self, parts: Parts, **configs: str) -> None:
         self.parts = parts
-        self.ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+        self.ledger = GroupLedger(ledger=parts.ledger, clock=parts.clock)
         self.classic = ClassicGroupCoordinator(
-            metadata=parts.metadata,
-            writer=parts.writer,
-            ledger=self.ledger,
+            ledger=parts.ledger,
+            group_ledger=self.ledger,
             clock=parts.clock,
             ids=SystemIds(),
             broker_configs=configs,
         )
         self.groups = ConsumerGroupCoordinator(
-            metadata=parts.metadata,
-            writer=parts.writer,
-            ledger=self.ledger,
+            ledger=parts.ledger,
+            group_ledger=self.ledger,
             clock=parts.clock,
             broker_configs=configs,
             classic=self.classic,
@@ -57,25 +55,25 @@ class GroupAgent:
     async def wait(self, seconds: float) -> None:
         """Let time pass; the ledger confirms the session after it (safety rule S4)."""
         self.parts.clock.seconds += seconds
-        await self.parts.writer.propose(ReportTime())
+        await self.parts.ledger.propose(ReportTime())
 
     @property
     def group(self) -> ConsumerGroup:
         """As the ledger has it."""
-        value = self.parts.metadata.state.groups["g"].value
+        value = self.parts.ledger.state.groups["g"].value
         assert isinstance(value, ConsumerGroup)
         return value
 
     @property
     def entries(self) -> int:
-        return self.parts.metadata.entries_applied_count
+        return self.parts.ledger.apply_loop.entries_applied_count
 
 
 @asynccontextmanager
 async def one_agent(**configs: str) -> AsyncIterator[GroupAgent]:
     """An agent with a topic of two partitions; ends after SECONDS_MAX."""
     async with running_parts() as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.propose(create(partitions=2))
+        await parts.ledger.propose(create(partitions=2))
         yield GroupAgent(parts, **configs)
 
 
@@ -88,11 +86,11 @@ async def two_agents() -> AsyncIterator[tuple[GroupAgent, GroupAgent]]:
         running_parts(MemoryLedger(core), start("b", node=2)) as other,
         asyncio.timeout(SECONDS_MAX),
     ):
-        await one.writer.propose(create(partitions=2))
+        await one.ledger.propose(create(partitions=2))
         agents = [GroupAgent(parts) for parts in (one, other)]
         for agent in agents:
-            await agent.parts.metadata.barrier()
-        agents.sort(key=lambda agent: agent.ledger.coordinator("g") != agent.parts.writer.session)
+            await agent.parts.ledger.barrier()
+        agents.sort(key=lambda agent: agent.ledger.coordinator("g") != agent.parts.ledger.session)
         yield agents[0], agents[1]
 
 

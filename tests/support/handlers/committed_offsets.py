@@ -52,7 +52,7 @@ async def serving(partitions: int = 2, clock: ManualClock | None = None) -> Asyn
 
 
 def ledger_of(services: Services) -> MemoryLedger:
-    ledger = services.metadata._ledger
+    ledger = services.ledger.backend
     assert isinstance(ledger, MemoryLedger)
     return ledger
 

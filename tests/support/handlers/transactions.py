@@ -61,7 +61,7 @@ async def serving(
 
 def stop_answering(services: Services) -> None:
     """The ledger answers no append from now on."""
-    ledger = services.writer._ledger  # nobody else needs it
+    ledger = services.ledger.backend
     assert isinstance(ledger, MemoryLedger)
 
     async def never(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendFate:

@@ -21,8 +21,7 @@ def archiver(
     parts: Parts, store: ObjectStore, lake: TableCommits | None = None, *, policy: ArchivePolicy | None = None
 ) -> Archiver:
     return Archiver(
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         lake=lake_of(parts, store) if lake is None else lake,
         clock=parts.clock,
         metrics=parts.metrics,
@@ -43,7 +42,7 @@ async def produce(
     values = values or [b"%d" % n for n in range(records)]
     records = len(values)
     batch = make_batch([Record(offset=n, timestamp=1_000 + n, key=b"k", value=value) for n, value in enumerate(values)])
-    session = parts.writer.session
+    session = parts.ledger.session
     encoded = encode_object(
         session, ObjectNumber(number), [ChunkParts(topic_id=topic_id, partition=PartitionIndex(0), parts=[batch])]
     )
@@ -51,7 +50,7 @@ async def produce(
     made = Batch(records=records, size=len(batch), timestamp=1_000 + records - 1)
     command = commit(number, Chunk(topic_id=topic_id, batches=[made]), session=session)
     chunks = ChunkColumns(topic=[0], partition=[0], byte_first=encoded.byte_firsts, batch_count=[1])
-    outcome = await parts.writer.propose(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
+    outcome = await parts.ledger.propose(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
     assert isinstance(outcome, ChunksCommitted)
     assert list(outcome.error_codes) == [0]
 

@@ -22,8 +22,7 @@ FILES = 8
 
 def file_compactor(parts: Parts, store: MemoryStore, lake: TableCommits) -> FileCompactor:
     return FileCompactor(
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         lake=lake,
         clock=parts.clock,
         metrics=parts.metrics,
@@ -44,7 +43,7 @@ async def small_files(
 async def archived(store: MemoryStore, *, count: int = FILES) -> AsyncIterator[tuple[Parts, TableCommits]]:
     """A topic of so many small files."""
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         lake = lake_of(parts, store)
         await small_files(parts, store, lake, count=count)
         yield parts, lake
@@ -53,11 +52,11 @@ async def archived(store: MemoryStore, *, count: int = FILES) -> AsyncIterator[t
 async def served(parts: Parts, store: MemoryStore) -> list[Record]:
     """What a consumer of the archived log gets."""
     reader = ParquetReader(store=store, run_in_thread=run_in_thread)
-    held = parts.metadata.state.topics[TOPIC].partitions[0]
+    held = parts.ledger.state.topics[TOPIC].partitions[0]
     found: list[Record] = []
     for row in range(held.index.intake_row):
         chunk = held.index.row(row)
-        key = parts.metadata.state.objects[chunk.object_id].key
+        key = parts.ledger.state.objects[chunk.object_id].key
         batches = read_batches(await reader.read(key, chunk, Compression.NONE))
         assert batches.ranges[0][0] <= chunk.offset_first
         assert batches.ranges[-1][1] == chunk.offset_end
@@ -67,7 +66,7 @@ async def served(parts: Parts, store: MemoryStore) -> list[Record]:
 
 async def operations(parts: Parts, store: MemoryStore) -> list[str]:
     """What the table's snapshots did, oldest first."""
-    table = parts.metadata.state.topics[TOPIC].table
+    table = parts.ledger.state.topics[TOPIC].table
     assert table is not None
     reader = TableReader(root=LAKE_ROOT, store=store, cache=TableCache(), run_in_thread=run_here)
     return [snapshot.summary["operation"] for snapshot in (await reader.metadata(table.metadata_key)).snapshots]

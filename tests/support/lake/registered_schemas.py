@@ -23,7 +23,7 @@ async def register(
     parts: Parts, text: str, kind: SchemaType = SchemaType.AVRO, *references: SchemaReference, subject: str = "s"
 ) -> int:
     """Returns the schema's id."""
-    registry = parts.metadata.state.registry
+    registry = parts.ledger.state.registry
     content = SchemaContent(schema_type=kind, text=text, references=references)
     command = RegisterSchema(
         subject=subject,
@@ -32,12 +32,12 @@ async def register(
         checked_as=registry.compatibility(subject),
     )
     assert registry.compatibility(subject) is Compatibility.BACKWARD
-    await parts.writer.propose(command)
+    await parts.ledger.propose(command)
     return registry.ids_by_digest[content.digest]
 
 
 async def table_of(parts: Parts, store: MemoryStore) -> TableMetadata:
-    table = parts.metadata.state.topics[TOPIC].table
+    table = parts.ledger.state.topics[TOPIC].table
     assert table is not None
     reader = TableReader(root=LAKE_ROOT, store=store, cache=TableCache(), run_in_thread=run_here)
     return await reader.metadata(table.metadata_key)

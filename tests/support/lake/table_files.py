@@ -16,8 +16,7 @@ GRACE_MS = 60_000
 
 def expire_snapshots(parts: Parts, lake: TableCommits) -> SnapshotExpiry:
     return SnapshotExpiry(
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         lake=lake,
         clock=parts.clock,
         metrics=parts.metrics,
@@ -27,18 +26,18 @@ def expire_snapshots(parts: Parts, lake: TableCommits) -> SnapshotExpiry:
 
 async def live_files(parts: Parts, store: MemoryStore) -> list[LiveFile]:
     """The live files of the table that the state points to."""
-    table = parts.metadata.state.topics[TOPIC].table
+    table = parts.ledger.state.topics[TOPIC].table
     assert table is not None
     reader = TableReader(root=LAKE_ROOT, store=store, cache=TableCache(), run_in_thread=run_here)
     return list(await reader.live_files(await reader.metadata(table.metadata_key)))
 
 
 def files_of_log(parts: Parts) -> list[str]:
-    return sorted(found.key for found in parts.metadata.state.objects.values() if found.kind is ObjectKind.PARQUET)
+    return sorted(found.key for found in parts.ledger.state.objects.values() if found.kind is ObjectKind.PARQUET)
 
 
 async def drop_everything(parts: Parts) -> None:
-    await parts.writer.propose(
+    await parts.ledger.propose(
         ApplyRetention(
             now_ms=parts.clock.now_ms(), topic_ids=(TOPIC,), retention_ms=-1, retention_bytes=0, is_deleting=True
         )
@@ -47,7 +46,7 @@ async def drop_everything(parts: Parts) -> None:
 
 def needed(parts: Parts) -> set[str]:
     """Everything that the table refers to."""
-    state = parts.metadata.state
+    state = parts.ledger.state
     table = state.topics[TOPIC].table
     assert table is not None
     return {state.objects[object_id].key for object_id in table.objects}

@@ -107,8 +107,8 @@ async def test_s21_a_clock_that_is_far_ahead_of_the_ledger_is_believed_at_a_star
     ledger, store = MemoryLedger(), MemoryStore()
     await claim_bucket(store, ledger, new_bucket_id="bucket")
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.propose(ReportTime())
-        await parts.writer.close()
+        await parts.ledger.propose(ReportTime())
+        await parts.ledger.close()
     async with serving(tmp_path, ledger, store, is_time_accepted=is_accepted) as agent:
         is_believed, notices_told, clock_told = (
             agent.checked_time() is not None,

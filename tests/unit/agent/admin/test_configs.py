@@ -27,8 +27,8 @@ STAMPED = {"log.message.timestamp.type": "LogAppendTime"}
 
 
 def admin(parts: Parts, settings: Mapping[str, str] | None = None) -> ConfigAdmin:
-    configs = BrokerConfigs(settings or {}, node_id=1, state=lambda: parts.metadata.state)
-    return ConfigAdmin(metadata=parts.metadata, writer=parts.writer, broker_configs=configs, node_id=1)
+    configs = BrokerConfigs(settings or {}, node_id=1, state=lambda: parts.ledger.state)
+    return ConfigAdmin(ledger=parts.ledger, broker_configs=configs, node_id=1)
 
 
 def wanted(
@@ -41,17 +41,17 @@ def wanted(
 async def with_topic(**configs: str) -> AsyncIterator[Parts]:
     async with running_parts(MemoryLedger()) as parts:
         pairs = tuple(sorted((name.replace("_", "."), value) for name, value in configs.items()))
-        await parts.writer.propose(replace(create(), configs=pairs))
+        await parts.ledger.propose(replace(create(), configs=pairs))
         yield parts
 
 
 async def refused(alteration: Alteration) -> tuple[ErrorCode, str]:
     """How an alteration is refused; nothing is written to the ledger."""
     async with with_topic() as parts:
-        head = await parts.ledger.head()
+        head = await parts.backend.head()
         with pytest.raises(ConfigError) as error:
             await admin(parts).alter(alteration, is_validate_only=False)
-        assert await parts.ledger.head() == head
+        assert await parts.backend.head() == head
         return error.value.error_code, str(error.value)
 
 
@@ -60,25 +60,25 @@ class TestTopics:
         async with with_topic(retention_ms="5", segment_ms="9") as parts:
             operations = [("retention.ms", DELETE, None), ("cleanup.policy", APPEND, " compact ")]
             await admin(parts).alter(wanted(*operations), is_validate_only=False)
-            assert parts.metadata.state.topics[TOPIC].configs == {
+            assert parts.ledger.state.topics[TOPIC].configs == {
                 "cleanup.policy": "delete,compact",
                 "segment.ms": "9",
             }
 
     async def test_a_request_that_only_validates_writes_nothing(self) -> None:
         async with with_topic() as parts:
-            head = await parts.ledger.head()
+            head = await parts.backend.head()
             await admin(parts).alter(wanted(("retention.ms", SET, "5")), is_validate_only=True)
-            assert await parts.ledger.head() == head
+            assert await parts.backend.head() == head
 
     @pytest.mark.parametrize(
         "operations", [[], [("retention.ms", SET, " 5 ")], [("segment.ms", DELETE, None), ("no.such", DELETE, "x")]]
     )
     async def test_what_changes_nothing_is_not_written(self, operations: list[tuple[str, int, str | None]]) -> None:
         async with with_topic(retention_ms="5") as parts:
-            head = await parts.ledger.head()
+            head = await parts.backend.head()
             await admin(parts).alter(wanted(*operations), is_validate_only=False)
-            assert await parts.ledger.head() == head
+            assert await parts.backend.head() == head
 
     @pytest.mark.parametrize(
         ("operations", "error_code"),
@@ -124,9 +124,9 @@ class TestTopics:
     async def test_a_topic_that_is_deleted_meanwhile_is_told_by_the_ledger(self) -> None:
         async with with_topic() as parts:
             configs = admin(parts)
-            parts.metadata.state.topic_ids["gone"] = TOPIC
+            parts.ledger.state.topic_ids["gone"] = TOPIC
             await configs.alter(wanted(("retention.ms", SET, "5"), name="gone"), is_validate_only=True)
-            del parts.metadata.state.topic_ids["gone"]
+            del parts.ledger.state.topic_ids["gone"]
             with pytest.raises(ConfigError) as error:
                 await configs.alter(wanted(("retention.ms", SET, "5"), name="gone"), is_validate_only=False)
             assert error.value.error_code is ErrorCode.unknown_topic_or_partition
@@ -142,7 +142,7 @@ class TestWhoseClockStampsRecords:
     ) -> None:
         async with with_topic(message_timestamp_type="CreateTime") as parts:
             await admin(parts, STAMPED).alter(wanted(*operations, is_whole=is_whole), is_validate_only=False)
-            topic = parts.metadata.state.topics[TOPIC]
+            topic = parts.ledger.state.topics[TOPIC]
             assert topic.configs["message.timestamp.type"] == "LogAppendTime"
             assert topic.is_log_append_time
 
@@ -150,7 +150,7 @@ class TestWhoseClockStampsRecords:
         async with with_topic() as parts:
             given = wanted(("message.timestamp.type", SET, "CreateTime"), is_whole=True)
             await admin(parts, STAMPED).alter(given, is_validate_only=False)
-            assert parts.metadata.state.topics[TOPIC].configs == {"message.timestamp.type": "CreateTime"}
+            assert parts.ledger.state.topics[TOPIC].configs == {"message.timestamp.type": "CreateTime"}
 
     async def test_s14_what_was_altered_for_every_broker_needs_no_override(self) -> None:
         async with with_topic(message_timestamp_type="CreateTime") as parts:
@@ -158,7 +158,7 @@ class TestWhoseClockStampsRecords:
             every = wanted(("log.message.timestamp.type", SET, "LogAppendTime"), of=BROKER, name="")
             await configs.alter(every, is_validate_only=False)
             await configs.alter(wanted(("message.timestamp.type", DELETE, None)), is_validate_only=False)
-            topic = parts.metadata.state.topics[TOPIC]
+            topic = parts.ledger.state.topics[TOPIC]
             assert (topic.configs, topic.is_log_append_time) == ({}, True)
 
 
@@ -170,7 +170,7 @@ class TestBrokers:
             for name, value in (("1", "2"), ("", "3")):
                 alteration = wanted(("background.threads", SET, value), of=BROKER, name=name)
                 await configs.alter(alteration, is_validate_only=False)
-            assert parts.metadata.state.broker_configs == {
+            assert parts.ledger.state.broker_configs == {
                 "1": {"background.threads": "2"},
                 "": {"background.threads": "3"},
             }
@@ -204,8 +204,8 @@ class TestOthers:
             metrics = wanted(("interval.ms", SET, "100"), of=METRICS, name="m", is_whole=True)
             for alteration in (group, metrics):
                 await configs.alter(alteration, is_validate_only=False)
-            assert parts.metadata.state.group_configs == {"g": {"consumer.session.timeout.ms": "50000"}}
-            assert parts.metadata.state.client_metrics_configs == {"m": {"interval.ms": "100"}}
+            assert parts.ledger.state.group_configs == {"g": {"consumer.session.timeout.ms": "50000"}}
+            assert parts.ledger.state.client_metrics_configs == {"m": {"interval.ms": "100"}}
 
     @pytest.mark.parametrize(
         ("alteration", "error_code"),
@@ -225,7 +225,7 @@ class TestOthers:
 
     async def test_what_the_ledger_refuses_is_told(self) -> None:
         async with with_topic() as parts:
-            parts.metadata.state.group_configs = {str(n): {"x": "1"} for n in range(CONFIG_RESOURCES_MAX)}
+            parts.ledger.state.group_configs = {str(n): {"x": "1"} for n in range(CONFIG_RESOURCES_MAX)}
             with pytest.raises(ConfigError) as error:
                 await admin(parts).alter(
                     wanted(("consumer.session.timeout.ms", SET, "50000"), of=GROUP, name="g"), is_validate_only=False
@@ -243,7 +243,7 @@ def logger() -> Iterator[logging.Logger]:
 class TestLoggers:
     async def test_levels_are_set_and_unset_at_once(self, logger: logging.Logger) -> None:
         async with with_topic() as parts:
-            head = await parts.ledger.head()
+            head = await parts.backend.head()
             configs = admin(parts)
             given = wanted((LOGGER_NAME, SET, "ERROR"), of=LOGGER, name="1")
             await configs.alter(given, is_validate_only=True)
@@ -252,7 +252,7 @@ class TestLoggers:
             assert logger.level == logging.ERROR
             await configs.alter(wanted((LOGGER_NAME, DELETE, None), of=LOGGER, name="1"), is_validate_only=False)
             assert logger.level == logging.NOTSET
-            assert await parts.ledger.head() == head
+            assert await parts.backend.head() == head
 
     @pytest.mark.parametrize(
         ("operations", "name", "error_code"),

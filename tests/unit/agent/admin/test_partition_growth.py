@@ -30,7 +30,7 @@ async def fetched(paths: DataPaths, partition: int) -> tuple[int, list[bytes | N
 async def test_they_take_records_and_give_them_from_memory_and_from_the_archive() -> None:
     async with data_paths() as paths:
         await paths.produce(batch(b"0"))
-        assert await paths.parts.writer.propose(GROWN) == Done()
+        assert await paths.parts.ledger.propose(GROWN) == Done()
         for partition in range(3):
             (told,) = await paths.produce(batch(b"%d" % partition), partition=partition)
             assert told.error_code is ErrorCode.none
@@ -40,23 +40,23 @@ async def test_they_take_records_and_give_them_from_memory_and_from_the_archive(
             assert await fetched(paths, 1) == (ErrorCode.none, [b"1"])
             assert await fetched(paths, 2) == (ErrorCode.none, [b"2"])
             await paths.archiver.archive_topic(TOPIC)
-        assert check(paths.parts.metadata.state) == []
+        assert check(paths.parts.ledger.state) == []
 
 
 async def test_s4_a_fetch_of_one_that_this_agent_has_not_seen_yet_finds_it() -> None:
     async with data_paths() as paths:
         assert await fetched(paths, 1) == (ErrorCode.unknown_topic_or_partition, [])
-        growth = paths.parts.writer.propose(GROWN)
+        growth = paths.parts.ledger.propose(GROWN)
         assert await fetched(paths, 1) == (ErrorCode.none, [])
         assert await growth == Done()
 
 
 async def test_leaders_of_the_others_stay() -> None:
     async with data_paths() as paths:
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         placement = Placement(state.sessions)
         before = placement.assignments(TOPIC, 1, None)
-        await paths.parts.writer.propose(GROWN)
+        await paths.parts.ledger.propose(GROWN)
         after = placement.assignments(TOPIC, len(state.topics[TOPIC].partitions), None)
         assert list(after[:1]) == list(before)
         assert len(after) == 3

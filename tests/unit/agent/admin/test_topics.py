@@ -17,7 +17,7 @@ from tests.support.commands.commands import create
 
 
 def admin(parts: Parts) -> TopicAdmin:
-    return TopicAdmin(metadata=parts.metadata, writer=parts.writer, ids=SystemIds(), broker_configs=broker_configs())
+    return TopicAdmin(ledger=parts.ledger, ids=SystemIds(), broker_configs=broker_configs())
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ async def test_configs_that_do_not_fit_are_invalid_and_the_ledger_does_not_see_t
     configs: dict[str, str | None],
 ) -> None:
     async with running_parts() as parts:
-        head = await parts.ledger.head()
+        head = await parts.backend.head()
         with pytest.raises(TopicError) as refused:
             await admin(parts).create("t", partition_count=1, configs=configs)
         assert refused.value.error_code is ErrorCode.invalid_config
         assert len(refused.value.message or "") < 500
-        assert await parts.ledger.head() == head
-        assert await parts.writer.propose(create()) == Done()
+        assert await parts.backend.head() == head
+        assert await parts.ledger.propose(create()) == Done()
 
 
 async def test_a_ledger_that_is_away_for_longer_than_the_request_waits_is_told_as_a_timeout() -> None:
@@ -69,7 +69,7 @@ async def test_s4_that_a_topic_exists_is_said_only_after_a_barrier() -> None:
     async with running_parts(ledger) as parts:
         topics = admin(parts)
         first = await topics.create("t", partition_count=1, configs={})
-        deletion = parts.writer.propose(DeleteTopic(topic_id=first.topic_id))
+        deletion = parts.ledger.propose(DeleteTopic(topic_id=first.topic_id))
         # The deletion is in the ledger before the barrier is answered, and this agent has not applied it yet.
         second = await topics.create("t", partition_count=1, configs={})
         assert await deletion == Done()
@@ -96,7 +96,7 @@ async def test_a_name_means_the_topic_that_has_it_now_not_one_that_this_agent_st
             await topics.delete(seen, is_by_name=False)
         assert refused.value.error_code is ErrorCode.unknown_topic_id
         assert await topics.delete(seen, is_by_name=True) is created_again
-        assert "t" not in parts.metadata.state.topic_ids
+        assert "t" not in parts.ledger.state.topic_ids
 
 
 class TestGrowth:
@@ -105,7 +105,7 @@ class TestGrowth:
             topics = admin(parts)
             topic = await topics.create("t", partition_count=1, configs={})
             lookup = TopicLookup(topics)
-            growth = parts.writer.propose(CreatePartitions(topic_id=topic.topic_id, partition_count=3))
+            growth = parts.ledger.propose(CreatePartitions(topic_id=topic.topic_id, partition_count=3))
             found = await lookup.grown_to(topic, 2)
             assert found is topic
             assert await growth == Done()
@@ -116,13 +116,13 @@ class TestGrowth:
         async with running_parts() as parts:
             topics = admin(parts)
             topic = await topics.create("t", partition_count=1, configs={})
-            barrier = parts.metadata.barrier
+            barrier = parts.ledger.barrier
 
             async def counted() -> None:
                 asked.append(None)
                 await barrier()
 
-            monkeypatch.setattr(parts.metadata, "barrier", counted)
+            monkeypatch.setattr(parts.ledger, "barrier", counted)
             lookup = TopicLookup(topics)
             assert [await lookup.grown_to(topic, index) for index in (-1, PARTITIONS_PER_TOPIC_MAX)] == [None, None]
             assert asked == []
@@ -136,7 +136,7 @@ class TestGrowth:
         async with running_parts() as parts:
             topics = admin(parts)
             topic = await topics.create("t", partition_count=1, configs={})
-            monkeypatch.setattr(parts.metadata, "barrier", away)
+            monkeypatch.setattr(parts.ledger, "barrier", away)
             lookup = TopicLookup(topics)
             for _ in range(2):
                 with pytest.raises(LedgerUnavailable):
@@ -163,4 +163,4 @@ async def test_names_of_kafkas_own_topics_are_taken_and_there_is_nothing_in_them
         with pytest.raises(TopicError) as unknown:
             await topics.auto_create(name)
         assert unknown.value.error_code is ErrorCode.unknown_topic_or_partition
-        assert parts.metadata.state.topics == {}
+        assert parts.ledger.state.topics == {}

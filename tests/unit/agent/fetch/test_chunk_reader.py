@@ -26,7 +26,7 @@ BATCH = make_batch([Record(offset=n, timestamp=1_000, value=b"x" * 50) for n in 
 async def test_a_damaged_chunk_fails_alone_among_those_read_with_it() -> None:
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(BATCH)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         damaged = state.topics[TOPIC].partitions[0].index.row(0)
         whole = damaged._replace(byte_first=damaged.byte_first + len(BATCH))
         await paths.memory.put(state.objects[whole.object_id].key, [bytes(damaged.byte_first + len(BATCH)), BATCH])
@@ -43,7 +43,7 @@ async def test_a_damaged_chunk_fails_alone_among_those_read_with_it() -> None:
 async def test_what_can_be_read_is_served_up_to_what_cannot() -> None:
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(BATCH, BATCH, BATCH)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         index = state.topics[TOPIC].partitions[0].index
         first, damaged, last = (index.row(row) for row in range(3))
         await paths.memory.put(state.objects[damaged.object_id].key, [bytes(damaged.byte_first + len(BATCH))])
@@ -55,7 +55,7 @@ async def test_what_can_be_read_is_served_up_to_what_cannot() -> None:
 async def test_of_an_object_that_was_cut_what_is_left_is_served(*, is_shared: bool) -> None:
     async with data_paths(cache_bytes=8 * MIB if is_shared else 0, partitions=3) as paths:
         await paths.produce_together(dict.fromkeys(range(3), BATCH))
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         chunks = [partition.index.row(0) for partition in state.topics[TOPIC].partitions]
         key = state.objects[chunks[0].object_id].key
         await paths.memory.put(key, [(await paths.memory.get(key))[: chunks[2].byte_first + 5]])
@@ -74,7 +74,7 @@ async def test_of_an_object_that_was_cut_what_is_left_is_served(*, is_shared: bo
 async def test_an_object_that_does_not_answer_fails_nobody_who_waits_for_another_one() -> None:
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(BATCH, BATCH)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         index = state.topics[TOPIC].partitions[0].index
         away, good = index.row(0), index.row(1)
         key = state.objects[away.object_id].key
@@ -92,7 +92,7 @@ async def test_an_object_that_does_not_answer_fails_nobody_who_waits_for_another
 async def test_a_read_that_meets_an_object_out_of_the_state_leaves_nothing_that_others_wait_for_in_vain() -> None:
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(BATCH)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         good = state.topics[TOPIC].partitions[0].index.row(0)
         gone = good._replace(object_id=ObjectId(999))
         async with asyncio.timeout(5):
@@ -106,7 +106,7 @@ async def test_a_read_that_meets_an_object_out_of_the_state_leaves_nothing_that_
 async def test_a_read_whose_only_caller_gives_up_is_finished_for_the_next() -> None:
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(BATCH)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         row = state.topics[TOPIC].partitions[0].index.row(0)
         is_reading, go_on = asyncio.Event(), asyncio.Event()
 
@@ -133,7 +133,7 @@ async def test_archived_rows_are_served_in_the_compression_of_each_request() -> 
     async with data_paths() as paths:
         await paths.produce(BATCH)
         await paths.archiver.archive_topic(TOPIC)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         row = state.topics[TOPIC].partitions[0].index.row(0)
         at_once = await asyncio.gather(
             *(paths.reader.read(state, [row], [codec]) for codec in (Compression.NONE, Compression.ZSTD))
@@ -154,7 +154,7 @@ async def test_another_objects_chunk_in_its_place_is_not_served(cache_bytes: int
     async with data_paths(cache_bytes=cache_bytes, partitions=2) as paths:
         await paths.produce_together({0: BATCH, 1: BATCH})
         await paths.produce_together({0: other, 1: BATCH})
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         rows = [partition.index.row(row) for partition in state.topics[TOPIC].partitions for row in range(2)]
         keys = [state.objects[row.object_id].key for row in rows[:2]]
         one, two = [await paths.memory.get(key) for key in keys]
@@ -177,7 +177,7 @@ async def test_batches_in_another_order_are_not_served() -> None:
         paths.produce_path.add(group_of(BATCH, ticket := Ticket()))
         paths.produce_path.add(group_of(other, Ticket()))
         await ticket.settled
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         (row,) = state.topics[TOPIC].partitions[0].index.rows_from(0)
         key = state.objects[row.object_id].key
         (served,) = await paths.reader.read(state, [row], [Compression.NONE])
@@ -190,7 +190,7 @@ async def test_batches_in_another_order_are_not_served() -> None:
 async def test_a_chunk_that_was_written_under_older_rules_is_served_as_before() -> None:
     async with data_paths(cache_bytes=0, rules=RULES_FIRST) as paths:
         await paths.produce(BATCH)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         row = state.topics[TOPIC].partitions[0].index.row(0)
         (served,) = await paths.reader.read(state, [row], [Compression.NONE])
     assert (row.checksum, served.buffer) == (NO_CHECKSUM, BATCH)
@@ -200,7 +200,7 @@ async def test_no_bit_of_a_stored_chunk_can_change_and_be_served() -> None:
     """Safety rule S20. The base offset and the leader epoch alone are not looked at: they are written anew."""
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(BATCH)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         chunk = state.topics[TOPIC].partitions[0].index.row(0)
         key = state.objects[chunk.object_id].key
         stored = await paths.memory.get(key)
@@ -231,7 +231,7 @@ async def test_rows_of_a_damaged_file_without_checksums_are_not_kept_and_the_rig
     async with data_paths() as paths:
         await paths.produce(BATCH)
         await paths.archiver.archive_topic(TOPIC)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         row = state.topics[TOPIC].partitions[0].index.row(0)
         key = state.objects[row.object_id].key
         first, last = (row._replace(**asdict(chunk)) for chunk in (chunks[0], chunks[-1]))
@@ -259,7 +259,7 @@ async def test_intact_chunks_of_a_damaged_file_with_checksums_are_kept_and_the_d
     async with data_paths() as paths:
         await paths.produce(BATCH)
         await paths.archiver.archive_topic(TOPIC)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         row = state.topics[TOPIC].partitions[0].index.row(0)
         key = state.objects[row.object_id].key
         right, chunks = archived(key)
@@ -294,7 +294,7 @@ async def test_rows_of_a_file_without_checksums_are_kept_again_once_its_damage_i
     async with data_paths() as paths:
         await paths.produce(BATCH)
         await paths.archiver.archive_topic(TOPIC)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         row = state.topics[TOPIC].partitions[0].index.row(0)
         key = state.objects[row.object_id].key
         await paths.memory.put(key, [file])

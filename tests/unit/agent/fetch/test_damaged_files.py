@@ -80,7 +80,7 @@ async def test_the_line_about_a_cut_file_says_its_key_once(caplog: pytest.LogCap
 async def test_a_damaged_chunk_keeps_no_other_one_of_its_object_from_being_served() -> None:
     async with data_paths(partitions=2, cache_bytes=0) as paths:
         await asyncio.gather(*(paths.produce(batch(3), partition=partition) for partition in (0, 1)))
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         first, second = (partition.index.row(0) for partition in state.topics[TOPIC].partitions)
         assert first.object_id == second.object_id
         key = state.objects[first.object_id].key

@@ -73,7 +73,7 @@ async def test_a_store_that_denies_its_objects_is_told_once_a_minute_and_not_wit
             reads = await paths.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
             assert {read.error_code for read in reads} == {ErrorCode.kafka_storage_error}
         timestamps = TimestampSearch(
-            metadata=paths.parts.metadata, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock
+            ledger=paths.parts.ledger, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock
         )
         for _ in range(5):
             with pytest.raises(StoreDenied):

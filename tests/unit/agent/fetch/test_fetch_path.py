@@ -93,7 +93,7 @@ async def test_what_comes_before_a_chunk_that_cannot_be_read_is_served_and_the_n
             await paths.produce(batch(3))
             if is_archived:
                 await paths.archiver.archive_topic(TOPIC)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         second = state.topics[TOPIC].partitions[0].index.row(1)
         await harm(paths, state.objects[second.object_id].key)
         before, at, beyond = await paths.fetch(0), await paths.fetch(3), await paths.fetch(6)
@@ -106,7 +106,7 @@ async def test_what_comes_before_a_chunk_that_cannot_be_read_is_served_and_the_n
 async def test_a_partition_that_cannot_be_read_leaves_the_others_of_a_fetch_theirs() -> None:
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(batch(3), batch(3))
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         first = state.topics[TOPIC].partitions[0].index.row(0)
         await damage(paths, state.objects[first.object_id].key)
         wanted = [consumer_of("t", offset) for offset in (0, 3)]
@@ -186,7 +186,7 @@ async def test_what_is_committed_while_a_fetch_looks_at_another_partition_wakes_
 
         async def grow() -> None:
             await paths.produce(batch(3))
-            await paths.parts.writer.propose(replace(create(), topic_id=TopicId(b"u" * 16), name="u"))
+            await paths.parts.ledger.propose(replace(create(), topic_id=TopicId(b"u" * 16), name="u"))
 
         ledger.at_first_head = grow
         async with asyncio.timeout(5):
@@ -332,7 +332,7 @@ async def test_a_row_group_that_partitions_of_a_fetch_share_is_counted_once() ->
         for partition in range(30):
             await paths.produce(batch(3), partition=partition)
         await paths.archiver.archive_topic(TOPIC)
-        (row_group,) = {found.index.row(0)[2:5] for found in paths.parts.metadata.state.topics[TOPIC].partitions}
+        (row_group,) = {found.index.row(0)[2:5] for found in paths.parts.ledger.state.topics[TOPIC].partitions}
         held, reads = await held_while_reading(paths, 30, bytes_max=55 << 20)
     assert all(read_batches(bytes(read.records[0])).ranges == [(0, 3)] for read in reads)
     assert row_group[2] <= held <= 10 * row_group[2]
@@ -343,7 +343,7 @@ async def test_a_fetch_of_the_archive_takes_no_more_room_than_its_answer_and_one
         for partition in range(10):
             await paths.produce(batch(3), partition=partition)
             await paths.archiver.archive_topic(TOPIC)
-        sizes = [found.index.row(0).byte_count for found in paths.parts.metadata.state.topics[TOPIC].partitions]
+        sizes = [found.index.row(0).byte_count for found in paths.parts.ledger.state.topics[TOPIC].partitions]
         assert sum(sizes) > 3_000
         held, reads = await held_while_reading(paths, 10, bytes_max=2_000)
     assert 2_000 <= held <= 2_000 + max(sizes)
@@ -457,7 +457,7 @@ async def test_a_missing_object_while_the_ledger_is_away_is_a_retriable_error() 
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(batch(3))
         await paths.memory.delete([meta.key for meta in await intake_objects(paths)])
-        ledger = paths.parts.ledger
+        ledger = paths.parts.backend
         assert isinstance(ledger, MemoryLedger)
         ledger.is_reachable = False
         read = await paths.fetch(0)

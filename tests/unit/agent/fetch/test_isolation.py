@@ -126,7 +126,7 @@ class TestLastStableOffset:
         async with with_producers() as (paths, [producer]):
             await producer.begin()
             await paths.produce(producer.batch(b"a", b"b"), producer.batch(b"c"))
-            await paths.parts.writer.propose(delete_before(1))
+            await paths.parts.ledger.propose(delete_before(1))
             read = await fetch(paths, 1)
             assert (read.last_stable, read.log_start, read.records) == (1, 1, [])
             await producer.end(is_commit=True)
@@ -140,7 +140,7 @@ class TestS4LastStableOffsetIsNeverOlderThanWhatWasTold:
         async with with_producers() as (paths, [producer]), another_agent(paths) as other:
             await producer.begin()
             await paths.produce(producer.batch(b"a"))
-            await other.parts.metadata.barrier()
+            await other.parts.ledger.barrier()
             assert (await fetch(other, 0)).last_stable == 0
             await producer.end(is_commit=True)
             reader = await read_all(paths, 0)
@@ -152,7 +152,7 @@ class TestS4LastStableOffsetIsNeverOlderThanWhatWasTold:
         async with with_producers() as (paths, [producer]):
             await producer.begin()
             await paths.produce(producer.batch(b"a"))
-            ledger = paths.parts.ledger
+            ledger = paths.parts.backend
             assert isinstance(ledger, MemoryLedger)
             ledger.is_reachable = False
             assert (await fetch(paths, 1)).error_code is ErrorCode.not_leader_or_follower
@@ -253,9 +253,9 @@ class TestAbortedTransactionsOfAnAnswer:
         async with with_producers() as (paths, [producer]):
             await transact(producer, b"a", is_commit=False)
             await transact(producer, b"b", is_commit=True)
-            await paths.parts.writer.propose(delete_before(1))
+            await paths.parts.ledger.propose(delete_before(1))
             assert len((await fetch(paths, 1)).aborted) == 1
-            await paths.parts.writer.propose(delete_before(2))
+            await paths.parts.ledger.propose(delete_before(2))
             assert (await fetch(paths, 2)).aborted == []
             assert values_of(await read_all(paths, 2)) == [b"b"]
 
@@ -378,13 +378,13 @@ class TestArchive:
         self,
     ) -> None:
         async with with_producers(2) as (paths, [aborted, still_open]):
-            paths.parts.metadata.state.topics[TOPIC].configs = {TABLE_RETENTION: "-1"}
+            paths.parts.ledger.state.topics[TOPIC].configs = {TABLE_RETENTION: "-1"}
             await transact(aborted, b"a", is_commit=False)
             await paths.produce(values_batch([b"kept"]))
             await still_open.begin()
             await paths.produce(still_open.batch(b"open"))
             await paths.produce(values_batch([b"later"]))
-            await paths.parts.writer.propose(delete_before(5))
+            await paths.parts.ledger.propose(delete_before(5))
             partition = partition_of(paths)
             assert (partition.log_start, partition.table_start, partition.last_stable) == (5, 0, 5)
             assert (await paths.archiver.archive_topic(TOPIC)).records == 1
@@ -396,7 +396,7 @@ class TestArchive:
 
     async def test_what_was_placed_at_its_commit_is_archived_behind_what_was_written_later(self) -> None:
         async with with_producers(2, cache_bytes=0) as (paths, [committed, aborted]):
-            paths.parts.metadata.state.topics[TOPIC].configs = {PLACEMENT: AT_COMMIT}
+            paths.parts.ledger.state.topics[TOPIC].configs = {PLACEMENT: AT_COMMIT}
             for producer in (committed, aborted):
                 await producer.begin()
                 await paths.produce(producer.batch(b"waited"))

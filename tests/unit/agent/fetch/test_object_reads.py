@@ -135,7 +135,7 @@ async def test_a_thousand_consumers_of_the_archive_share_its_row_groups() -> Non
             ]
     row_groups = {
         chunk
-        for found in restarted.parts.metadata.state.topics[TOPIC].partitions
+        for found in restarted.parts.ledger.state.topics[TOPIC].partitions
         for chunk in [found.index.row(0).row_group]
     }
     print(f"GETs of an archive file with {len(row_groups)} row groups: {sum(store.gets.values())}")

@@ -47,7 +47,7 @@ async def fetched(paths: DataPaths, offset: int) -> PartitionRead:
 
 def held(paths: DataPaths) -> list[int]:
     """Which chunks are in memory."""
-    index = paths.parts.metadata.state.topics[TOPIC].partitions[0].index
+    index = paths.parts.ledger.state.topics[TOPIC].partitions[0].index
     return [row for row in range(len(index)) if paths.cache.holds(index.row(row))]
 
 
@@ -144,7 +144,7 @@ async def test_what_is_on_its_way_ahead_takes_a_small_part_of_what_may_be_read()
         for number in (1, 5):
             step = FetchStep((TOPIC, PartitionIndex(0)), number * RECORDS, (number + 1) * RECORDS, 1, Compression.NONE)
             paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
-            paths.ahead.answered(paths.parts.metadata.state, [step], has_read=True)
+            paths.ahead.answered(paths.parts.ledger.state, [step], has_read=True)
             each_ahead.append((paths.ahead.bytes_ahead, paths.budget.bytes_held))
         back.set()
     assert each_ahead == [(len(BATCH), len(BATCH))] * 2
@@ -170,13 +170,13 @@ async def test_as_many_positions_are_remembered_as_the_bound_allows() -> None:
         assert read.offset_next == RECORDS
         for number in range(CONSUMER_POSITIONS_REMEMBERED_MAX):
             step = FetchStep((TOPIC, PartitionIndex(1)), 2 * number, 2 * number + 1, 100, Compression.NONE)
-            paths.ahead.answered(paths.parts.metadata.state, [step], has_read=True)
+            paths.ahead.answered(paths.parts.ledger.state, [step], has_read=True)
         await fetched(paths, RECORDS)
         assert held(paths) == [0, 1], "the first fetch is forgotten"
 
 
 async def test_chunks_ahead_are_those_of_the_next_fetch() -> None:
     async with cold() as paths:
-        partition = paths.parts.metadata.state.topics[TOPIC].partitions[0]
+        partition = paths.parts.ledger.state.topics[TOPIC].partitions[0]
         assert [chunk.offset_first for chunk in chunks_ahead(partition, 5, len(BATCH) + 1)] == [4, 8]
         assert chunks_ahead(partition, CHUNKS * RECORDS, 1 << 20) == []

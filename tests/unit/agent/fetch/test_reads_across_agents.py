@@ -116,7 +116,6 @@ def garbage_collector_of(paths: DataPaths) -> GarbageCollector:
     snapshots = Snapshots(
         ledger=parts.ledger,
         store=paths.memory,
-        metadata=parts.metadata,
         maintenance_leader=parts.maintenance_leader,
         digests=parts.digests,
         clock=parts.clock,
@@ -126,8 +125,7 @@ def garbage_collector_of(paths: DataPaths) -> GarbageCollector:
     )
     return GarbageCollector(
         store=paths.memory,
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         maintenance_leader=parts.maintenance_leader,
         snapshots=snapshots,
         is_bucket_ours=always_ours,
@@ -140,7 +138,7 @@ def garbage_collector_of(paths: DataPaths) -> GarbageCollector:
 async def archive_and_clean(paths: DataPaths, *, is_deleted: bool = True) -> None:
     """An agent's archive pass, and its garbage collector once the grace is over."""
     await paths.archiver.archive_topic(TOPIC)
-    assert paths.parts.metadata.state.released
+    assert paths.parts.ledger.state.released
     if is_deleted:
         await paths.parts.maintenance_leader.claim()
         paths.parts.clock.seconds += 2 * GRACE_MS / 1000
@@ -156,7 +154,7 @@ async def test_s6_an_object_that_another_agent_archived_and_deleted_meanwhile_is
     again, until a barrier tells it where the records are."""
     async with two_agents(cache_bytes=0) as (writes, reads, ledger):
         await writes.produce(BATCH, BATCH)
-        await reads.parts.metadata.barrier()
+        await reads.parts.ledger.barrier()
         if is_behind:
             ledger.hold()
             await archive_and_clean(writes)
@@ -177,7 +175,7 @@ async def test_s6_so_is_one_that_several_wait_for_as_a_whole() -> None:
     async with two_agents(partitions=4) as (writes, reads, _):
         for _ in range(2):
             await writes.produce_together(dict.fromkeys(range(4), BATCH))
-        await reads.parts.metadata.barrier()
+        await reads.parts.ledger.barrier()
         reads.during_pause = lambda: archive_and_clean(writes)
         reads.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET, key_prefix=INTAKE_PREFIX))
         wanted = [WantedPartition("t", partition, 0, 1 << 20, -1, -1) for partition in range(4)]
@@ -190,7 +188,7 @@ async def test_s6_an_archive_file_that_is_gone_for_good_is_a_retriable_error_and
     async with two_agents(cache_bytes=0) as (writes, reads, _):
         await writes.produce(BATCH)
         await archive_and_clean(writes, is_deleted=False)
-        await reads.parts.metadata.barrier()
+        await reads.parts.ledger.barrier()
         await writes.memory.delete([meta.key async for meta in writes.memory.list(LAKE_PREFIX)])
         read = await reads.fetch(0)
     assert (read.error_code, read.record_bytes) == (ErrorCode.not_leader_or_follower, 0)

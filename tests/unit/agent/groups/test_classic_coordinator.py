@@ -45,7 +45,7 @@ class JumpingClock(SystemClock):
 
 
 def written(parts: Parts) -> ClassicGroup:
-    value = parts.metadata.state.groups["g"].value
+    value = parts.ledger.state.groups["g"].value
     assert isinstance(value, ClassicGroup)
     return value
 
@@ -72,11 +72,11 @@ async def test_a_member_id_begins_with_the_client_id_or_the_instance_id() -> Non
 async def test_heartbeats_and_repeats_cost_no_entry() -> None:
     async with one_agent() as (parts, groups):
         member_id = await stable(groups)
-        position = parts.metadata.state.position
+        position = parts.ledger.state.position
         for _ in range(3):
             assert await groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
         assert (await sync(groups, member_id)).assignment == b"part"
-        assert parts.metadata.state.position == position
+        assert parts.ledger.state.position == position
 
 
 async def test_an_answer_waits_for_what_was_written_before_it() -> None:
@@ -97,7 +97,7 @@ async def test_a_group_that_does_not_exist_knows_nobody_and_is_not_claimed() -> 
         assert await groups.leave("g", [Leaver("a", None)]) == (ErrorCode.none, (ErrorCode.unknown_member_id,))
         told = await join(groups, "a")
         assert (told.error_code, told.member_id) == (ErrorCode.unknown_member_id, "a")
-        assert "g" not in parts.metadata.state.groups
+        assert "g" not in parts.ledger.state.groups
 
 
 async def test_a_group_without_an_id_is_invalid() -> None:
@@ -106,7 +106,7 @@ async def test_a_group_without_an_id_is_invalid() -> None:
         assert (await sync(groups, "a", group_id="")).error_code is ErrorCode.invalid_group_id
         assert await groups.heartbeat("", "a", None, 1) is ErrorCode.invalid_group_id
         assert await groups.leave("", [Leaver("a", None)]) == (ErrorCode.invalid_group_id, ())
-        assert parts.metadata.state.groups == {}
+        assert parts.ledger.state.groups == {}
 
 
 @pytest.mark.parametrize(("session_ms", "error_code"), [(99, 26), (100, 0), (60_000, 0), (60_001, 26)])
@@ -119,14 +119,14 @@ async def test_who_brings_no_protocol_makes_no_group() -> None:
     async with one_agent() as (parts, groups):
         empty = replace(a_join(groups), protocols=())
         assert (await (await groups.join("g", empty))).error_code is ErrorCode.inconsistent_group_protocol
-        assert parts.metadata.state.groups == {}
+        assert parts.ledger.state.groups == {}
 
 
 async def test_a_silent_member_goes_and_what_is_empty_is_not_held() -> None:
     async with one_agent() as (parts, groups):
         await stable(groups, session_ms=100)
         while written(parts).members:
-            await parts.metadata.reach(type(parts.metadata.state.position)(parts.metadata.state.position + 1))
+            await parts.ledger.apply_loop.reach(type(parts.ledger.state.position)(parts.ledger.state.position + 1))
         assert written(parts).generation == 2
         while groups.groups_count:
             await asyncio.wait_for(_turn(), SECONDS_MAX)
@@ -157,7 +157,7 @@ async def test_a_refused_entry_is_told_and_the_group_goes_on_from_the_ledger() -
         incompressible = b"".join(SystemIds().new_uuid() for _ in range(LEDGER_ENTRY_BYTES_MAX // 16 + 1_000))
         told = await (await groups.join("g", a_join(groups, metadata=incompressible)))
         assert told.error_code is ErrorCode.unknown_server_error
-        assert parts.metadata.state.groups["g"].value is None
+        assert parts.ledger.state.groups["g"].value is None
         assert (await join(groups)).generation == 1
 
 
@@ -165,11 +165,11 @@ async def test_an_assignment_that_no_entry_takes_is_told_and_the_group_stays_hel
     async with one_agent() as (parts, groups):
         told = await join(groups)
         incompressible = b"".join(SystemIds().new_uuid() for _ in range(LEDGER_ENTRY_BYTES_MAX // 16 + 1_000))
-        position = parts.metadata.state.position
+        position = parts.ledger.state.position
         refused = await sync(groups, told.member_id, (told.member_id, incompressible))
         assert refused.error_code is ErrorCode.unknown_server_error
         assert await groups.heartbeat("g", told.member_id, None, 1) is ErrorCode.rebalance_in_progress
-        assert parts.metadata.state.position == position
+        assert parts.ledger.state.position == position
         again = await join(groups, told.member_id)
         assert again.generation == 2
         assigned = await sync(groups, told.member_id, (told.member_id, b"less"), generation=2)
@@ -179,7 +179,7 @@ async def test_an_assignment_that_no_entry_takes_is_told_and_the_group_stays_hel
 async def test_s13_who_waits_is_told_when_the_claim_is_over() -> None:
     async with one_agent({**CONFIGS, "group.initial.rebalance.delay.ms": "60000"}) as (parts, groups):
         waiting = await groups.join("g", a_join(groups))
-        await parts.writer.propose(EndSession(session=parts.writer.session))
+        await parts.ledger.propose(EndSession(session=parts.ledger.session))
         assert (await waiting).error_code is ErrorCode.not_coordinator
 
 
@@ -188,9 +188,9 @@ async def test_s13_a_coordinator_that_was_not_confirmed_for_a_lease_asks_the_led
         member_id = await stable(groups)
         parts.clock.seconds += LEDGER_SESSION_SECONDS
         assert _commit(groups, member_id, 1) is ErrorCode.not_coordinator
-        position = parts.metadata.state.position
+        position = parts.ledger.state.position
         assert await groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
-        assert parts.metadata.state.position > position
+        assert parts.ledger.state.position > position
 
 
 async def test_a_stopping_agent_coordinates_nothing_any_more() -> None:
@@ -226,8 +226,8 @@ async def test_a_group_that_was_lost_is_not_kept_until_its_time_has_come() -> No
 async def test_a_group_whose_changes_are_on_their_way_is_taken_over_later() -> None:
     async with running_parts() as parts, asyncio.timeout(SECONDS_MAX):
         groups = coordinator_of(parts)
-        await groups._ledger.claim("g")
-        change = groups._ledger.write("g", GENERATION)
+        await groups._group_ledger.claim("g")
+        change = groups._group_ledger.write("g", GENERATION)
         groups.take_over("g", "why", is_rebalanced=True)
         assert (groups.groups_count, groups._owned.is_load_due) == (0, True)
         await change
@@ -241,7 +241,7 @@ class TestNextCoordinator:
             async with running(coordinator_of(one)) as groups:
                 member_id = await stable(groups)
                 groups.stop()
-            await one.writer.propose(EndSession(session=one.writer.session))
+            await one.ledger.propose(EndSession(session=one.ledger.session))
             async with (
                 running_parts(MemoryLedger(core), start("b", node=2)) as other,
                 running(coordinator_of(other)) as next_groups,
@@ -262,7 +262,7 @@ class TestNextCoordinator:
             groups = coordinator_of(one)
             async with running(groups):
                 member_id = await stable(groups, session_ms=500)
-            await one.writer.propose(EndSession(session=one.writer.session))
+            await one.ledger.propose(EndSession(session=one.ledger.session))
             clock = JumpingClock()
             async with (
                 running_parts(MemoryLedger(core), start("b", node=2)) as other,
@@ -285,7 +285,7 @@ class TestNextCoordinator:
         async with running_parts(MemoryLedger(core)) as one, asyncio.timeout(SECONDS_MAX):
             async with running(coordinator_of(one)) as groups:
                 member_id = (await join(groups)).member_id
-            await one.writer.propose(EndSession(session=one.writer.session))
+            await one.ledger.propose(EndSession(session=one.ledger.session))
             async with (
                 running_parts(MemoryLedger(core), start("b", node=2)) as other,
                 running(coordinator_of(other)) as next_groups,
@@ -300,11 +300,11 @@ class TestNextCoordinator:
             asyncio.timeout(SECONDS_MAX),
         ):
             for parts in (one, other):
-                await parts.metadata.barrier()
+                await parts.ledger.barrier()
             owner, _ = (one, other) if _owns(one, "g") else (other, one)
             async with running(coordinator_of(owner)) as groups:
                 member_id = await stable(groups)
-                await owner.writer.propose(EndSession(session=owner.writer.session))
+                await owner.ledger.propose(EndSession(session=owner.ledger.session))
                 assert await groups.heartbeat("g", member_id, None, 1) is not ErrorCode.none
                 told = groups.check_commit(
                     "g", member_id=member_id, group_instance_id=None, generation=1, api_version=9
@@ -313,8 +313,8 @@ class TestNextCoordinator:
 
 
 def _owns(parts: Parts, group_id: str) -> bool:
-    ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
-    return ledger.coordinator(group_id) == parts.writer.session
+    ledger = GroupLedger(ledger=parts.ledger, clock=parts.clock)
+    return ledger.coordinator(group_id) == parts.ledger.session
 
 
 class TestCommits:
@@ -322,10 +322,10 @@ class TestCommits:
 
     async def test_a_generation_of_a_group_that_does_not_exist(self) -> None:
         async with one_agent() as (parts, groups):
-            ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+            ledger = GroupLedger(ledger=parts.ledger, clock=parts.clock)
             assert _commit(groups, "a", 1) is ErrorCode.not_coordinator
             groups = coordinator_of(parts)
-            groups._ledger = ledger
+            groups._group_ledger = ledger
             await ledger.claim("g")
             assert _commit(groups, "a", 1, version=8) is ErrorCode.illegal_generation
             assert _commit(groups, "a", 1, version=9) is ErrorCode.group_id_not_found
@@ -341,13 +341,13 @@ class TestCommits:
 
     async def test_a_group_of_the_consumer_protocol_is_not_judged_here(self) -> None:
         async with one_agent() as (parts, groups):
-            ledger = groups._ledger
+            ledger = groups._group_ledger
             await ledger.claim("g")
             await ledger.write_consumer("g", JOINED)
             assert _commit(groups, "m1", 1) is ErrorCode.unknown_member_id
             assert await groups.describe("g") is None
             assert await groups.heartbeat("g", "m1", None, 1) is ErrorCode.unknown_member_id
-            assert parts.metadata.state.groups["g"].has_members
+            assert parts.ledger.state.groups["g"].has_members
 
 
 def _commit(groups: ClassicGroupCoordinator, member_id: str, generation: int, *, version: int = 9) -> ErrorCode:

@@ -55,7 +55,7 @@ async def test_a_heartbeat_looks_up_no_topic_where_none_came_went_or_grew(monkey
 
         def find_topic(name: str) -> tuple[TopicId, int] | None:
             looked_up.append(name)
-            state = agent.parts.metadata.state
+            state = agent.parts.ledger.state
             topic_id = state.topic_ids.get(name)
             return None if topic_id is None else (topic_id, len(state.topics[topic_id].partitions))
 
@@ -70,7 +70,7 @@ async def test_a_heartbeat_looks_up_no_topic_where_none_came_went_or_grew(monkey
             looked_up.clear()
             assert (await agent.say(beat("a", epoch))).epoch == epoch
             assert looked_up == []
-            await agent.parts.writer.propose(command)
+            await agent.parts.ledger.propose(command)
             await agent.say(beat("a", epoch))
             assert agent.group.epoch == epoch + 1
             assert set(looked_up) == {"t", "u"}
@@ -82,14 +82,14 @@ async def test_an_assignment_that_no_entry_takes_ends_no_group_and_is_told_once(
     async with one_agent() as agent:
         await agent.say(beat("a"))
         monkeypatch.setattr("coordinator.groups.consumer_group_copy.CONSUMER_GROUP_TARGETS_BYTES_MAX", 200)
-        await agent.parts.writer.propose(CreatePartitions(topic_id=TOPIC, partition_count=200))
+        await agent.parts.ledger.propose(CreatePartitions(topic_id=TOPIC, partition_count=200))
         assert (await agent.say(beat("a", 2))).epoch == 2
-        entries, claim_epoch = agent.entries, agent.parts.metadata.state.groups["g"].claim_epoch
+        entries, claim_epoch = agent.entries, agent.parts.ledger.state.groups["g"].claim_epoch
         for _ in range(3):
             assert (await agent.say(beat("a", 2))).epoch == 2
             assert await agent.refused(beat("b")) is ErrorCode.group_max_size_reached
             await agent.groups.look_after()
-        assert (agent.entries, agent.parts.metadata.state.groups["g"].claim_epoch) == (entries, claim_epoch)
+        assert (agent.entries, agent.parts.ledger.state.groups["g"].claim_epoch) == (entries, claim_epoch)
         assert (agent.group.phase(), list(agent.group.members)) == (GroupPhase.ASSIGNING, ["a"])
         assert without_epochs(agent.group.assignment("a").assigned) == ALL
         assert len(problems(caplog)) == 1
@@ -99,19 +99,19 @@ async def test_an_expression_that_matches_too_much_is_an_error_for_its_members_a
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with one_agent() as agent:
-        await agent.parts.writer.propose(replace(create(), topic_id=OTHER, name="other"))
+        await agent.parts.ledger.propose(replace(create(), topic_id=OTHER, name="other"))
         monkeypatch.setattr("coordinator.groups.consumer_group_regexes.CONSUMER_GROUP_NAMES_BYTES_MAX", 12)
         await agent.say(beat("a", regex="t"))
         await agent.say(beat("b", regex="t|other"))
         await agent.groups.look_after()
         assert without_epochs((await agent.say(beat("a", agent.group.assignment("a").epoch))).assigned or ()) == ALL
-        version = agent.parts.metadata.state.groups["g"].version
+        version = agent.parts.ledger.state.groups["g"].version
         for _ in range(3):
             error_code = await agent.refused(beat("b", agent.group.assignment("b").epoch))
             assert error_code is ErrorCode.group_max_size_reached
             await agent.wait(11)
             await agent.groups.look_after()
-        assert agent.parts.metadata.state.groups["g"].version == version
+        assert agent.parts.ledger.state.groups["g"].version == version
         assert len(problems(caplog)) == 1
 
 
@@ -119,12 +119,12 @@ async def test_an_expression_that_was_refused_is_looked_up_again_when_there_are_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with one_agent() as agent:
-        await agent.parts.writer.propose(replace(create(), topic_id=OTHER, name="other"))
+        await agent.parts.ledger.propose(replace(create(), topic_id=OTHER, name="other"))
         monkeypatch.setattr("coordinator.groups.consumer_group_regexes.CONSUMER_GROUP_NAMES_BYTES_MAX", 12)
         await agent.say(beat("a", regex=".*"))
         await agent.groups.look_after()
         assert await agent.refused(beat("a", 2)) is ErrorCode.group_max_size_reached
-        await agent.parts.writer.propose(DeleteTopic(topic_id=OTHER))
+        await agent.parts.ledger.propose(DeleteTopic(topic_id=OTHER))
         await agent.wait(11)
         await agent.groups.look_after()
         assert without_epochs((await agent.say(beat("a", 2))).assigned or ()) == ALL
@@ -159,7 +159,7 @@ async def test_so_is_who_is_taken_out_by_what_is_not_applied_yet() -> None:
     async with one_agent() as agent:
         await agent.say(beat("a"))
         await agent.say(beat("b"))
-        before = deepcopy(agent.parts.metadata.state)
+        before = deepcopy(agent.parts.ledger.state)
         (live,) = agent.groups._live.values()
         await live.check_stays(before, "b")
         await agent.say(beat("b", LEAVE_EPOCH))
@@ -181,22 +181,22 @@ async def test_a_group_whose_first_member_is_refused_is_not_begun() -> None:
     async with one_agent() as agent:
         assert await agent.refused(beat("a", regex="(")) is ErrorCode.invalid_regular_expression
         assert agent.groups.groups_count == 0
-        assert agent.parts.metadata.state.groups["g"].is_vacant
+        assert agent.parts.ledger.state.groups["g"].is_vacant
 
 
 async def test_only_the_agent_whose_group_it_is_answers() -> None:
     async with two_agents() as (coordinator, other):
         await coordinator.say(beat("a"))
         assert await other.refused(beat("b")) is ErrorCode.not_coordinator
-        await other.parts.metadata.barrier()
+        await other.parts.ledger.barrier()
         assert await other.refused(beat("a", 2)) is ErrorCode.not_coordinator
 
 
 async def test_the_next_coordinator_goes_on_without_a_rebalance() -> None:
     async with two_agents() as (first, second):
         await first.say(beat("a"))
-        await first.parts.writer.propose(StartDrain(session=first.parts.writer.session))
-        await second.parts.metadata.barrier()
+        await first.parts.ledger.propose(StartDrain(session=first.parts.ledger.session))
+        await second.parts.ledger.barrier()
         assert await first.refused(beat("a", 2)) is ErrorCode.not_coordinator
         assert first.groups.groups_count == 0
         answer = await second.say(beat("a", 2))
@@ -207,20 +207,20 @@ async def test_a_coordinator_that_lost_its_claim_unaware_changes_nothing() -> No
     """Safety rule S13: what the paused agent had in memory is refused, and its member is sent to the next one."""
     async with two_agents() as (paused, other):
         await paused.say(beat("a"))
-        await paused.parts.writer.propose(StartDrain(session=paused.parts.writer.session))
-        await other.parts.metadata.barrier()
-        await other.parts.writer.propose(ClaimGroups(group_ids=("g",)))
-        version = other.parts.metadata.state.groups["g"].version
+        await paused.parts.ledger.propose(StartDrain(session=paused.parts.ledger.session))
+        await other.parts.ledger.barrier()
+        await other.parts.ledger.propose(ClaimGroups(group_ids=("g",)))
+        version = other.parts.ledger.state.groups["g"].version
         assert await paused.refused(beat("b")) is ErrorCode.not_coordinator
-        await other.parts.metadata.barrier()
-        assert other.parts.metadata.state.groups["g"].version == version
+        await other.parts.ledger.barrier()
+        assert other.parts.ledger.state.groups["g"].version == version
 
 
 async def test_s4_who_is_unknown_to_a_coordinator_that_is_cut_off_looks_for_another() -> None:
     """It may have joined there."""
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.propose(create(partitions=2))
+        await parts.ledger.propose(create(partitions=2))
         agent = GroupAgent(parts)
         await agent.say(beat("a"))
         assert await agent.refused(beat("b", 3)) is ErrorCode.unknown_member_id
@@ -232,7 +232,7 @@ async def test_a_change_that_is_refused_ends_the_copy() -> None:
     async with one_agent() as agent:
         await agent.say(beat("a"))
         # Another claim of the same agent: entries under the former one are refused from here on.
-        agent.parts.writer.propose(ClaimGroups(group_ids=("g",)))
+        agent.parts.ledger.propose(ClaimGroups(group_ids=("g",)))
         assert await agent.refused(beat("b")) is ErrorCode.not_coordinator
         assert agent.groups.groups_count == 0
         assert list(agent.group.members) == ["a"]
@@ -245,7 +245,7 @@ async def test_who_is_refused_for_a_change_that_never_was_is_told_to_look_for_th
     async with one_agent() as agent:
         await agent.say(beat("a", instance="i"))
         await agent.say(beat("a", -2, instance="i"))
-        agent.parts.writer.propose(ClaimGroups(group_ids=("g",)))
+        agent.parts.ledger.propose(ClaimGroups(group_ids=("g",)))
         replaced, refused = await asyncio.gather(
             agent.refused(beat("b", instance="i")), agent.refused(beat("a", epoch, instance="i"))
         )
@@ -265,18 +265,18 @@ async def test_who_is_refused_for_what_was_changed_is_told_so_once_it_is_applied
 async def test_groups_that_fall_to_an_agent_are_taken_up_unasked_and_their_dead_members_fenced() -> None:
     async with two_agents() as (first, second):
         await first.say(beat("a"))
-        await first.parts.writer.propose(StartDrain(session=first.parts.writer.session))
-        await second.parts.metadata.barrier()
+        await first.parts.ledger.propose(StartDrain(session=first.parts.ledger.session))
+        await second.parts.ledger.barrier()
         await second.groups.look_after()
         assert second.groups.groups_count == 1
         # The first one may have heard its members for a lease more, where its watch lagged (S4).
         await second.wait(46)
         await second.groups.look_after()
-        await second.parts.metadata.barrier()
+        await second.parts.ledger.barrier()
         assert second.group.phase() is GroupPhase.STABLE
         await second.wait(LEDGER_SESSION_SECONDS)
         await second.groups.look_after()
-        await second.parts.metadata.barrier()
+        await second.parts.ledger.barrier()
         assert second.group.phase() is GroupPhase.EMPTY
         await second.groups.look_after()
         assert second.groups.groups_count == 0
@@ -316,7 +316,7 @@ async def test_who_spoke_while_the_agent_stood_still_is_no_silent_member() -> No
         await agent.groups.look_after()
         await agent.wait(60)
         await asyncio.gather(agent.groups.look_after(), agent.say(beat("b", 3)))
-        await agent.parts.metadata.barrier()
+        await agent.parts.ledger.barrier()
         assert list(agent.group.members) == ["b"]
 
 
@@ -327,7 +327,7 @@ async def test_an_expression_is_looked_up_and_followed() -> None:
         answer = await agent.say(beat("a", 2))
         assert answer.assigned is not None
         assert without_epochs(answer.assigned) == ALL
-        await agent.parts.writer.propose(replace(create(), topic_id=OTHER, name="xyz"))
+        await agent.parts.ledger.propose(replace(create(), topic_id=OTHER, name="xyz"))
         await agent.wait(11)
         await agent.groups.look_after()
         answer = await agent.say(beat("a", answer.epoch))
@@ -339,7 +339,7 @@ async def test_dynamic_configs_of_a_group_come_before_the_brokers() -> None:
     configs = {"group.consumer.heartbeat.interval.ms": "1234"}
     async with one_agent(**configs) as agent:
         assert (await agent.say(beat("a"))).heartbeat_interval_ms == 1234
-        agent.parts.metadata.state.group_configs["g"] = {"consumer.heartbeat.interval.ms": "777"}
+        agent.parts.ledger.state.group_configs["g"] = {"consumer.heartbeat.interval.ms": "777"}
         assert (await agent.say(beat("a", 2))).heartbeat_interval_ms == 777
 
 
@@ -354,7 +354,7 @@ async def test_commits_are_judged_by_what_the_coordinator_knows() -> None:
         await agent.say(beat("a"))
 
         def judged(member_id: str, epoch: int) -> ErrorCode:
-            group = agent.parts.metadata.state.groups["g"]
+            group = agent.parts.ledger.state.groups["g"]
             partitions = [(TOPIC, PartitionIndex(99))]
             return agent.groups.check_commit(
                 group, member_id=member_id, epoch=epoch, api_version=9, partitions=partitions

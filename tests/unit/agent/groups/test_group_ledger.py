@@ -26,13 +26,13 @@ GROUPS = [f"group-{number}" for number in range(20)]
 
 
 def group_ledger(parts: Parts) -> GroupLedger:
-    return GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+    return GroupLedger(ledger=parts.ledger, clock=parts.clock)
 
 
 @asynccontextmanager
 async def one_agent() -> AsyncIterator[tuple[Parts, GroupLedger]]:
     async with running_parts() as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.propose(create(partitions=3))
+        await parts.ledger.propose(create(partitions=3))
         yield parts, group_ledger(parts)
 
 
@@ -44,9 +44,9 @@ async def two_agents() -> AsyncIterator[tuple[Parts, Parts]]:
         running_parts(MemoryLedger(core), start("b", node=2)) as other,
         asyncio.timeout(SECONDS_MAX),
     ):
-        await one.writer.propose(create())
+        await one.ledger.propose(create())
         for parts in (one, other):
-            await parts.metadata.barrier()
+            await parts.ledger.barrier()
         yield one, other
 
 
@@ -58,8 +58,8 @@ def closed_gate(parts: Parts) -> asyncio.Event:
         await gate.wait()
         return AppendFate.APPLIED
 
-    assert isinstance(parts.ledger, MemoryLedger)
-    parts.ledger.fate_of_append = gated
+    assert isinstance(parts.backend, MemoryLedger)
+    parts.backend.fate_of_append = gated
     return gate
 
 
@@ -78,9 +78,9 @@ async def test_agents_agree_whose_a_group_is_and_only_that_one_gets_the_claim() 
         first, second = group_ledger(one), group_ledger(other)
         owners = {group_id: first.coordinator(group_id) for group_id in GROUPS}
         assert owners == {group_id: second.coordinator(group_id) for group_id in GROUPS}
-        assert set(owners.values()) == {one.writer.session, other.writer.session}
+        assert set(owners.values()) == {one.ledger.session, other.ledger.session}
         for group_id, owner in owners.items():
-            mine, others = (first, second) if owner == one.writer.session else (second, first)
+            mine, others = (first, second) if owner == one.ledger.session else (second, first)
             assert (await mine.claim(group_id)).claimed_by == owner
             assert await refusal(others, group_id) is ErrorCode.not_coordinator
             assert (mine.owns(group_id), others.owns(group_id)) == (True, False)
@@ -88,19 +88,19 @@ async def test_agents_agree_whose_a_group_is_and_only_that_one_gets_the_claim() 
 
 async def test_claims_of_one_turn_of_the_loop_share_an_entry() -> None:
     async with one_agent() as (parts, groups):
-        before = parts.metadata.entries_applied_count
+        before = parts.ledger.apply_loop.entries_applied_count
         claimed = await asyncio.gather(*(groups.claim(group_id) for group_id in GROUPS * 2))
-        assert parts.metadata.entries_applied_count == before + 1
+        assert parts.ledger.apply_loop.entries_applied_count == before + 1
         assert [group.group_id for group in claimed] == GROUPS * 2
 
 
 async def test_a_group_that_is_held_costs_no_entry() -> None:
     async with one_agent() as (parts, groups):
         await groups.claim("g")
-        before = parts.metadata.state.position
+        before = parts.ledger.state.position
         await groups.claim("g")
         await groups.check_readable("g")
-        assert parts.metadata.state.position == before
+        assert parts.ledger.state.position == before
 
 
 async def test_writes_follow_one_another_before_the_first_is_applied() -> None:
@@ -108,7 +108,7 @@ async def test_writes_follow_one_another_before_the_first_is_applied() -> None:
         await groups.claim("g")
         written = [groups.write("g", generation(number, member())) for number in (1, 2, 3)]
         assert await asyncio.gather(*written) == [Done()] * 3
-        found = parts.metadata.state.groups["g"]
+        found = parts.ledger.state.groups["g"]
         assert (found.version, found.value) == (3, generation(3, member()))
 
 
@@ -121,7 +121,7 @@ async def test_a_write_that_is_refused_ends_the_claim_and_those_after_it() -> No
         assert not groups.owns("g")
         await groups.claim("g")
         assert await groups.write("g", generation(6, member())) == Done()
-        assert parts.metadata.state.groups["g"].version == 2
+        assert parts.ledger.state.groups["g"].version == 2
 
 
 async def test_nobody_can_take_a_write_away_once_it_is_made() -> None:
@@ -129,7 +129,7 @@ async def test_nobody_can_take_a_write_away_once_it_is_made() -> None:
         await groups.claim("g")
         groups.write("g", GENERATION).cancel()
         assert await groups.write("g", generation(2, member())) == Done()
-        assert parts.metadata.state.groups["g"].version == 2
+        assert parts.ledger.state.groups["g"].version == 2
 
 
 async def test_a_write_that_is_refused_at_once_does_not_hide_one_that_is_on_its_way(
@@ -145,7 +145,7 @@ async def test_a_write_that_is_refused_at_once_does_not_hide_one_that_is_on_its_
         assert not settled.done()
         gate.set()
         assert [await sent, await settled] == [Done(), ErrorCode.none]
-        assert parts.metadata.state.groups["g"].version == 1
+        assert parts.ledger.state.groups["g"].version == 1
         assert groups._changes == {}
 
 
@@ -156,46 +156,46 @@ async def test_consumer_groups_are_written_by_rows() -> None:
         assert (
             await asyncio.gather(groups.write_consumer("g", JOINED), groups.write_consumer("g", left)) == [Done()] * 2
         )
-        assert not parts.metadata.state.groups["g"].has_members
+        assert not parts.ledger.state.groups["g"].has_members
 
 
 async def test_commits_of_one_turn_of_the_loop_share_an_entry() -> None:
     async with one_agent() as (parts, groups):
         for group_id in GROUPS:
             await groups.claim(group_id)
-        before = parts.metadata.entries_applied_count
+        before = parts.ledger.apply_loop.entries_applied_count
         told = await asyncio.gather(*(groups.commit(group_id, [row(1), row(2, 1)]) for group_id in GROUPS))
         assert [list(codes) for codes in told] == [[ErrorCode.none] * 2] * len(GROUPS)
-        assert parts.metadata.entries_applied_count == before + 1
-        assert [len(parts.metadata.state.groups[group_id].offsets[TOPIC]) for group_id in GROUPS] == [2] * len(GROUPS)
+        assert parts.ledger.apply_loop.entries_applied_count == before + 1
+        assert [len(parts.ledger.state.groups[group_id].offsets[TOPIC]) for group_id in GROUPS] == [2] * len(GROUPS)
 
 
 async def test_a_large_commit_is_several_entries_and_one_answer() -> None:
     async with one_agent() as (parts, groups):
         await groups.claim("g")
-        before = parts.metadata.entries_applied_count
+        before = parts.ledger.apply_loop.entries_applied_count
         rows = [row(number, number % 4) for number in range(OFFSETS_PER_COMMIT_ENTRY_MAX + 1)]
         codes = await groups.commit("g", rows)
         assert [code is ErrorCode.none for code in codes] == [number % 4 < 3 for number in range(len(rows))]
-        assert parts.metadata.entries_applied_count == before + 2
+        assert parts.ledger.apply_loop.entries_applied_count == before + 2
 
 
 async def test_long_metadata_takes_entries_of_its_own() -> None:
     async with one_agent() as (parts, groups):
         await groups.claim("g")
-        before = parts.metadata.entries_applied_count
+        before = parts.ledger.apply_loop.entries_applied_count
         assert set(await groups.commit("g", [row(1, 0, "x" * 100_000), row(2, 1, "y" * 100_000)])) == {ErrorCode.none}
-        assert parts.metadata.entries_applied_count == before + 2
+        assert parts.ledger.apply_loop.entries_applied_count == before + 2
 
 
 async def test_long_ids_of_groups_take_entries_of_their_own_and_longer_ones_are_invalid() -> None:
     async with one_agent() as (parts, groups):
         ids = [f"{number:03}" + "x" * (GROUP_ID_BYTES_MAX - 3) for number in range(300)]
         await asyncio.gather(*map(groups.claim, ids))
-        before = parts.metadata.entries_applied_count
+        before = parts.ledger.apply_loop.entries_applied_count
         told = await asyncio.gather(*(groups.commit(each, [row(1), row(2, 1)]) for each in ids))
         assert [list(codes) for codes in told] == [[ErrorCode.none] * 2] * len(ids)
-        assert parts.metadata.entries_applied_count == before + 3
+        assert parts.ledger.apply_loop.entries_applied_count == before + 3
         assert await refusal(groups, "\N{EURO SIGN}" * (GROUP_ID_BYTES_MAX // 3 + 1)) is ErrorCode.invalid_group_id
 
 
@@ -210,16 +210,16 @@ async def test_a_commit_and_a_write_keep_their_order() -> None:
 
 async def commands_of(parts: Parts) -> list[object]:
     """What is in the ledger, in order."""
-    start = await parts.ledger.load()
+    start = await parts.backend.load()
     return [decode(record).command for record in start.records]
 
 
 async def test_no_rows_are_no_entry() -> None:
     async with one_agent() as (parts, groups):
         await groups.claim("g")
-        before = parts.metadata.state.position
+        before = parts.ledger.state.position
         assert await groups.commit("g", []) == ()
-        assert parts.metadata.state.position == before
+        assert parts.ledger.state.position == before
 
 
 async def test_a_group_is_gone_once_it_is_deleted() -> None:
@@ -227,7 +227,7 @@ async def test_a_group_is_gone_once_it_is_deleted() -> None:
         await groups.claim("g")
         await groups.commit("g", [row(1), row(1, 1)])
         assert await groups.delete_offsets("g", [(TOPIC, PartitionIndex(0))]) == Done()
-        assert list(parts.metadata.state.groups["g"].offsets[TOPIC]) == [1]
+        assert list(parts.ledger.state.groups["g"].offsets[TOPIC]) == [1]
         assert await groups.delete_group("g") == Done()
         assert await groups.check_readable("g") is None
         assert not groups.owns("g")
@@ -242,7 +242,7 @@ async def test_a_claim_alone_is_no_group() -> None:
 async def test_s13_a_session_that_was_replaced_holds_no_claim_and_its_commits_are_refused() -> None:
     async with one_agent() as (parts, groups):
         await groups.claim("g")
-        parts.ledger.core.expire(parts.writer.session)  # type: ignore[attr-defined]
+        parts.backend.core.expire(parts.ledger.session)  # type: ignore[attr-defined]
         assert list(await groups.commit("g", [row(1)])) == [ErrorCode.not_coordinator]
         assert not groups.owns("g")
         assert (await groups.claim("g")).offsets == {}
@@ -255,13 +255,13 @@ async def test_s4_a_claim_of_an_agent_that_is_not_confirmed_is_worth_another_try
     async with one_agent() as (parts, groups):
         monkeypatch.setattr(LedgerWriter, "is_confirmed", False)
         assert await refusal(groups) is ErrorCode.coordinator_not_available
-        assert parts.metadata.state.groups["g"].claimed_by == parts.writer.session
+        assert parts.ledger.state.groups["g"].claimed_by == parts.ledger.session
 
 
 async def test_whose_a_group_is_with_an_id_that_is_too_long_is_not_remembered() -> None:
     async with one_agent() as (parts, groups):
         longest = "x" * GROUP_ID_BYTES_MAX
-        assert {groups.coordinator(longest + more) for more in ("", "x")} == {parts.writer.session}
+        assert {groups.coordinator(longest + more) for more in ("", "x")} == {parts.ledger.session}
         assert list(groups._owners.cache) == [longest]
 
 
@@ -276,11 +276,11 @@ async def test_what_is_remembered_of_owners_is_bounded(monkeypatch: pytest.Monke
 async def test_who_lives_is_looked_up_again_only_where_an_entry_was_applied() -> None:
     async with one_agent() as (parts, groups):
         await groups.claim("g")
-        sessions = parts.metadata.state.sessions
-        parts.metadata.state.sessions = {}
+        sessions = parts.ledger.state.sessions
+        parts.ledger.state.sessions = {}
         assert groups.owns("g")
-        parts.metadata.state.sessions = sessions
-        await parts.writer.propose(EndSession(session=parts.writer.session))
+        parts.ledger.state.sessions = sessions
+        await parts.ledger.propose(EndSession(session=parts.ledger.session))
         assert groups.coordinator("g") is None
 
 
@@ -291,7 +291,7 @@ async def test_s13_what_is_written_without_a_claim_is_refused() -> None:
             ErrorCode.not_coordinator
         ] * 3
         assert list(await groups.commit("g", [row(1)])) == [ErrorCode.not_coordinator]
-        assert parts.metadata.state.groups == {}
+        assert parts.ledger.state.groups == {}
         assert groups._versions == {}
 
 
@@ -315,10 +315,10 @@ async def test_groups_that_are_gone_or_another_agents_are_forgotten_now_and_then
     async with one_agent() as (parts, groups):
         for group_id in ("a", "b"):
             await groups.claim(group_id)
-        await parts.writer.propose(
+        await parts.ledger.propose(
             ExpireOffsets(now_ms=parts.clock.now_ms(), retention_ms=1, group_ids=("a",)),
         )
-        await parts.writer.propose(ClaimGroups(group_ids=("b",)))
+        await parts.ledger.propose(ClaimGroups(group_ids=("b",)))
         assert list(groups._versions) == ["a", "b"]
         await groups.claim("c")
         assert list(groups._versions) == ["c"]
@@ -328,20 +328,20 @@ async def test_groups_that_are_gone_or_another_agents_are_forgotten_now_and_then
 async def test_an_agent_that_drains_hands_its_groups_over_at_once() -> None:
     async with two_agents() as (one, other):
         first, second = group_ledger(one), group_ledger(other)
-        mine = next(group_id for group_id in GROUPS if first.coordinator(group_id) == one.writer.session)
+        mine = next(group_id for group_id in GROUPS if first.coordinator(group_id) == one.ledger.session)
         await first.claim(mine)
-        await one.writer.propose(StartDrain(session=one.writer.session))
+        await one.ledger.propose(StartDrain(session=one.ledger.session))
         assert not first.owns(mine)
         assert await refusal(first, mine) is ErrorCode.not_coordinator
         with pytest.raises(NotCoordinator):
             await first.check_readable(mine)
-        await other.metadata.barrier()
-        assert (await second.claim(mine)).claimed_by == other.writer.session
+        await other.ledger.barrier()
+        assert (await second.claim(mine)).claimed_by == other.ledger.session
 
 
 async def test_an_agent_whose_session_is_over_is_no_coordinator() -> None:
     async with one_agent() as (parts, groups):
-        await parts.writer.propose(EndSession(session=parts.writer.session))
+        await parts.ledger.propose(EndSession(session=parts.ledger.session))
         assert groups.coordinator("g") is None
         assert await refusal(groups) is ErrorCode.coordinator_not_available
         with pytest.raises(NotCoordinator):

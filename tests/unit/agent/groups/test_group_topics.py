@@ -13,27 +13,27 @@ OTHER = TopicId(bytes([9] * 16))
 
 async def test_the_lookup_changes_with_topics_alone() -> None:
     async with running_parts() as parts:
-        lookup = GroupTopics(parts.metadata)
+        lookup = GroupTopics(parts.ledger)
         assert lookup.finder("t") is None
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         finder = lookup.finder
         assert finder("t") == (TOPIC, 1)
         assert lookup.finder is finder
-        await parts.writer.propose(CreatePartitions(topic_id=TOPIC, partition_count=3))
+        await parts.ledger.propose(CreatePartitions(topic_id=TOPIC, partition_count=3))
         assert lookup.finder is not finder
         assert (lookup.find("t"), lookup.name_of(TOPIC), lookup.name_of(OTHER)) == ((TOPIC, 3), "t", None)
 
 
 async def test_names_are_counted_where_a_topic_comes_and_not_where_one_grows() -> None:
     async with running_parts() as parts:
-        lookup = GroupTopics(parts.metadata)
-        await parts.writer.propose(create())
+        lookup = GroupTopics(parts.ledger)
+        await parts.ledger.propose(create())
         assert lookup.has_uncounted_changes
         lookup.count_names()
         assert (lookup.names_number, lookup.has_uncounted_changes) == (1, False)
-        await parts.writer.propose(CreatePartitions(topic_id=TOPIC, partition_count=3))
+        await parts.ledger.propose(CreatePartitions(topic_id=TOPIC, partition_count=3))
         lookup.count_names()
         assert lookup.names_number == 1
-        await parts.writer.propose(replace(create(), topic_id=OTHER, name="u"))
+        await parts.ledger.propose(replace(create(), topic_id=OTHER, name="u"))
         lookup.count_names()
         assert lookup.names_number == 2

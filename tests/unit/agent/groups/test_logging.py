@@ -86,8 +86,8 @@ async def test_groups_that_are_taken_up_and_handed_over_are_told_in_one_line(cap
     async with two_agents() as (first, second):
         await first.say(beat("a"))
         first.groups.stop()
-        await first.parts.writer.propose(StartDrain(session=first.parts.writer.session))
-        await second.parts.metadata.barrier()
+        await first.parts.ledger.propose(StartDrain(session=first.parts.ledger.session))
+        await second.parts.ledger.barrier()
         for _ in range(3):
             await second.groups.look_after()
         news = [vars(record) for record in caplog.records if "names" in vars(record)]

@@ -62,15 +62,15 @@ def test_what_makes_a_member_ask_or_join_again_costs_none(error_code: ErrorCode)
 
 async def test_s4_a_barrier_that_does_not_come_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_parts() as parts:
-        ledger = GroupLedger(metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+        ledger = GroupLedger(ledger=parts.ledger, clock=parts.clock)
         claimed = await ledger.claim("g")
         begun: asyncio.Future[Position] = asyncio.get_running_loop().create_future()
-        monkeypatch.setattr(parts.metadata, "begin_barrier", lambda: begun)
+        monkeypatch.setattr(parts.ledger, "begin_barrier", lambda: begun)
         monkeypatch.setattr(group_ledger, "BARRIER_SECONDS_MAX", 0.01)
         with pytest.raises(NotCoordinator) as caught:
             await check_confirmed(ledger, "g", claimed.claim_epoch)
         assert caught.value.error_code is ErrorCode.coordinator_not_available
-        begun.set_result(parts.metadata.state.position)
+        begun.set_result(parts.ledger.state.position)
         await asyncio.sleep(0)
 
 
@@ -115,9 +115,9 @@ class TestClassicGroups:
             beating = asyncio.ensure_future(groups.heartbeat("g", "nobody", None, 1))
             while len(begun) < 2:
                 await turn()
-            await parts.writer.propose(ClaimGroups(group_ids=("g",)))
+            await parts.ledger.propose(ClaimGroups(group_ids=("g",)))
             for each in begun:
-                each.set_result(parts.metadata.state.position)
+                each.set_result(parts.ledger.state.position)
             assert (await joining).error_code is ErrorCode.not_coordinator
             assert await beating is ErrorCode.not_coordinator
 
@@ -137,7 +137,7 @@ class TestClassicGroups:
                 asked.append("head")
                 return await head_right()
 
-            await parts.metadata.barrier()
+            await parts.ledger.barrier()
             monkeypatch.setattr(ledger, "head", head)
             member_id = (await join(groups)).member_id
             heads_count = len(asked)
@@ -163,7 +163,7 @@ class TestClassicGroups:
             assert (await joining).error_code is ErrorCode.not_coordinator
             assert await beating is ErrorCode.not_coordinator
             for each in begun:
-                each.set_result(parts.metadata.state.position)
+                each.set_result(parts.ledger.state.position)
             await turn()
 
     async def test_who_waits_for_a_barrier_is_told_also_where_the_group_is_over_by_then(
@@ -177,7 +177,7 @@ class TestClassicGroups:
             while not begun:
                 await turn()
             await groups._unload_lost()
-            begun[0].set_result(parts.metadata.state.position)
+            begun[0].set_result(parts.ledger.state.position)
             assert await leaving == (ErrorCode.none, (ErrorCode.none, ErrorCode.unknown_member_id))
             await groups._unload_lost()
             assert groups.groups_count == 0
@@ -196,7 +196,7 @@ class TestConsumerGroups:
                 await turn()
             await agent.groups.look_after()
             for each in begun:
-                each.set_result(agent.parts.metadata.state.position)
+                each.set_result(agent.parts.ledger.state.position)
             assert await asked is ErrorCode.unknown_member_id
             await agent.groups.look_after()
             assert agent.groups.groups_count == 0
@@ -213,13 +213,13 @@ class TestConsumerGroups:
             agent.groups.stop()
             assert await asked is ErrorCode.not_coordinator
             for each in begun:
-                each.set_result(agent.parts.metadata.state.position)
+                each.set_result(agent.parts.ledger.state.position)
 
     async def test_s4_a_classic_group_that_is_cut_off_is_not_called_full(self) -> None:
         """A consumer that is told so ends; members may have left elsewhere."""
         ledger = MemoryLedger()
         async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-            await parts.writer.propose(create(partitions=2))
+            await parts.ledger.propose(create(partitions=2))
             agent = GroupAgent(parts, **{"group.consumer.max.size": "1"})
             await agent.ledger.claim("g")
             kept = structs.replace(member(), protocols=(("range", subscription("t")),), assignment=b"")
@@ -237,7 +237,7 @@ def gated_barriers(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> list[asynci
         begun.append(asyncio.get_running_loop().create_future())
         return begun[-1]
 
-    monkeypatch.setattr(parts.metadata, "begin_barrier", begin_barrier)
+    monkeypatch.setattr(parts.ledger, "begin_barrier", begin_barrier)
     return begun
 
 
@@ -248,7 +248,7 @@ async def turn() -> None:
 async def test_s4_who_speaks_the_classic_protocol_is_not_unknown_to_a_consumer_group_that_is_cut_off() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.propose(create(partitions=2))
+        await parts.ledger.propose(create(partitions=2))
         agent = GroupAgent(parts)
         await agent.say(beat("a"))
         b = Leaver(member_id="b", group_instance_id=None)
@@ -279,7 +279,7 @@ async def test_s4_a_group_that_a_consumer_may_not_begin_is_looked_up_before_it_i
     """It may be one of consumers by now."""
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        await parts.writer.propose(create(partitions=2))
+        await parts.ledger.propose(create(partitions=2))
         agent = GroupAgent(parts, **{"group.consumer.migration.policy": "disabled"})
         await agent.ledger.claim("g")
         await agent.ledger.write("g", GENERATION)
@@ -291,14 +291,14 @@ async def test_s4_a_group_that_a_consumer_may_not_begin_is_looked_up_before_it_i
 async def test_s4_who_is_unknown_under_a_claim_that_is_over_looks_for_another() -> None:
     async with two_agents() as (first, second):
         await first.say(beat("a"))
-        claim_epoch = first.parts.metadata.state.groups["g"].claim_epoch
+        claim_epoch = first.parts.ledger.state.groups["g"].claim_epoch
         await check_confirmed(first.ledger, "g", claim_epoch)
-        await first.parts.writer.propose(StartDrain(session=first.parts.writer.session))
-        await second.parts.metadata.barrier()
+        await first.parts.ledger.propose(StartDrain(session=first.parts.ledger.session))
+        await second.parts.ledger.barrier()
         with pytest.raises(NotCoordinator) as caught:  # nobody has claimed it yet
             await check_confirmed(first.ledger, "g", claim_epoch)
         assert caught.value.error_code is ErrorCode.not_coordinator
-        await second.parts.writer.propose(ClaimGroups(group_ids=("g",)))
+        await second.parts.ledger.propose(ClaimGroups(group_ids=("g",)))
         with pytest.raises(NotCoordinator) as caught:
             await check_confirmed(first.ledger, "g", claim_epoch)
         assert caught.value.error_code is ErrorCode.not_coordinator

@@ -26,11 +26,10 @@ class Loads:
     loaded: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
-        self.ledger = GroupLedger(metadata=self.parts.metadata, writer=self.parts.writer, clock=self.parts.clock)
+        self.ledger = GroupLedger(ledger=self.parts.ledger, clock=self.parts.clock)
         self.owned = OwnedGroups(
-            metadata=self.parts.metadata,
-            writer=self.parts.writer,
-            ledger=self.ledger,
+            ledger=self.parts.ledger,
+            group_ledger=self.ledger,
             clock=self.parts.clock,
             protocol="classic",
             is_to_load=lambda group: group.has_members and group.group_id not in self.loaded,
@@ -92,5 +91,5 @@ async def test_a_load_is_done_only_where_the_group_is_another_agents(monkeypatch
 
         monkeypatch.setattr(loads.ledger, "claim", rejected)
         assert not await loads.owned._load_one("g")
-        await parts.writer.propose(EndSession(session=parts.writer.session))
+        await parts.ledger.propose(EndSession(session=parts.ledger.session))
         assert await loads.owned._load_one("g")

@@ -64,7 +64,7 @@ async def write(agent: GroupAgent, group: ClassicGroup) -> None:
 
 
 def value(agent: GroupAgent) -> ClassicGroup:
-    found = agent.parts.metadata.state.groups["g"].value
+    found = agent.parts.ledger.state.groups["g"].value
     assert isinstance(found, ClassicGroup)
     return found
 
@@ -94,13 +94,13 @@ async def test_members_of_both_protocols_cost_no_barrier_while_their_group_is_he
         assert (await agent.say(beat("a"))).epoch == 6
         barriers: list[str] = []
 
-        begin_right = agent.parts.metadata.begin_barrier
+        begin_right = agent.parts.ledger.begin_barrier
 
         def begin_barrier() -> asyncio.Future[Position]:
             barriers.append("barrier")
             return begin_right()
 
-        monkeypatch.setattr(agent.parts.metadata, "begin_barrier", begin_barrier)
+        monkeypatch.setattr(agent.parts.ledger, "begin_barrier", begin_barrier)
         assert await agent.classic.heartbeat("g", "m", None, 5) is ErrorCode.rebalance_in_progress
         joined = await (await agent.classic.join("g", ask("m", has={"t": [0]})))
         synced = await (await agent.classic.sync("g", SYNC))
@@ -176,13 +176,13 @@ async def test_a_group_that_no_entry_takes_as_a_consumer_group_stays_a_classic_o
         subscribed = incompressible(LEDGER_ENTRY_BYTES_MAX - 3_000)
         group = generation(5, structs.replace(classic("m", [0]), protocols=(("range", subscribed),)))
         await write(agent, group)
-        claim_epoch = agent.parts.metadata.state.groups["g"].claim_epoch
+        claim_epoch = agent.parts.ledger.state.groups["g"].claim_epoch
         names = [Random(number).randbytes(100).hex() for number in range(100)]
         for _ in range(3):
             assert await agent.refused(beat("a", names=names)) is ErrorCode.group_max_size_reached
             assert value(agent) == group
             assert await agent.classic.heartbeat("g", "m", None, 5) is ErrorCode.none
-        assert agent.parts.metadata.state.groups["g"].claim_epoch == claim_epoch
+        assert agent.parts.ledger.state.groups["g"].claim_epoch == claim_epoch
 
 
 async def test_a_group_that_no_entry_takes_as_a_classic_one_stays_a_consumer_group(
@@ -197,14 +197,14 @@ async def test_a_group_that_no_entry_takes_as_a_classic_one_stays_a_consumer_gro
         for request in requests:
             joined = await (await agent.classic.join("g", request))
             assert joined.error_code is ErrorCode.none
-        claim_epoch = agent.parts.metadata.state.groups["g"].claim_epoch
+        claim_epoch = agent.parts.ledger.state.groups["g"].claim_epoch
         assert (await agent.say(beat("a", -1))).epoch == -1
         joined = await (await agent.classic.join("g", replace(requests[4], protocols=requests[0].protocols)))
         assert joined.error_code is ErrorCode.none
         entries = agent.entries
         for _ in range(3):
             await agent.groups.look_after()
-        assert (agent.entries, agent.parts.metadata.state.groups["g"].claim_epoch) == (entries, claim_epoch)
+        assert (agent.entries, agent.parts.ledger.state.groups["g"].claim_epoch) == (entries, claim_epoch)
         assert sorted(agent.group.members) == [f"m{number}" for number in range(5)]
         assert len(problems(caplog)) == 1
 
@@ -307,7 +307,7 @@ async def test_when_the_last_consumer_is_silent_the_rest_is_a_classic_group_too(
             assert await agent.classic.heartbeat("g", "m", None, 6) is ErrorCode.none
         await agent.wait(1)
         await agent.groups.look_after()
-        await agent.parts.metadata.barrier()
+        await agent.parts.ledger.barrier()
         assert [member.member_id for member in value(agent).members] == ["m"]
 
 
@@ -322,7 +322,7 @@ async def test_consumers_that_are_silent_together_leave_a_classic_group_too() ->
             assert await agent.classic.heartbeat("g", "m", None, joined.generation) is ErrorCode.none
         await agent.wait(1)
         await agent.groups.look_after()
-        await agent.parts.metadata.barrier()
+        await agent.parts.ledger.barrier()
         assert [member.member_id for member in value(agent).members] == ["m"]
 
 
@@ -371,11 +371,11 @@ async def test_classic_members_leave_a_consumer_group() -> None:
 async def test_classic_members_that_no_entry_takes_out_stay_and_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     async with one_agent(**SETTINGS) as agent:
         await mixed(agent)
-        claim_epoch = agent.parts.metadata.state.groups["g"].claim_epoch
+        claim_epoch = agent.parts.ledger.state.groups["g"].claim_epoch
         monkeypatch.setattr("coordinator.groups.consumer_group.fits", lambda _: False)
         assert await agent.classic.leave("g", [Leaver("m", None)]) == (ErrorCode.group_max_size_reached, ())
         assert (agent.groups.is_live("g"), sorted(agent.group.members)) == (True, ["a", "m"])
-        assert agent.parts.metadata.state.groups["g"].claim_epoch == claim_epoch
+        assert agent.parts.ledger.state.groups["g"].claim_epoch == claim_epoch
 
 
 async def test_a_join_that_is_refused_for_a_change_that_never_was_is_told_to_look_for_the_coordinator() -> None:
@@ -383,7 +383,7 @@ async def test_a_join_that_is_refused_for_a_change_that_never_was_is_told_to_loo
         await agent.say(beat("a"))
         joined = await (await agent.classic.join("g", ask("", instance="i", new_id="m", needs_known_id=False)))
         assert joined.error_code is ErrorCode.none
-        agent.parts.writer.propose(ClaimGroups(group_ids=("g",)))
+        agent.parts.ledger.propose(ClaimGroups(group_ids=("g",)))
         replacing, refused = await asyncio.gather(
             agent.groups.join("g", ask("", instance="i")), agent.groups.join("g", ask("m", instance="i"))
         )

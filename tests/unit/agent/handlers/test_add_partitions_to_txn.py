@@ -59,7 +59,7 @@ async def test_s4_a_partition_is_not_called_unknown_while_the_ledger_does_not_an
 
     async with serving() as services:
         producer = await begun(services)
-        monkeypatch.setattr(services.metadata, "barrier", away)
+        monkeypatch.setattr(services.ledger, "barrier", away)
         told = await add(services, producer, topics={"t": [0], "absent": [0]})
     assert told == {
         ("t", 0): ErrorCode.operation_not_attempted,
@@ -166,6 +166,6 @@ class TestBatched:
 
         async with serving() as services:
             producer = await begun(services)
-            monkeypatch.setattr(services.metadata, "barrier", away)
+            monkeypatch.setattr(services.ledger, "barrier", away)
             (told,) = await self.asked(services, 4, self.of(producer, ID, 0, is_verify_only=True))
             assert errors_of(told.topic_results) == {("t", 0): ErrorCode.coordinator_not_available}

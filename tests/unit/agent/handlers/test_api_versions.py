@@ -29,7 +29,7 @@ async def told(version: int, level: int | None = None) -> KioEntity:
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         services = services_of(paths, paths.parts.clock, tasks)
         if level is not None:
-            await services.writer.propose(SetTransactionVersion(level=level))
+            await services.ledger.propose(SetTransactionVersion(level=level))
         said = {"client_software_name": "me", "client_software_version": "1"}
         return await ask(services, API_KEY, version, **said)
 

@@ -312,8 +312,8 @@ async def test_another_agent_lists_and_describes_none_of_them() -> None:
     async with data_paths() as paths, another_agent(paths) as other, asyncio.TaskGroup() as tasks:
         one, two = (services_of(each, each.parts.clock, tasks) for each in (paths, other))
         for services in (one, two):
-            await services.metadata.barrier()
-        owner, stranger = (one, two) if one.group_ledger.coordinator("g") == one.writer.session else (two, one)
+            await services.ledger.barrier()
+        owner, stranger = (one, two) if one.group_ledger.coordinator("g") == one.ledger.session else (two, one)
         await owner.group_ledger.claim("g")
         await owner.group_ledger.write("g", GENERATION)
         assert [row[0] for row in await listed(owner, 5)] == ["g"]
@@ -324,7 +324,7 @@ async def test_another_agent_lists_and_describes_none_of_them() -> None:
 
 async def test_s4_without_the_ledger_nothing_is_said_of_groups() -> None:
     async with serving() as services:
-        ledger = services.metadata._ledger
+        ledger = services.ledger.backend
         assert isinstance(ledger, MemoryLedger)
         ledger.is_reachable = False
         assert (await ask(services, LIST, 5)).error_code is ErrorCode.coordinator_not_available

@@ -116,7 +116,7 @@ async def test_s4_while_the_ledger_is_away_nothing_is_described(monkeypatch: pyt
         raise LedgerUnavailable("away")
 
     async with serving() as services:
-        monkeypatch.setattr(services.metadata, "barrier", away)
+        monkeypatch.setattr(services.ledger, "barrier", away)
         assert await described(services) is ErrorCode.request_timed_out
 
 

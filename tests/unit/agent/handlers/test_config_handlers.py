@@ -175,7 +175,7 @@ async def test_s4_while_the_ledger_is_away_nothing_is_told_or_altered(monkeypatc
         raise LedgerUnavailable("away")
 
     async with serving() as services:
-        monkeypatch.setattr(services.metadata, "barrier", away)
+        monkeypatch.setattr(services.ledger, "barrier", away)
         assert await described(services, TOPIC_TYPE, "t") == (ErrorCode.request_timed_out, {})
         assert await alter(services, (TOPIC_TYPE, "t", {"retention.ms": "5"})) == [ErrorCode.request_timed_out]
         listed = await ask(services, LIST, 1, resource_types=())

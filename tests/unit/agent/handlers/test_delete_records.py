@@ -59,7 +59,7 @@ async def test_an_offset_is_answered_with_where_the_log_starts_now(offset: int, 
     async with data_paths() as paths:
         await paths.produce(BATCH, BATCH)
         assert await deleted(paths, (0, offset)) == {0: answer}
-        partition = paths.parts.metadata.state.topics[TOPIC].partitions[0]
+        partition = paths.parts.ledger.state.topics[TOPIC].partitions[0]
         assert partition.log_start == max(answer[0], 0)
 
 
@@ -86,8 +86,8 @@ async def test_each_partition_is_answered_for_itself_and_the_last_of_two_offsets
 )
 async def test_what_is_kept_by_key_alone_is_not_deleted_by_offset(policy: str, error_code: int) -> None:
     async with data_paths() as paths:
-        await paths.parts.writer.propose(DeleteTopic(topic_id=TOPIC))
-        await paths.parts.writer.propose(create("k", cleanup_policy=policy))
+        await paths.parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
+        await paths.parts.ledger.propose(create("k", cleanup_policy=policy))
         assert (await deleted(paths, (0, 0), topic=b"k"))[0][1] == error_code
 
 
@@ -95,14 +95,14 @@ async def test_what_is_below_the_start_already_needs_no_entry() -> None:
     async with data_paths() as paths:
         await paths.produce(BATCH)
         await deleted(paths, (0, 2))
-        head = await paths.parts.ledger.head()
+        head = await paths.parts.backend.head()
         assert await deleted(paths, (0, 1)) == {0: (2, 0)}
-        assert await paths.parts.ledger.head() == head
+        assert await paths.parts.backend.head() == head
 
 
 async def test_s4_a_ledger_that_is_away_is_a_retriable_error() -> None:
     async with data_paths() as paths:
-        ledger = paths.parts.ledger
+        ledger = paths.parts.backend
         assert isinstance(ledger, MemoryLedger)
         ledger.is_reachable = False
         away = await deleted(paths, (0, 0), (5, 0))
@@ -116,9 +116,9 @@ async def test_what_one_entry_cannot_hold_goes_into_several(monkeypatch: pytest.
     async with data_paths(partitions=3) as paths:
         for partition in range(3):
             await paths.produce(BATCH, partition=partition)
-        head = await paths.parts.ledger.head()
+        head = await paths.parts.backend.head()
         assert await deleted(paths, (0, 1), (1, 2), (2, 3)) == {0: (1, 0), 1: (2, 0), 2: (3, 0)}
-        assert (await paths.parts.ledger.head()).appends_count == head.appends_count + 2
+        assert (await paths.parts.backend.head()).appends_count == head.appends_count + 2
 
 
 async def test_chunks_that_one_entry_must_not_drop_all_go_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,10 +126,10 @@ async def test_chunks_that_one_entry_must_not_drop_all_go_step_by_step(monkeypat
     async with data_paths(partitions=2) as paths:
         await paths.produce(*[BATCH] * 5)
         await paths.produce(BATCH, partition=1)
-        head = await paths.parts.ledger.head()
+        head = await paths.parts.backend.head()
         assert await deleted(paths, (0, 13), (1, 1)) == {0: (13, 0), 1: (1, 0)}
-        assert (await paths.parts.ledger.head()).appends_count == head.appends_count + 2
-        first, second = paths.parts.metadata.state.topics[TOPIC].partitions
+        assert (await paths.parts.backend.head()).appends_count == head.appends_count + 2
+        first, second = paths.parts.ledger.state.topics[TOPIC].partitions
         assert (first.log_start, len(first.index), second.log_start) == (13, 1, 1)
         assert await deleted(paths, (0, -1)) == {0: (15, 0)}
         assert len(first.index) == 0

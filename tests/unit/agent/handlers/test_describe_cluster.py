@@ -16,8 +16,8 @@ BROKERS, CONTROLLERS = 1, 2
 async def test_an_agent_that_drains_is_told_as_fenced_to_who_asks() -> None:
     async with data_paths() as paths, another_agent(paths, "b") as other, asyncio.TaskGroup() as tasks:
         services = services_of(paths, paths.parts.clock, tasks)
-        await other.parts.writer.propose(StartDrain(session=other.parts.writer.session))
-        await services.metadata.barrier()
+        await other.parts.ledger.propose(StartDrain(session=other.parts.ledger.session))
+        await services.ledger.barrier()
         told = {}
         for is_wanted in (False, True):
             answer = await ask(

@@ -33,11 +33,11 @@ async def test_while_nobody_keeps_house_or_the_ledger_is_away_clients_ask_again(
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         services = services_of(paths, paths.parts.clock, tasks)
         nobody = await ask(services, DESCRIBE_QUORUM, 1, topics=METADATA)
-        ledger = paths.parts.ledger
+        ledger = paths.parts.backend
         assert isinstance(ledger, MemoryLedger)
         ledger.is_reachable = False
         with pytest.raises(LedgerUnavailable):
-            await services.metadata.barrier()
+            await services.ledger.barrier()
         away = await ask(services, DESCRIBE_QUORUM, 1, topics=METADATA)
         ledger.is_reachable = True
     for told in (nobody, away):

@@ -51,14 +51,14 @@ async def test_an_id_that_no_group_can_have_has_no_coordinator() -> None:
 async def test_a_transactional_id_has_one_coordinator_whoever_is_asked() -> None:
     keys = [f"id-{number}" for number in range(50)]
     async with data_paths() as paths, another_agent(paths) as others, asyncio.TaskGroup() as tasks:
-        await paths.parts.metadata.barrier()
+        await paths.parts.ledger.barrier()
         told = [
             await ask(
                 services_of(each, each.parts.clock, tasks), API_KEY, 4, key_type=TRANSACTION, coordinator_keys=keys
             )
             for each in (paths, others)
         ]
-        sessions = paths.parts.metadata.state.sessions
+        sessions = paths.parts.ledger.state.sessions
         owners = [owner_of(b"transaction " + key.encode(), sessions) for key in keys]
         nodes = [None if owner is None else sessions[owner].node_id for owner in owners]
         assert len(set(nodes)) == 2

@@ -85,7 +85,7 @@ class TestDelete:
             await commit(services, {0: 5})
             gate = closed_gate(services)
             if not is_taken:
-                services.writer.propose(ClaimGroups(group_ids=("g",)))
+                services.ledger.propose(ClaimGroups(group_ids=("g",)))
             services.group_ledger.write("g", generation(1, SUBSCRIBED))
             named = [{"name": "t", "partitions": [{"partition_index": 0}]}]
             asked = asyncio.ensure_future(ask(services, OFFSET_DELETE, 0, group_id="g", topics=named))
@@ -107,11 +107,11 @@ class TestDelete:
             await commit(services, {0: 5})
             gate = closed_gate(services)
             change = services.group_ledger.write("g", generation(1))
-            services.writer.propose(ClaimGroups(group_ids=("g",)))
+            services.ledger.propose(ClaimGroups(group_ids=("g",)))
             if is_deleted:
                 claim_epoch = services.state.group_claims_count + 1
-                services.writer.propose(DeleteGroup(group_id="g", claim_epoch=claim_epoch))
-                services.writer.propose(ClaimGroups(group_ids=("g",)))
+                services.ledger.propose(DeleteGroup(group_id="g", claim_epoch=claim_epoch))
+                services.ledger.propose(ClaimGroups(group_ids=("g",)))
             named = [{"name": "t", "partitions": [{"partition_index": 1}]}]
             asked = asyncio.ensure_future(ask(services, OFFSET_DELETE, 0, group_id="g", topics=named))
             for _ in range(20):
@@ -197,11 +197,11 @@ class TestDelete:
         count = OFFSETS_PER_COMMIT_ENTRY_MAX + 1
         async with serving(partitions=count) as services:
             await commit(services, dict.fromkeys(range(count), 5))
-            before = services.metadata.entries_applied_count
+            before = services.ledger.apply_loop.entries_applied_count
             named = [{"name": "t", "partitions": [{"partition_index": index} for index in range(count)]}]
             answer = await ask(services, OFFSET_DELETE, 0, group_id="g", topics=named)
             assert set(codes_of(answer)) == {NONE}
-            assert services.metadata.entries_applied_count == before + 2
+            assert services.ledger.apply_loop.entries_applied_count == before + 2
             assert offsets_of(await told(services)) == {}
 
     @pytest.mark.parametrize("kind", ["classic", "consumer", "connect"])

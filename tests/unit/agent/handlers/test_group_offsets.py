@@ -120,10 +120,10 @@ class TestCommit:
 
     async def test_s13_another_agent_commits_nothing_and_tells_nothing(self) -> None:
         async with data_paths() as paths, another_agent(paths) as other, asyncio.TaskGroup() as tasks:
-            await paths.parts.metadata.barrier()
+            await paths.parts.ledger.barrier()
             one = services_of(paths, paths.parts.clock, tasks)
             two = services_of(other, other.parts.clock, tasks)
-            is_of_one = one.group_ledger.coordinator("g") == one.writer.session
+            is_of_one = one.group_ledger.coordinator("g") == one.ledger.session
             mine, others = (one, two) if is_of_one else (two, one)
             assert await commit(mine, {0: 5}) == [(0, NONE)]
             not_coordinator = ErrorCode.not_coordinator
@@ -185,7 +185,7 @@ class TestARefusalThatFollowsFromAChangeOnItsWay:
 
     async def test_it_is_not_told_where_that_never_was(self, kind: str) -> None:
         async with self.group_and_gate(kind) as (services, gate):
-            services.writer.propose(ClaimGroups(group_ids=("g",)))
+            services.ledger.propose(ClaimGroups(group_ids=("g",)))
             await leaving(services, kind)
             refused = asyncio.ensure_future(commit(services, {0: 1}, generation=3, member="m1"))
             await asyncio.sleep(0)

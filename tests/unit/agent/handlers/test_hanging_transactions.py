@@ -30,10 +30,10 @@ DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS, WRITE_TXN_MARKERS 
 async def serving() -> AsyncIterator[tuple[DataPaths, Services]]:
     """A topic `t` with two partitions, and two transactional ids: one with a transaction in partition 0, one idle."""
     async with data_paths(partitions=2) as paths, asyncio.TaskGroup() as tasks:
-        writer = paths.parts.writer
-        await writer.propose(begin())
-        await writer.propose(begin(transactional_id="idle"))
-        await writer.propose(commit(0, Chunk(batches=[transactional(0), transactional(1)]), session=writer.session))
+        ledger = paths.parts.ledger
+        await ledger.propose(begin())
+        await ledger.propose(begin(transactional_id="idle"))
+        await ledger.propose(commit(0, Chunk(batches=[transactional(0), transactional(1)]), session=ledger.session))
         yield paths, services_of(paths, paths.parts.clock, tasks)
 
 
@@ -62,7 +62,7 @@ class TestDescribing:
 
     async def test_one_that_has_ended_or_never_began_has_neither(self) -> None:
         async with serving() as (paths, services):
-            await paths.parts.writer.propose(end())
+            await paths.parts.ledger.propose(end())
             ended = await ask_for_bytes(services, DESCRIBE_TRANSACTIONS, 0, transactional_ids=[ID])
             idle = await ask_for_bytes(services, DESCRIBE_TRANSACTIONS, 0, transactional_ids=["idle"])
         # kio reads no time before 1970, which is how Kafka says that there is none.
@@ -73,7 +73,7 @@ class TestDescribing:
 
     async def test_offsets_of_a_group_stand_where_kafka_keeps_them(self) -> None:
         async with serving() as (paths, services):
-            await paths.parts.writer.propose(add(producer=1, transactional_id="idle", groups=("g", "h")))
+            await paths.parts.ledger.propose(add(producer=1, transactional_id="idle", groups=("g", "h")))
             (told,) = await self.described(services, "idle")
         (topic,) = told.topics
         assert (topic.topic, topic.partitions) == ("__consumer_offsets", (3, 4))
@@ -93,7 +93,7 @@ class TestDescribing:
 
     async def test_s4_nothing_is_told_without_a_barrier(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with serving() as (_, services):
-            monkeypatch.setattr(services.metadata, "barrier", away)
+            monkeypatch.setattr(services.ledger, "barrier", away)
             (told,) = await self.described(services, ID)
         assert told.error_code is ErrorCode.coordinator_not_available
 
@@ -150,7 +150,7 @@ class TestListing:
     async def test_each_id_is_listed_by_the_agent_that_clients_find_for_it(self) -> None:
         async with serving() as (paths, services), another_agent(paths) as other, asyncio.TaskGroup() as tasks:
             for number in range(20):
-                await paths.parts.writer.propose(begin(transactional_id=f"id-{number}"))
+                await paths.parts.ledger.propose(begin(transactional_id=f"id-{number}"))
             mine = await self.listed(services)
             others = await self.listed(services_of(other, other.parts.clock, tasks))
         assert mine
@@ -160,7 +160,7 @@ class TestListing:
 
     async def test_s4_nothing_is_listed_without_a_barrier(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with serving() as (_, services):
-            monkeypatch.setattr(services.metadata, "barrier", away)
+            monkeypatch.setattr(services.ledger, "barrier", away)
             answer = await ask(services, LIST_TRANSACTIONS, 0)
         assert answer.error_code is ErrorCode.coordinator_not_available
 
@@ -178,7 +178,7 @@ class TestProducers:
 
     async def test_after_a_marker_that_brought_an_epoch_there_is_no_sequence(self) -> None:
         async with serving() as (paths, services):
-            await paths.parts.writer.propose(end())
+            await paths.parts.ledger.propose(end())
             (told,) = await self.producers(services)
         assert (told.producer_epoch, told.last_sequence, told.current_txn_start_offset) == (1, -1, -1)
 
@@ -203,9 +203,9 @@ class TestAborting:
         self, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with serving() as (paths, services):
-            writer = paths.parts.writer
+            ledger = paths.parts.ledger
             chunk = Chunk(partition=1, batches=[transactional(0)])
-            await writer.propose(commit(1, chunk, session=writer.session))
+            await ledger.propose(commit(1, chunk, session=ledger.session))
             assert await self.told(services, 0) == [ErrorCode.none]
             assert not is_open(services)
             assert services.state.transaction_counts.ended[TransactionEnding.TERMINATED] == 1
@@ -231,7 +231,7 @@ class TestAborting:
 
     async def test_where_nothing_is_open_nothing_is_written(self) -> None:
         async with serving() as (paths, services):
-            await paths.parts.writer.propose(end())
+            await paths.parts.ledger.propose(end())
             position = services.state.position
             assert await self.told(services, 0, epoch=1) == [ErrorCode.none]
             assert services.state.position == position
@@ -246,7 +246,7 @@ class TestAborting:
 
     async def test_s4_without_a_barrier_the_tool_is_to_ask_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with serving() as (_, services):
-            monkeypatch.setattr(services.metadata, "barrier", away)
+            monkeypatch.setattr(services.ledger, "barrier", away)
             assert await self.told(services, 0, 9) == [ErrorCode.not_leader_or_follower] * 2
 
     async def test_so_it_is_where_the_ledger_is_too_busy(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,6 +257,6 @@ class TestAborting:
 
     async def test_and_where_the_outcome_is_unknown(self) -> None:
         async with serving() as (paths, services):
-            assert isinstance(paths.parts.ledger, MemoryLedger)
-            paths.parts.ledger.core.expire(paths.parts.writer.session)
+            assert isinstance(paths.parts.backend, MemoryLedger)
+            paths.parts.backend.core.expire(paths.parts.ledger.session)
             assert await self.told(services, 0) == [ErrorCode.not_leader_or_follower]

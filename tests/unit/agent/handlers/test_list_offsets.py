@@ -31,9 +31,9 @@ Answer = tuple[ErrorCode, tuple[int, int, int]]
 
 
 async def latest_in_time(paths: DataPaths) -> Answer:
-    metadata = paths.parts.metadata
-    partition = metadata.state.topics[TOPIC].partitions[0]
-    timestamps = TimestampSearch(metadata=metadata, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock)
+    ledger = paths.parts.ledger
+    partition = ledger.state.topics[TOPIC].partitions[0]
+    timestamps = TimestampSearch(ledger=ledger, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock)
     return await offset_at(timestamps, (TOPIC, PartitionIndex(0)), partition, MAX_TIMESTAMP, UNCOMMITTED)
 
 
@@ -41,7 +41,7 @@ async def with_object(payload: bytes) -> Answer:
     """The answer where these bytes lie where the batch was."""
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(BATCH)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         chunk = state.topics[TOPIC].partitions[0].index.row(0)
         await paths.memory.put(state.objects[chunk.object_id].key, [bytes(chunk.byte_first), payload])
         return await latest_in_time(paths)
@@ -75,10 +75,10 @@ async def test_a_lookup_by_time_whose_turn_does_not_come_may_be_asked_again(monk
     monkeypatch.setattr(timestamp_search, "FETCH_READ_SECONDS_MAX", 0.01)
     async with data_paths(cache_bytes=0, budget_bytes=1_000) as paths:
         await paths.produce(BATCH)
-        metadata = paths.parts.metadata
-        search = TimestampSearch(metadata=metadata, reader=paths.reader, budget=paths.budget, clock=SystemClock())
+        ledger = paths.parts.ledger
+        search = TimestampSearch(ledger=ledger, reader=paths.reader, budget=paths.budget, clock=SystemClock())
         with await paths.budget.take(1_000):
-            partition = metadata.state.topics[TOPIC].partitions[0]
+            partition = ledger.state.topics[TOPIC].partitions[0]
             answer = await offset_at(search, (TOPIC, PartitionIndex(0)), partition, MAX_TIMESTAMP, UNCOMMITTED)
     assert answer == (ErrorCode.not_leader_or_follower, NOTHING)
 
@@ -90,7 +90,7 @@ async def test_a_damaged_object_is_a_storage_error() -> None:
 async def test_a_damaged_object_is_logged_once_however_often_it_is_asked_for(caplog: pytest.LogCaptureFixture) -> None:
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(BATCH)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         chunk = state.topics[TOPIC].partitions[0].index.row(0)
         key = state.objects[chunk.object_id].key
         await paths.memory.put(key, [bytes(chunk.byte_first + len(BATCH))])
@@ -111,7 +111,7 @@ async def test_records_that_cannot_be_decoded_are_logged_once_and_hide_no_later_
     struct.pack_into(">I", undecodable, 17, crc32c(bytes(undecodable[21:])))
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(bytes(undecodable))
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         chunk = state.topics[TOPIC].partitions[0].index.row(0)
         key = state.objects[chunk.object_id].key
         answers = [(await latest_in_time(paths))[0] for _ in range(3)]
@@ -136,7 +136,7 @@ async def test_a_missing_object_and_a_store_that_is_away_are_retriable() -> None
         await paths.produce(BATCH)
         paths.store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET))
         away, back = await latest_in_time(paths), await latest_in_time(paths)
-        (stored,) = paths.parts.metadata.state.objects.values()
+        (stored,) = paths.parts.ledger.state.objects.values()
         await paths.memory.delete([stored.key])
         missing = await latest_in_time(paths)
     assert (away[0], back[0], missing[0]) == (
@@ -168,12 +168,10 @@ async def test_deleted_records_are_found_by_no_time(
     async with data_paths() as paths:
         for times in ((90, 50, 60), (40, 60, 80, 60)):
             await paths.produce(make_batch([Record(offset=n, timestamp=time) for n, time in enumerate(times)]))
-        await paths.parts.writer.propose(delete_before(log_start))
-        metadata = paths.parts.metadata
-        timestamps = TimestampSearch(
-            metadata=metadata, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock
-        )
-        partition = metadata.state.topics[TOPIC].partitions[0]
+        await paths.parts.ledger.propose(delete_before(log_start))
+        ledger = paths.parts.ledger
+        timestamps = TimestampSearch(ledger=ledger, reader=paths.reader, budget=paths.budget, clock=paths.parts.clock)
+        partition = ledger.state.topics[TOPIC].partitions[0]
         answer = await offset_at(timestamps, (TOPIC, PartitionIndex(0)), partition, timestamp, UNCOMMITTED)
         assert answer == (ErrorCode.none, found)
 
@@ -182,7 +180,7 @@ async def test_of_what_a_cut_chunk_still_shows_the_latest_counts() -> None:
     async with data_paths() as paths:
         for times in ((90, 50, 60, 60), (55,)):
             await paths.produce(make_batch([Record(offset=n, timestamp=time) for n, time in enumerate(times)]))
-        await paths.parts.writer.propose(delete_before(1))
+        await paths.parts.ledger.propose(delete_before(1))
         assert await latest_in_time(paths) == (ErrorCode.none, (60, 2, LEADER_EPOCH))
 
 
@@ -190,7 +188,7 @@ async def test_s4_a_ledger_that_is_away_is_a_retriable_error_and_neither_an_old_
     async with data_paths() as paths:
         await paths.produce(BATCH)
         before = await listed(paths)
-        ledger = paths.parts.ledger
+        ledger = paths.parts.backend
         assert isinstance(ledger, MemoryLedger)
         ledger.is_reachable = False
         away = await listed(paths), await listed(paths, b"gone")

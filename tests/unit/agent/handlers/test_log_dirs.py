@@ -74,12 +74,12 @@ async def test_every_version_is_answered() -> None:
 async def test_each_partition_is_told_by_the_agent_that_leads_it() -> None:
     async with data_paths(partitions=50) as paths, another_agent(paths, "b"), asyncio.TaskGroup() as tasks:
         services = services_of(paths, paths.parts.clock, tasks)
-        await paths.parts.metadata.barrier()
+        await paths.parts.ledger.barrier()
         mine = sizes(await directory(services))
         assert 0 < len(mine) < 50
         leaders = [assignment.leader for assignment in services.assignments(services.state.topics[TOPIC], None)]
         assert list(mine) == [("t", index) for index, leader in enumerate(leaders) if leader == services.node_id]
-        await paths.parts.writer.propose(StartDrain(session=paths.parts.writer.session))
+        await paths.parts.ledger.propose(StartDrain(session=paths.parts.ledger.session))
         assert sizes(await directory(services)) == {}
 
 

@@ -45,7 +45,7 @@ async def test_many_partitions_are_answered_in_a_thread_and_few_on_the_loop(monk
 
 async def test_s4_while_the_ledger_is_away_what_is_known_is_told_and_the_rest_is_to_be_asked_again() -> None:
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
-        ledger = paths.parts.ledger
+        ledger = paths.parts.backend
         assert isinstance(ledger, MemoryLedger)
         services = services_of(paths, ManualClock(), tasks)
         known = joined(await handled(services, request(3, 4, b"\0\0\0\1\0\1t\0")))
@@ -64,7 +64,7 @@ async def test_s4_while_the_ledger_is_away_what_is_known_is_told_and_the_rest_is
 
 async def test_s4_all_topics_are_told_with_those_that_another_agent_has_just_created() -> None:
     async with data_paths() as paths, another_agent(paths) as other, asyncio.TaskGroup() as tasks:
-        await paths.parts.writer.propose(create("u", topic_id=TopicId(bytes([1] * 16))))
+        await paths.parts.ledger.propose(create("u", topic_id=TopicId(bytes([1] * 16))))
         services = services_of(other, ManualClock(), tasks)
         answer = read(MetadataResponse, await handled(services, request(3, 4, b"\xff\xff\xff\xff\0")))
     assert [topic.name for topic in answer.topics] == ["t", "u"]

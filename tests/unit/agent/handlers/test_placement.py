@@ -58,7 +58,7 @@ async def trio() -> AsyncIterator[Trio]:
         running_parts(MemoryLedger(core), agent("far", FAR, "far")) as far,
         asyncio.TaskGroup() as tasks,
     ):
-        await paths.parts.metadata.barrier()
+        await paths.parts.ledger.barrier()
         yield Trio(services_of(paths, ManualClock(), tasks), paths, [near, far])
 
 
@@ -104,9 +104,9 @@ class TestLeaders:
 
     async def test_who_drains_leads_nothing_and_is_no_broker(self) -> None:
         async with trio() as cluster:
-            near = cluster.others[0].writer
+            near = cluster.others[0].ledger
             await near.propose(StartDrain(session=near.session))
-            await cluster.services.metadata.barrier()
+            await cluster.services.ledger.barrier()
             answer = await described(cluster.services, "zone=near")
             assert [broker.node_id for broker in answer.brokers] == [NODE, FAR]
             assert {partition.leader_id for partition in answer.topics[0].partitions} == {NODE, FAR}
@@ -189,7 +189,7 @@ class TestReplicasInTheConsumersRack:
     async def test_an_agent_serves_its_own_rack(self) -> None:
         async with trio() as cluster:
             await cluster.paths.produce(BATCH)
-            cluster.services.state.sessions[cluster.services.writer.session].zone = "near"
+            cluster.services.state.sessions[cluster.services.ledger.session].zone = "near"
             assert (await fetched(cluster.services, "near")).preferred_read_replica == -1
 
     async def test_an_error_names_no_replica(self) -> None:

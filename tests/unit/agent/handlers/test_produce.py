@@ -95,7 +95,7 @@ async def test_s2_records_arrive_by_the_checked_clock_or_between_two_times_that_
         parts = paths.parts
         services = services_of(paths, parts.clock, tasks)
         parts.clock.seconds = 50.0
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         parts.clock.seconds = 70.0
         assert _arrival_now(services) == Arrival(BEGAN_MS + 70_000, BEGAN_MS + 70_000)
         parts.is_clock_checked = False
@@ -142,7 +142,7 @@ async def test_s4_a_ledger_that_is_away_costs_an_unknown_topic_alone(monkeypatch
 
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         services = services_of(paths, ManualClock(), tasks)
-        monkeypatch.setattr(services.metadata, "barrier", away)
+        monkeypatch.setattr(services.ledger, "barrier", away)
         answer = await told(await produce.handle(services, request(b"u", b"t", b"v")))
         assert services.state.topics[TOPIC].partitions[0].log_end == 1
     rows = [answer[first : first + 29] for first in range(8, 8 + 3 * 29, 29)]
@@ -158,7 +158,7 @@ async def test_s4_a_ledger_that_is_away_costs_an_unknown_topic_alone(monkeypatch
 async def test_s4_a_partition_that_this_agent_has_not_seen_yet_takes_records() -> None:
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         services = services_of(paths, ManualClock(), tasks)
-        growth = services.writer.propose(CreatePartitions(topic_id=TOPIC, partition_count=2))
+        growth = services.ledger.propose(CreatePartitions(topic_id=TOPIC, partition_count=2))
         answer = await told(await produce.handle(services, request(b"t", partition=1)))
         assert await growth == Done()
         assert [held.log_end for held in services.state.topics[TOPIC].partitions] == [0, 1]
@@ -178,7 +178,7 @@ async def test_s4_a_partition_that_is_not_there_is_unknown_where_the_ledger_says
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         services = services_of(paths, ManualClock(), tasks)
         if is_away:
-            monkeypatch.setattr(services.metadata, "barrier", away)
+            monkeypatch.setattr(services.ledger, "barrier", away)
         answer = await told(await produce.handle(services, request(b"t", partition=1)))
     assert struct.unpack(">h", answer[19:21]) == (error_code,)
 

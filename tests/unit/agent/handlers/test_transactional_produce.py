@@ -169,10 +169,10 @@ async def test_s4_a_producer_that_this_agent_has_not_seen_is_refused_only_where_
         owners = services.state.producers_of_transactions
         owner = owners.pop(ProducerId(producer.producer_id))  # as if the entry were not applied here yet
         monkeypatch.setattr(
-            services.metadata, "barrier", _barrier(lambda: owners.update({ProducerId(producer.producer_id): owner}))
+            services.ledger, "barrier", _barrier(lambda: owners.update({ProducerId(producer.producer_id): owner}))
         )
         if is_away:
-            monkeypatch.setattr(services.metadata, "barrier", _barrier(_away))
+            monkeypatch.setattr(services.ledger, "barrier", _barrier(_away))
         told = await produce(services, producer, version=V2_VERSION)
     assert told.error_code is (ErrorCode.not_leader_or_follower if is_away else NONE)
 

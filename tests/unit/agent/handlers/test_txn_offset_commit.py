@@ -333,11 +333,11 @@ class TestMembers:
 class TestTheLedger:
     async def test_s13_another_agent_keeps_nothing(self) -> None:
         async with data_paths() as paths, another_agent(paths) as other, asyncio.TaskGroup() as tasks:
-            await paths.parts.metadata.barrier()
+            await paths.parts.ledger.barrier()
             one = services_of(paths, paths.parts.clock, tasks)
             two = services_of(other, other.parts.clock, tasks)
             producer = await begun(one)
-            is_of_one = one.group_ledger.coordinator("g") == one.writer.session
+            is_of_one = one.group_ledger.coordinator("g") == one.ledger.session
             mine, others = (one, two) if is_of_one else (two, one)
             not_coordinator = ErrorCode.not_coordinator
             assert await pend(others, producer, {0: 6}) == [(0, not_coordinator)]
@@ -350,7 +350,7 @@ class TestTheLedger:
         async with serving() as services:
             producer = await begun(services)
             await services.group_ledger.claim("g")
-            services.writer.propose(ClaimGroups(group_ids=("g",)))
+            services.ledger.propose(ClaimGroups(group_ids=("g",)))
             assert await pend(services, producer, {0: 5}) == [(0, ErrorCode.not_coordinator)]
             assert await pend(services, producer, {0: 5}) == [(0, NONE)]
 

@@ -118,6 +118,6 @@ async def test_s4_a_level_is_not_judged_by_what_may_be_old(monkeypatch: pytest.M
 
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         services = services_of(paths, paths.parts.clock, tasks)
-        monkeypatch.setattr(services.metadata, "barrier", away)
+        monkeypatch.setattr(services.ledger, "barrier", away)
         answer = await ask(services, UPDATE_FEATURES, 1, timeout=TIMEOUT, feature_updates=[update(1, LEVELS, 2)])
     assert answer.error_code is ErrorCode.request_timed_out

@@ -28,25 +28,25 @@ async def keys(store: ObjectStore, prefix: str) -> list[str]:
 async def test_everything_that_was_there_ends_in_one_file_and_the_intake_is_released() -> None:
     store = MemoryStore()
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         for number in range(3):
             await produce(parts, store, number)
         report = await archiver(parts, store).archive_topic(TOPIC)
         assert (report.topic, report.records) == ("t", 9)
         folder = topic_folder("t", TOPIC)
         assert await keys(store, f"{folder}data/") == list(report.object_keys)
-        assert sorted(parts.metadata.state.released) == await keys(store, INTAKE_PREFIX)
-        kinds = [known.kind for known in parts.metadata.state.objects.values()]
+        assert sorted(parts.ledger.state.released) == await keys(store, INTAKE_PREFIX)
+        kinds = [known.kind for known in parts.ledger.state.objects.values()]
         assert sorted(kinds) == [ObjectKind.PARQUET, *[ObjectKind.TABLE_METADATA] * 3]
-        table = parts.metadata.state.topics[TOPIC].table
+        table = parts.ledger.state.topics[TOPIC].table
         assert table is not None
-        assert {parts.metadata.state.objects[held].key for held in table.objects} == set(await keys(store, folder))
+        assert {parts.ledger.state.objects[held].key for held in table.objects} == set(await keys(store, folder))
 
 
 async def test_a_topic_without_anything_new_makes_no_file() -> None:
     store = MemoryStore()
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         archiving = archiver(parts, store)
         assert (await archiving.archive_topic(TOPIC)).object_keys == ()
         await produce(parts, store, 0)
@@ -69,7 +69,7 @@ class ForgetfulStore(MemoryStore):
 async def test_an_object_that_is_gone_in_each_pass_is_reported_and_not_searched_for_ever() -> None:
     store = ForgetfulStore()
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0)
         with pytest.raises(ObjectMissing, match=r"not archived after 10 failed attempts: intake/.* does not exist"):
             await archiver(parts, store).archive_topic(TOPIC)
@@ -82,7 +82,7 @@ async def test_a_table_that_moved_on_before_each_pass_misses_no_object(monkeypat
     """Whoever asked may try again, and has no object to look for."""
     store = ForgetfulStore()
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0)
         archiving = archiver(parts, store)
         failures = iter([ObjectMissing("intake/1 does not exist"), *[FilesNotInTable("it has other files")] * 9])
@@ -107,30 +107,30 @@ class DeletingStore(MemoryStore):
     async def put(self, key: str, parts: Sequence[Buffer], *, if_absent: bool = False) -> None:
         await super().put(key, parts, if_absent=if_absent)
         if key.startswith(LAKE_PREFIX):
-            await self.parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+            await self.parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
 
 
 async def test_a_topic_that_is_deleted_during_its_pass_ends_the_archiving() -> None:
     store = DeletingStore()
     async with running_parts() as parts:
         store.parts = parts
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0)
         assert (await archiver(parts, store).archive_topic(TOPIC)).object_keys == ()
-        assert not parts.metadata.state.objects
+        assert not parts.ledger.state.objects
 
 
 async def test_a_file_of_a_session_that_ended_is_made_again_under_the_next() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0)
-        ended = parts.writer.session
+        ended = parts.ledger.session
         ledger.core.expire(ended)
         report = await archiver(parts, store).archive_topic(TOPIC)
         assert report.records == 3
-        assert parts.writer.session != ended
-        assert f"{parts.writer.session:016x}" in report.object_keys[0]
+        assert parts.ledger.session != ended
+        assert f"{parts.ledger.session:016x}" in report.object_keys[0]
 
 
 async def test_in_the_background_a_topic_is_archived_by_the_agent_that_hashing_names() -> None:
@@ -140,21 +140,21 @@ async def test_in_the_background_a_topic_is_archived_by_the_agent_that_hashing_n
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as other,
         asyncio.timeout(10),
     ):
-        await one.writer.propose(create())
+        await one.ledger.propose(create())
         await produce(one, store, 0)
-        await other.metadata.barrier()
-        owner = owner_of(TOPIC, one.metadata.state.sessions)
+        await other.ledger.barrier()
+        owner = owner_of(TOPIC, one.ledger.state.sessions)
 
         def passes() -> list[float]:
             return [each.metrics.archive_passes.labels("done")._value.get() for each in (one, other)]
 
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(archiver(each, store).run()) for each in (one, other)]
-            while not one.metadata.state.released or not any(passes()):
+            while not one.ledger.state.released or not any(passes()):
                 await one.clock.sleep(0)
             for loop in loops:
                 loop.cancel()
-        assert passes() == [int(each.writer.session == owner) for each in (one, other)]
+        assert passes() == [int(each.ledger.session == owner) for each in (one, other)]
 
 
 async def test_s6_of_two_passes_at_once_one_is_refused_and_nothing_is_there_twice() -> None:
@@ -164,12 +164,12 @@ async def test_s6_of_two_passes_at_once_one_is_refused_and_nothing_is_there_twic
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as other,
         asyncio.timeout(10),
     ):
-        await one.writer.propose(create())
+        await one.ledger.propose(create())
         await produce(one, store, 0)
-        await other.metadata.barrier()
+        await other.ledger.barrier()
         reports = await asyncio.gather(*(archiver(each, store).archive_topic(TOPIC) for each in (one, other)))
         assert sorted(report.records for report in reports) == [0, 3]
-        state = one.metadata.state
+        state = one.ledger.state
         assert check(state) == []
         assert [known.kind for known in state.objects.values()].count(ObjectKind.PARQUET) == 1
         data = await keys(store, f"{topic_folder('t', TOPIC)}data/")
@@ -180,11 +180,11 @@ async def test_a_table_that_cannot_be_read_has_nothing_put_and_other_topics_go_o
     """One bit in its metadata: the store must not grow, however long and however often it is tried."""
     core, store, other = MemoryLedgerCore(), MemoryStore(), TopicId(bytes([9] * 16))
     async with running_parts(MemoryLedger(core), store=store) as parts:
-        await parts.writer.propose(create())
-        await parts.writer.propose(create("other", topic_id=other))
+        await parts.ledger.propose(create())
+        await parts.ledger.propose(create("other", topic_id=other))
         await produce(parts, store, 0)
         await archiver(parts, store).archive_topic(TOPIC)
-        table = parts.metadata.state.topics[TOPIC].table
+        table = parts.ledger.state.topics[TOPIC].table
         assert table is not None
         data = bytearray(await store.get(table.metadata_key))
         data[data.index(b"penstock.topic")] ^= 0x80
@@ -198,7 +198,7 @@ async def test_a_table_that_cannot_be_read_has_nothing_put_and_other_topics_go_o
         began_s = parts.clock.monotonic_s()
         assert await keys(store, LAKE_PREFIX) == held
         await produce(parts, store, 2, topic_id=other)
-        await until(lambda: parts.metadata.state.topics[other].table is not None)
+        await until(lambda: parts.ledger.state.topics[other].table is not None)
         running.cancel()
         assert began_s >= 30, "five tries take longer and longer"
         assert parts.metrics.background_errors.labels("archiver", "damage")._value.get() >= 5
@@ -208,7 +208,7 @@ async def test_s6_the_file_of_a_pass_that_others_were_faster_than_is_deleted_at_
     store = DeletingStore()
     async with running_parts() as parts:
         store.parts = parts
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0)
         await archiver(parts, store).archive_topic(TOPIC)
         assert await keys(store, LAKE_PREFIX) == []
@@ -218,11 +218,11 @@ async def test_s6_the_file_of_a_pass_that_others_were_faster_than_is_deleted_at_
 async def test_a_pass_that_waited_does_not_take_the_failure_of_the_one_before_for_its_own() -> None:
     store = MemoryStore()
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0)
         archive = archiver(parts, store)
         async with asyncio.TaskGroup() as tasks, archive._one_at_a_time:
-            tasks.create_task(archive._background_pass(parts.metadata.state.topics[TOPIC]))
-            await parts.metadata.barrier()
+            tasks.create_task(archive._background_pass(parts.ledger.state.topics[TOPIC]))
+            await parts.ledger.barrier()
             archive._failure = ObjectMissing("the object of another topic is missing")  # as a pass on demand says it
         assert [key for key in await keys(store, LAKE_PREFIX) if key.endswith(".parquet")]

@@ -37,14 +37,14 @@ async def test_small_files_become_one_with_the_same_records_for_consumers_and_in
         assert [record.offset for record in before] == list(range(3 * FILES))
         assert [live.file.key for live in await live_files(parts, store)] == [merged.file.key]
         assert await operations(parts, store) == ["append"] * FILES + [REPLACE]
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
         assert outcomes(parts, "done") == 1
 
 
 async def test_nothing_is_merged_while_files_are_few_and_nothing_twice() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         lake = lake_of(parts, store)
         compacting = file_compactor(parts, store, lake)
         assert await compacting.compact(TOPIC) is None, "no table yet"
@@ -58,7 +58,7 @@ async def test_nothing_is_merged_while_files_are_few_and_nothing_twice() -> None
 async def test_a_topic_may_want_its_files_as_they_are() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_file_bytes="0"))
+        await parts.ledger.propose(create(penstock_table_file_bytes="0"))
         lake = lake_of(parts, store)
         await small_files(parts, store, lake)
         assert await file_compactor(parts, store, lake).compact(TOPIC) is None
@@ -67,10 +67,10 @@ async def test_a_topic_may_want_its_files_as_they_are() -> None:
 async def test_what_was_merged_is_shown_as_what_older_snapshots_hold() -> None:
     store = MemoryStore()
     async with archived(store) as (parts, lake):
-        (before,) = lake_rows(parts.metadata.state, 1)
+        (before,) = lake_rows(parts.ledger.state, 1)
         merged = await file_compactor(parts, store, lake).compact(TOPIC)
         assert merged is not None
-        (row,) = lake_rows(parts.metadata.state, 1)
+        (row,) = lake_rows(parts.ledger.state, 1)
         assert (row["files"], row["bytes"]) == (1, merged.file.object_bytes)
         assert (row["older_files"], row["older_bytes"]) == (FILES, before["bytes"])
 
@@ -86,13 +86,13 @@ async def test_what_was_merged_goes_once_no_snapshot_that_stays_needs_it() -> No
         parts.clock.seconds += 2 * GRACE_MS / 1000
         await keeping.update_table(TOPIC)
         assert files_of_log(parts) == [merged.file.key]
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
 
 
 async def test_records_that_were_deleted_are_left_out() -> None:
     store = MemoryStore()
     async with archived(store, count=FILES + 1) as (parts, lake):
-        await parts.writer.propose(delete_before(4))
+        await parts.ledger.propose(delete_before(4))
         merged = await file_compactor(parts, store, lake).compact(TOPIC)
         assert merged is not None
         assert merged.file.bounds is not None
@@ -122,7 +122,7 @@ async def test_a_pass_goes_on_while_files_are_merged() -> None:
         assert merged is not None
         assert [record.offset for record in await served(parts, store)] == list(range(3 * FILES + 3))
         assert sum(live.file.record_count for live in await live_files(parts, store)) == 3 * FILES + 3
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
 
 
 async def test_of_two_merges_of_the_same_files_one_is_given_up() -> None:
@@ -138,13 +138,13 @@ async def test_of_two_merges_of_the_same_files_one_is_given_up() -> None:
             await file_compactor(parts, store, lake).compact(TOPIC)
         assert [merged is not None for merged in other] == [True]
         assert len(await served(parts, store)) == 3 * FILES
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
 
 
 async def test_deleted_records_during_a_merge_have_it_refused() -> None:
     store = DoingStore()
     async with archived(store) as (parts, lake):
-        store.meanwhile = lambda: parts.writer.propose(delete_before(3))
+        store.meanwhile = lambda: parts.ledger.propose(delete_before(3))
         assert await file_compactor(parts, store, lake).compact(TOPIC) is None
         assert outcomes(parts, "refused") == 1
         assert [record.offset for record in await served(parts, store)] == list(range(3, 3 * FILES))
@@ -153,9 +153,9 @@ async def test_deleted_records_during_a_merge_have_it_refused() -> None:
 async def test_a_topic_that_is_deleted_during_a_merge_ends_it() -> None:
     store = DoingStore()
     async with archived(store) as (parts, lake):
-        store.meanwhile = lambda: parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        store.meanwhile = lambda: parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         assert await file_compactor(parts, store, lake).compact(TOPIC) is None
-        assert not parts.metadata.state.objects
+        assert not parts.ledger.state.objects
 
 
 async def test_a_damaged_file_is_told_and_nothing_is_replaced() -> None:
@@ -181,7 +181,7 @@ async def test_a_damaged_file_is_told_and_nothing_is_replaced() -> None:
 
 def indexed(parts: Parts) -> set[str]:
     """The keys of the files that consumers read."""
-    index, state = parts.metadata.state.topics[TOPIC].partitions[0].index, parts.metadata.state
+    index, state = parts.ledger.state.topics[TOPIC].partitions[0].index, parts.ledger.state
     return {state.objects[index.row(row).object_id].key for row in range(index.intake_row)}
 
 
@@ -282,7 +282,7 @@ class DeletingStore(MemoryStore):
     async def get(self, key: str) -> bytes:
         if self.parts is not None and key == self.key:
             parts, self.parts = self.parts, None
-            await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+            await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
             await self.delete([key])
         return await super().get(key)
 

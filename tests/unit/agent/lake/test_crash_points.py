@@ -102,17 +102,15 @@ class MortalLedger(MemoryLedger):
 
 
 def copies(parts: Parts, store: MemoryStore) -> HadoopMetadata:
-    return HadoopMetadata(
-        store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock, metrics=parts.metrics
-    )
+    return HadoopMetadata(store=store, ledger=parts.ledger, clock=parts.clock, metrics=parts.metrics)
 
 
 async def first_files(core: MemoryLedgerCore, store: MemoryStore) -> None:
     """A topic whose table has one file less than is worth a merge, by an agent that ended."""
     async with running_parts(MemoryLedger(core), store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await small_files(parts, store, lake_of(parts, store), count=FILES - 1)
-        core.expire(parts.writer.session)
+        core.expire(parts.ledger.session)
 
 
 async def work(parts: Parts, store: MemoryStore) -> None:
@@ -187,7 +185,7 @@ async def check_what_is_left(store: MemoryStore, core: MemoryLedgerCore, when: s
             await expire_snapshots(parts, lake).update_table(TOPIC)
             await copies(parts, store).copy(TOPIC)
             await cleaning.collect()
-        state = parts.metadata.state
+        state = parts.ledger.state
         log_end = state.topics[TOPIC].partitions[0].log_end
         assert log_end in (3 * FILES - 3, 3 * FILES), when
         assert [record.offset for record in await served(parts, store)] == list(range(log_end)), when
@@ -200,7 +198,7 @@ async def check_what_is_left(store: MemoryStore, core: MemoryLedgerCore, when: s
         found = {key for key in await objects(store) if not key.startswith(SNAPSHOT_PREFIX)}
         assert named <= found, when
         assert found - copied - {version_hint_key("t", TOPIC)} == named, when
-        core.expire(parts.writer.session)
+        core.expire(parts.ledger.session)
 
 
 async def offsets_in_table(parts: Parts, store: MemoryStore) -> list[int]:

@@ -32,7 +32,7 @@ async def produce(parts: Parts, store: MemoryStore, number: int, partitions: Seq
         make_batch([Record(offset=n, timestamp=1_000 + n, value=b"value %d of %d" % (n, each)) for n in range(RECORDS)])
         for each in partitions
     ]
-    session, key = parts.writer.session, intake_key(parts.writer.session, ObjectNumber(number))
+    session, key = parts.ledger.session, intake_key(parts.ledger.session, ObjectNumber(number))
     encoded = encode_object(
         session,
         ObjectNumber(number),
@@ -49,7 +49,7 @@ async def produce(parts: Parts, store: MemoryStore, number: int, partitions: Seq
     command = commit(number, *chunks, session=session)
     columns = command.chunks
     columns = replace(columns, byte_first=encoded.byte_firsts)
-    outcome = await parts.writer.propose(replace(command, chunks=columns, object_bytes=encoded.object_bytes))
+    outcome = await parts.ledger.propose(replace(command, chunks=columns, object_bytes=encoded.object_bytes))
     assert isinstance(outcome, ChunksCommitted)
     assert list(outcome.error_codes) == [0] * len(partitions)
     return key
@@ -70,13 +70,13 @@ async def three_partitions() -> AsyncIterator[tuple[Parts, MemoryStore, list[str
     """Three objects with records of three partitions, of which nothing is archived."""
     store = MemoryStore()
     async with running_parts(store=store) as parts, asyncio.timeout(30):
-        await parts.writer.propose(create(partitions=3))
+        await parts.ledger.propose(create(partitions=3))
         yield parts, store, [await produce(parts, store, number, [0, 1, 2]) for number in range(3)]
 
 
 def archived(parts: Parts) -> list[int]:
     """Per partition, up to which offset it is archived."""
-    return [int(offset) for offset in intake_first(parts.metadata.state, TOPIC)]
+    return [int(offset) for offset in intake_first(parts.ledger.state, TOPIC)]
 
 
 def unreadable(parts: Parts) -> float:
@@ -157,7 +157,7 @@ class GrowingStore(MemoryStore):
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
         if self.parts is not None:
             parts, self.parts = self.parts, None
-            await parts.writer.propose(CreatePartitions(topic_id=TOPIC, partition_count=2))
+            await parts.ledger.propose(CreatePartitions(topic_id=TOPIC, partition_count=2))
             self.damaged = await produce(parts, self, 1, [1])
             await damage(self, self.damaged, partition=1)
             raise ObjectMissing(f"{key} does not exist")
@@ -167,7 +167,7 @@ class GrowingStore(MemoryStore):
 async def test_on_demand_partitions_that_were_added_meanwhile_hold_up_nothing(caplog: pytest.LogCaptureFixture) -> None:
     store = GrowingStore()
     async with running_parts(store=store) as parts, asyncio.timeout(30):
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0, [0])
         store.parts = parts
         report = await archiver(parts, store).archive_topic(TOPIC)
@@ -214,7 +214,7 @@ async def test_records_that_are_deleted_with_the_damaged_ones_hold_up_nothing() 
         await damage(store, keys[1], partition=1)
         running = asyncio.create_task(archiver(parts, store).run())
         await until(lambda: archived(parts) == [9, 3, 9])
-        await parts.writer.propose(delete_before(6, partition=1))
+        await parts.ledger.propose(delete_before(6, partition=1))
         await until(lambda: archived(parts) == [9, 9, 9])
         assert unreadable(parts) == 0
         running.cancel()
@@ -229,14 +229,14 @@ class DeletingStore(MemoryStore):
         if self.parts is not None:
             parts, self.parts = self.parts, None
             await self.delete([key])
-            await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+            await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         return await super().get_range(key, byte_first, byte_count)
 
 
 async def test_s6_what_the_state_let_go_of_meanwhile_is_not_damaged(caplog: pytest.LogCaptureFixture) -> None:
     store = DeletingStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0, [0])
         store.parts = parts
         assert (await archiver(parts, store).archive_topic(TOPIC)).object_keys == ()
@@ -245,7 +245,7 @@ async def test_s6_what_the_state_let_go_of_meanwhile_is_not_damaged(caplog: pyte
 
 async def test_bytes_that_wait_do_not_count() -> None:
     async with three_partitions() as (parts, _, _):
-        state = parts.metadata.state
+        state = parts.ledger.state
         one = intake_bytes(state, TOPIC) // 9
         assert intake_bytes(state, TOPIC, {PartitionIndex(1): Offset(3)}) == 7 * one
         assert intake_bytes(state, TOPIC, {PartitionIndex(0): Offset(0), PartitionIndex(2): Offset(6)}) == 5 * one
@@ -254,7 +254,7 @@ async def test_bytes_that_wait_do_not_count() -> None:
 async def test_bytes_that_wait_do_not_hasten_passes_over_other_partitions() -> None:
     async with three_partitions() as (parts, store, keys):
         await damage(store, keys[1], partition=1)
-        two_chunks = intake_bytes(parts.metadata.state, TOPIC) * 2 // 9
+        two_chunks = intake_bytes(parts.ledger.state, TOPIC) * 2 // 9
         policy = ArchivePolicy(age_ms=10_000_000, bytes_target=two_chunks)
         running = asyncio.create_task(archiver(parts, store, policy=policy).run())
         await until(lambda: archived(parts) == [9, 3, 9])

@@ -42,12 +42,12 @@ def figure(parts: Parts, name: str) -> float:
 async def later(parts: Parts, seconds: float) -> None:
     """So long later the session is confirmed anew."""
     parts.clock.seconds += seconds
-    await parts.writer.propose(ReportTime())
+    await parts.ledger.propose(ReportTime())
 
 
 async def test_an_entry_follows_each_commit(place: Place) -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         sync = place.sync(parts)
         await sync.sync()
         assert place.entry() is None  # there is no metadata yet
@@ -65,22 +65,22 @@ async def test_an_entry_follows_each_commit(place: Place) -> None:
 async def test_topics_follow_whose_whole_names_match(place: Place) -> None:
     place.settings = replace(place.settings, topics=re.compile("t"))
     async with running_parts() as parts:
-        await parts.writer.propose(create())
-        await parts.writer.propose(create("t2", topic_id=OTHER))
+        await parts.ledger.propose(create())
+        await parts.ledger.propose(create("t2", topic_id=OTHER))
         location = await place.commit(parts)
         await place.commit(parts, name="t2", topic_id=OTHER)
         sync = place.sync(parts)
         await sync.sync()
         assert (place.entry(), place.entry("t2")) == (location, None)
         assert sync.view()["commit_lag"] == 0
-        await parts.writer.propose(DeleteTopic(topic_id=OTHER))
+        await parts.ledger.propose(DeleteTopic(topic_id=OTHER))
         await sync.sync()
         assert place.entry() == location
 
 
 async def test_it_says_how_far_it_is_and_what_failed_last(place: Place) -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await place.commit(parts)
         sync = place.sync(parts)
         await sync.sync()
@@ -107,7 +107,7 @@ async def test_it_says_how_far_it_is_and_what_failed_last(place: Place) -> None:
 async def test_where_the_catalog_compares_a_commit_costs_one_call(tmp_path: Path) -> None:
     place = Place(tmp_path, "sql")
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await place.commit(parts)
         sync = place.sync(parts)
         await sync.sync()
@@ -121,7 +121,7 @@ async def test_where_the_catalog_compares_a_commit_costs_one_call(tmp_path: Path
 @pytest.mark.parametrize("lost", ["create", "move", "find", "names"])
 async def test_after_an_answer_was_lost_it_looks_and_sees(place: Place, lost: str) -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         sync = place.sync(parts)
         await sync.sync()
         if lost == "move":
@@ -149,7 +149,7 @@ async def test_a_catalog_that_was_away_goes_straight_to_the_newest_tables(
     topics = {f"t{number}": TopicId(bytes([number]) * 16) for number in range(1, 6)}
     async with running_parts() as parts:
         for name, topic_id in topics.items():
-            await parts.writer.propose(create(name, topic_id=topic_id))
+            await parts.ledger.propose(create(name, topic_id=topic_id))
             await place.commit(parts, name=name, topic_id=topic_id)
         sync = place.sync(parts)
         await sync.sync()
@@ -168,7 +168,7 @@ async def test_a_catalog_that_was_away_goes_straight_to_the_newest_tables(
         assert 50 < len(told) <= 62
         place.trouble.is_away = False
         place.trouble.asked.clear()
-        tables = [topic.table for topic in parts.metadata.state.topics.values()]
+        tables = [topic.table for topic in parts.ledger.state.topics.values()]
         current = {table.metadata_key for table in tables if table is not None}
         for path in place.bucket.rglob("*.metadata.json"):  # what entries name is long gone
             if str(path.relative_to(place.bucket)) not in current:
@@ -176,7 +176,7 @@ async def test_a_catalog_that_was_away_goes_straight_to_the_newest_tables(
         await later(parts, EXTERNAL_CATALOG_BACKOFF_SECONDS_MAX)
         await sync.sync()
         for name, topic_id in topics.items():
-            table = parts.metadata.state.topics[topic_id].table
+            table = parts.ledger.state.topics[topic_id].table
             assert table is not None
             assert place.entry(name) == f"{place.root}/{table.metadata_key}"
         assert place.trouble.asked.count("move") == len(topics)
@@ -198,7 +198,7 @@ async def test_an_entry_of_somebody_else_is_never_touched(
     place.reader.create_namespace("lake")
     place.reader.register_table(("lake", "t"), location)
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         sync = place.sync(parts)
         newest = await place.commit(parts)
         for _ in range(5):
@@ -220,11 +220,11 @@ async def test_an_entry_of_somebody_else_is_never_touched(
 
 async def test_the_entry_of_a_deleted_topic_goes_and_its_files_stay(place: Place) -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         sync = place.sync(parts)
         await place.commit(parts)
         await sync.sync()
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         await sync.sync()
         assert place.entry() is None
         assert len(list(place.bucket.rglob("*.metadata.json"))) == 1
@@ -232,12 +232,12 @@ async def test_the_entry_of_a_deleted_topic_goes_and_its_files_stay(place: Place
 
 async def test_who_starts_anew_finds_entries_of_topics_that_were_deleted_meanwhile(place: Place) -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await place.commit(parts)
         await place.sync(parts).sync()
         theirs = place.write_metadata("elsewhere/u/metadata/00001-5f8a.metadata.json", name="u")
         place.reader.register_table(("lake", "u"), theirs)
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         await place.sync(parts).sync()
         assert place.entry() is None
         assert place.entry("u") == theirs
@@ -245,15 +245,15 @@ async def test_who_starts_anew_finds_entries_of_topics_that_were_deleted_meanwhi
 
 async def test_a_broken_table_of_others_keeps_no_entry_of_a_deleted_topic(place: Place) -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         sync = place.sync(parts)
         await place.commit(parts)
         await sync.sync()
         theirs = place.write_metadata("elsewhere/a/metadata/00001-5f8a.metadata.json", name="a")
         place.reader.register_table(("lake", "a"), theirs)
         place.trouble.refuses = {"a"}
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
-        await parts.writer.propose(create("b", topic_id=OTHER))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(create("b", topic_id=OTHER))
         location = await place.commit(parts, name="b", topic_id=OTHER)
         await sync.sync()
         assert place.entry() is None
@@ -268,12 +268,12 @@ async def test_a_broken_table_of_others_keeps_no_entry_of_a_deleted_topic(place:
 
 async def test_a_topic_that_was_created_anew_gets_the_entry_of_its_name(place: Place) -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         sync = place.sync(parts)
         await place.commit(parts)
         await sync.sync()
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
-        await parts.writer.propose(create(topic_id=OTHER))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(create(topic_id=OTHER))
         location = await place.commit(parts, topic_id=OTHER)
         await sync.sync()
         assert place.entry() == location
@@ -285,12 +285,12 @@ async def test_a_topic_that_was_created_anew_gets_the_entry_of_its_name(place: P
 
 async def test_a_topic_that_was_created_anew_without_a_commit_has_no_entry(place: Place) -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         sync = place.sync(parts)
         await place.commit(parts)
         await sync.sync()
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
-        await parts.writer.propose(create(topic_id=OTHER))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(create(topic_id=OTHER))
         await sync.sync()
         assert place.entry() is None
 
@@ -298,7 +298,7 @@ async def test_a_topic_that_was_created_anew_without_a_commit_has_no_entry(place
 async def test_who_was_overtaken_moves_nothing_back(tmp_path: Path) -> None:
     place = Place(tmp_path, "sql")
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         sync = place.sync(parts)
         first = await place.commit(parts)
         await sync.sync()
@@ -318,9 +318,9 @@ async def test_who_was_overtaken_moves_nothing_back(tmp_path: Path) -> None:
 
 async def test_who_lags_behind_the_ledger_moves_nothing_back(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await place.commit(parts)
-        newer = place.write_metadata(metadata_key(2, session=parts.writer.session))
+        newer = place.write_metadata(metadata_key(2, session=parts.ledger.session))
         place.reader.create_namespace("lake")
         place.reader.register_table(("lake", "t"), newer)
 
@@ -328,7 +328,7 @@ async def test_who_lags_behind_the_ledger_moves_nothing_back(place: Place, monke
             if not place.trouble.asked.count("find") > 1:
                 assert await place.commit(parts) == newer
 
-        monkeypatch.setattr(parts.metadata, "barrier", catch_up)
+        monkeypatch.setattr(parts.ledger, "barrier", catch_up)
         await place.sync(parts).sync()
         assert place.entry() == newer
         assert place.trouble.asked == ["find", "names"]
@@ -336,7 +336,7 @@ async def test_who_lags_behind_the_ledger_moves_nothing_back(place: Place, monke
 
 async def test_what_others_did_to_an_entry_is_put_right_at_the_next_look(place: Place) -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         sync = place.sync(parts)
         location = await place.commit(parts)
         await sync.sync()
@@ -355,7 +355,7 @@ async def test_tables_that_a_catalog_does_not_take_hold_up_no_other(place: Place
         await sync.sync()
         place.trouble.refuses = set(bad)
         for name, topic_id in {**bad, "t": TOPIC}.items():
-            await parts.writer.propose(create(name, topic_id=topic_id))
+            await parts.ledger.propose(create(name, topic_id=topic_id))
             await place.commit(parts, name=name, topic_id=topic_id)
         for _ in range(4):
             await sync.sync()
@@ -369,7 +369,7 @@ async def test_tables_that_a_catalog_does_not_take_hold_up_no_other(place: Place
 
 async def test_an_agent_whose_session_is_not_confirmed_changes_nothing(place: Place) -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await place.commit(parts)
         parts.clock.seconds += 3_600
         await place.sync(parts).sync()
@@ -382,14 +382,14 @@ async def test_the_topics_owner_alone_follows(tmp_path: Path) -> None:
         running_parts(MemoryLedger(core)) as one,
         running_parts(MemoryLedger(core), start("b", node=2)) as other,
     ):
-        await one.writer.propose(create())
+        await one.ledger.propose(create())
         location = await place.commit(one)
-        await other.metadata.barrier()
-        owner = owner_of(TOPIC, one.metadata.state.sessions)
-        for parts in sorted((one, other), key=lambda each: each.writer.session == owner):
-            assert place.reader.namespace_exists("lake") is (parts.writer.session == owner)
+        await other.ledger.barrier()
+        owner = owner_of(TOPIC, one.ledger.state.sessions)
+        for parts in sorted((one, other), key=lambda each: each.ledger.session == owner):
+            assert place.reader.namespace_exists("lake") is (parts.ledger.session == owner)
             await place.sync(parts).sync()
-            assert place.entry() == (location if parts.writer.session == owner else None)
+            assert place.entry() == (location if parts.ledger.session == owner else None)
             assert figure(parts, "commit_lag") == 0
     place.close()
 
@@ -397,17 +397,17 @@ async def test_the_topics_owner_alone_follows(tmp_path: Path) -> None:
 async def test_who_becomes_the_owner_goes_on(tmp_path: Path) -> None:
     core, place = MemoryLedgerCore(), Place(tmp_path, "sql")
     async with running_parts(MemoryLedger(core)) as one, running_parts(MemoryLedger(core), start("b", node=2)) as other:
-        await one.writer.propose(create())
+        await one.ledger.propose(create())
         await place.commit(one)
-        await other.metadata.barrier()
-        owner = owner_of(TOPIC, one.metadata.state.sessions)
-        first, second = sorted((one, other), key=lambda each: each.writer.session != owner)
+        await other.ledger.barrier()
+        owner = owner_of(TOPIC, one.ledger.state.sessions)
+        first, second = sorted((one, other), key=lambda each: each.ledger.session != owner)
         syncs = [place.sync(first), place.sync(second)]
         for sync in syncs:
             await sync.sync()
-        await first.writer.start_drain()
+        await first.ledger.start_drain()
         location = await place.commit(first)
-        await second.metadata.barrier()
+        await second.ledger.barrier()
         await syncs[0].sync()
         assert place.entry() != location
         await syncs[1].sync()

@@ -23,14 +23,14 @@ HINT = version_hint_key("t", TOPIC)
 
 async def next_version(parts: Parts, store: ObjectStore) -> int:
     """Commit the next version of the table, whose metadata says its number; returns that."""
-    table = parts.metadata.state.topics[TOPIC].table
+    table = parts.ledger.state.topics[TOPIC].table
     version = 1 if table is None else table.version + 1
-    session = parts.writer.session
+    session = parts.ledger.session
     key = metadata_key(version, session=session)
     await store.put(key, (b"version %d" % version,))
     before = "" if table is None else table.metadata_key
     commit = table_commit(version, replaces=before, released=(before,) if before else (), session=session)
-    assert await parts.writer.propose(commit_table(commit, session=session)) == Done()
+    assert await parts.ledger.propose(commit_table(commit, session=session)) == Done()
     return version
 
 
@@ -44,7 +44,7 @@ async def found(store: ObjectStore) -> dict[str, bytes]:
 async def test_the_hint_names_a_copy_of_the_newest_metadata_and_few_older_ones_stay() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         copies = copies_of(parts, store)
         await copies.copy(TOPIC)
         assert await found(store) == {}
@@ -61,7 +61,7 @@ async def test_the_hint_names_a_copy_of_the_newest_metadata_and_few_older_ones_s
 async def test_a_copy_that_cannot_be_deleted_holds_up_no_newer_one_and_goes_later() -> None:
     store = FailingStore(MemoryStore())
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         copies = copies_of(parts, store)
         store.undeletable.add(metadata_copy_key("t", TOPIC, 1))
         for _ in range(TABLE_COPIES_KEPT + 2):
@@ -79,7 +79,7 @@ async def test_a_copy_that_cannot_be_deleted_holds_up_no_newer_one_and_goes_late
 async def test_who_comes_after_another_goes_on_where_that_one_was() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         for _ in range(4):
             await next_version(parts, store)
             await copies_of(parts, store).copy(TOPIC)
@@ -103,7 +103,7 @@ async def test_after_a_recovery_no_newer_version_is_left_to_lead_readers_on() ->
         await store.put(metadata_copy_key("t", TOPIC, version), (b"of the ledger that was lost",))
     await store.put(HINT, (b"9",))
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await next_version(parts, store)
         await copies_of(parts, store).copy(TOPIC)
         assert await found(store) == {"version-hint.text": b"1", "v1.metadata.json": b"version 1"}
@@ -116,7 +116,7 @@ async def test_after_a_recovery_a_version_of_the_same_number_is_not_taken_for_th
         await store.put(metadata_copy_key("t", TOPIC, 1), (copy,))
     await store.put(HINT, (b"1",))
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await next_version(parts, store)
         await copies_of(parts, store).copy(TOPIC)
         assert await found(store) == {"version-hint.text": b"1", "v1.metadata.json": b"version 1"}
@@ -137,7 +137,7 @@ class Delaying(MemoryStore):
 async def test_who_loses_the_topic_while_it_is_copied_does_not_lead_readers_to_the_copy() -> None:
     store = Delaying()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await next_version(parts, store)
         store.parts = parts
         await copies_of(parts, store).copy(TOPIC)
@@ -148,7 +148,7 @@ async def test_who_loses_the_topic_when_the_hint_is_written_deletes_no_copies() 
     """A recovery may have begun at an older version, and its copies have the numbers of those that would go."""
     store = Delaying()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         copies = copies_of(parts, store)
         for _ in range(TABLE_COPIES_KEPT):
             await next_version(parts, store)
@@ -163,7 +163,7 @@ async def test_a_hint_that_is_no_number_is_written_anew() -> None:
     store = MemoryStore()
     await store.put(HINT, (b"first",))
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await next_version(parts, store)
         await copies_of(parts, store).copy(TOPIC)
         assert (await found(store))["version-hint.text"] == b"1"
@@ -172,12 +172,12 @@ async def test_a_hint_that_is_no_number_is_written_anew() -> None:
 async def test_of_a_topic_that_is_deleted_nothing_is_copied() -> None:
     store = DeletingStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await next_version(parts, store)
         store.parts = parts
         copies = copies_of(parts, store)
         await copies.copy(TOPIC)
-        assert TOPIC not in parts.metadata.state.topics
+        assert TOPIC not in parts.ledger.state.topics
         await copies.copy(TOPIC)
         assert await found(store) == {}
 
@@ -191,14 +191,14 @@ class DeletingStore(MemoryStore):
         content = await super().get(key)
         if self.parts is not None and key.endswith(".metadata.json"):
             parts, self.parts = self.parts, None
-            await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+            await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         return content
 
 
 async def test_an_agent_whose_session_is_not_confirmed_writes_nothing() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await next_version(parts, store)
         parts.clock.seconds += 3_600
         await copies_of(parts, store).copy(TOPIC)
@@ -211,11 +211,11 @@ async def test_the_topics_owner_copies_and_nobody_else_does() -> None:
         running_parts(MemoryLedger(core), store=store) as one,
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as other,
     ):
-        await one.writer.propose(create())
+        await one.ledger.propose(create())
         await next_version(one, store)
-        await other.metadata.barrier()
-        owner = owner_of(TOPIC, one.metadata.state.sessions)
-        for parts in sorted((one, other), key=lambda each: each.writer.session == owner):
+        await other.ledger.barrier()
+        owner = owner_of(TOPIC, one.ledger.state.sessions)
+        for parts in sorted((one, other), key=lambda each: each.ledger.session == owner):
             copies = copies_of(parts, store)
-            topic = parts.metadata.state.topics[TOPIC]
-            assert copies._needs_copy(topic) is (parts.writer.session == owner)
+            topic = parts.ledger.state.topics[TOPIC]
+            assert copies._needs_copy(topic) is (parts.ledger.session == owner)

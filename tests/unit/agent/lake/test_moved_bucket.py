@@ -63,7 +63,7 @@ class Place:
 
 
 async def metadata_of(parts: Parts, store: ObjectStore) -> TableMetadata:
-    table = parts.metadata.state.topics[TOPIC].table
+    table = parts.ledger.state.topics[TOPIC].table
     assert table is not None
     return decode(await store.get(table.metadata_key))
 
@@ -85,14 +85,14 @@ async def test_a_moved_folder_has_tables_again_by_itself_and_old_and_new_rows(tm
     place = Place(tmp_path / "before")
     async with place.agent() as (parts, store, lake):
         await check_bucket(store, place.core.identity)
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await place.archive(parts, store, lake, 3)
-        edit = await lake.prepare(TOPIC, Change(edit=setting({"comment": "mine"})), parts.writer.session)
+        edit = await lake.prepare(TOPIC, Change(edit=setting({"comment": "mine"})), parts.ledger.session)
         assert edit is not None
-        entry = CommitTable(topic_id=TOPIC, object_session=parts.writer.session, table=edit)
+        entry = CommitTable(topic_id=TOPIC, object_session=parts.ledger.session, table=edit)
         assert await lake.propose(entry) == Done()
         before = await metadata_of(parts, store)
-        ended = parts.writer.session
+        ended = parts.ledger.session
     place.core.expire(ended)
     place.move(tmp_path / "after")
     async with place.agent() as (parts, store, lake):
@@ -101,16 +101,16 @@ async def test_a_moved_folder_has_tables_again_by_itself_and_old_and_new_rows(tm
         assert moved.location == before.location.replace("/before/", "/after/")
         assert moved.properties == before.properties
         assert [one.snapshot_id for one in moved.snapshots] == [one.snapshot_id for one in before.snapshots]
-        table = parts.metadata.state.topics[TOPIC].table
+        table = parts.ledger.state.topics[TOPIC].table
         assert table is not None
         for number, snapshot in enumerate(moved.snapshots, start=1):
             assert offsets_read(place, table.metadata_key, snapshot.snapshot_id) == list(range(3 * number))
         await place.archive(parts, store, lake, 2)
-        table = parts.metadata.state.topics[TOPIC].table
+        table = parts.ledger.state.topics[TOPIC].table
         assert table is not None
         assert offsets_read(place, table.metadata_key) == list(range(15))
-        assert check(parts.metadata.state) == []
-        report = await Audit(parts.ledger, store, grace_ms=1_000).run(is_repairing=False)
+        assert check(parts.ledger.state) == []
+        report = await Audit(parts.backend, store, grace_ms=1_000).run(is_repairing=False)
         assert report.disagreements == []
 
 
@@ -122,9 +122,9 @@ async def test_two_agents_with_different_urls_of_one_bucket_do_not_move_its_tabl
         place.agent() as (parts, store, lake),
         running_parts(MemoryLedger(place.core), start("b", node=2), store=store) as other,
     ):
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await place.archive(parts, store, lake, 1)
-        await other.metadata.barrier()
+        await other.ledger.barrier()
         elsewhere = lake_of(other, store, "s3://elsewhere")
         with pytest.raises(TableUnreadable, match=r"the agent a writes this table to file://.* start all agents"):
             await keeping(other, elsewhere).update_table(TOPIC)
@@ -135,20 +135,20 @@ async def test_two_agents_with_different_urls_of_one_bucket_do_not_move_its_tabl
 async def test_a_table_that_is_here_is_looked_at_once(tmp_path: Path) -> None:
     place = Place(tmp_path / "store")
     async with place.agent() as (parts, store, lake):
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await place.archive(parts, store, lake, 1)
-        version = parts.metadata.state.topics[TOPIC].table
+        version = parts.ledger.state.topics[TOPIC].table
         fresh = lake_of(parts, store, place.root)
         await keeping(parts, fresh).update_table(TOPIC)
-        assert parts.metadata.state.topics[TOPIC].table == version
+        assert parts.ledger.state.topics[TOPIC].table == version
 
 
 async def test_many_snapshots_move_by_one_entry(tmp_path: Path) -> None:
     place = Place(tmp_path / "before")
     async with place.agent() as (parts, store, lake):
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await place.archive(parts, store, lake, 25)
-        position, ended = parts.metadata.state.position, parts.writer.session
+        position, ended = parts.ledger.state.position, parts.ledger.session
     place.core.expire(ended)
     place.move(tmp_path / "after")
     async with place.agent() as (parts, store, lake):
@@ -158,15 +158,15 @@ async def test_many_snapshots_move_by_one_entry(tmp_path: Path) -> None:
         reader = TableReader(root=place.root, store=store, cache=TableCache(), run_in_thread=run_here)
         counts = [sum(row.live_files for row in await reader.manifests(snapshot)) for snapshot in moved.snapshots]
         assert counts == list(range(1, 26))
-        assert parts.metadata.state.position > position
+        assert parts.ledger.state.position > position
 
 
 async def test_a_copy_of_a_bucket_under_another_prefix_names_its_own_objects(tmp_path: Path) -> None:
     place, bucket, copy = Place(tmp_path), MemoryStore(), MemoryStore()
     async with running_parts(MemoryLedger(place.core), start("a"), store=bucket) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await place.archive(parts, bucket, lake_of(parts, bucket, "s3://bucket"), 2)
-        ended = parts.writer.session
+        ended = parts.ledger.session
     place.core.expire(ended)
     async for meta in bucket.list(""):
         await copy.put(meta.key, [await bucket.get(meta.key)])

@@ -55,15 +55,14 @@ ORDER = record("Order", ("id", "int"))
 def rewrites(parts: Parts, store: MemoryStore, lake: TableCommits) -> LakeRewrites:
     return LakeRewrites(
         archive=ParquetReader(store=store, run_in_thread=run_in_thread),
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         lake=lake,
         broker_configs={},
     )
 
 
 def topic_of(parts: Parts) -> TopicState:
-    return parts.metadata.state.topics[TOPIC]
+    return parts.ledger.state.topics[TOPIC]
 
 
 async def written(task: RewriteTask, store: MemoryStore, columns: ColumnsPlan | None = None) -> Rewritten:
@@ -99,7 +98,7 @@ async def test_files_become_one_with_the_same_records() -> None:
         assert await served(parts, store) == before
         assert [live.file.key for live in await live_files(parts, store)] == [rewritten.command.object_key]
         assert (await operations(parts, store))[-1] == REPLACE
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
         assert (await made.plan(topic_of(parts), Purpose.REWRITE)).tasks == (), "there is one file"
 
 
@@ -220,7 +219,7 @@ def with_intake(parts: Parts, command: ReplaceChunks) -> ReplaceChunks:
     named = ReplacedChunk(
         offset_first=waiting.offset_first,
         offset_end=waiting.offset_end,
-        object_key=parts.metadata.state.objects[waiting.object_id].key,
+        object_key=parts.ledger.state.objects[waiting.object_id].key,
         byte_first=waiting.byte_first,
     )
     (swap,) = command.partitions
@@ -257,7 +256,7 @@ async def test_files_that_are_to_stay_as_they_are_do_not_become_one() -> None:
 async def test_all_files_of_one_plan_get_the_columns_that_the_table_had_not() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         for number in range(FILES):
@@ -301,7 +300,7 @@ async def test_footers_are_read_several_at_a_time() -> None:
 async def test_columns_are_filled_in_only_where_some_are_wanted() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         with pytest.raises(NoRewrite, match=r"set penstock\.table\.columns"):
             await rewrites(parts, store, lake_of(parts, store)).plan(topic_of(parts), Purpose.BACKFILL)
-        assert TopicId(TOPIC) in parts.metadata.state.topics
+        assert TopicId(TOPIC) in parts.ledger.state.topics

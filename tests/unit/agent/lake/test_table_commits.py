@@ -23,7 +23,7 @@ from tests.support.lake.table_fixtures import setting
 async def test_each_pass_adds_its_file_with_the_rows_and_offsets_that_it_holds() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         lake = lake_of(parts, store)
         for number in range(3):
             await produce(parts, store, number)
@@ -33,17 +33,17 @@ async def test_each_pass_adds_its_file_with_the_rows_and_offsets_that_it_holds()
         assert [live.file.record_count for live in files] == [3, 3, 3]
         bounds = [live.file.bounds for live in files]
         assert [(one.offset_min, one.offset_max) for one in bounds if one is not None] == [(0, 2), (3, 5), (6, 8)]
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
 
 
 async def test_a_topic_that_was_archived_before_it_had_a_table_gets_all_of_its_files() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0)
         before = lake_of(parts, store)
         await ArchiverOfBefore(archiver(parts, store, before)).archive_topic(TOPIC)
-        assert parts.metadata.state.topics[TOPIC].table is None
+        assert parts.ledger.state.topics[TOPIC].table is None
         await produce(parts, store, 1)
         lake = lake_of(parts, store)
         lake._number_next = before._number_next
@@ -58,7 +58,7 @@ async def test_a_topic_that_was_archived_before_it_had_a_table_gets_all_of_its_f
 async def test_files_leave_the_table_when_their_records_have_left_the_log() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         lake = lake_of(parts, store)
         for number in range(2):
             await produce(parts, store, number)
@@ -78,13 +78,13 @@ async def test_files_leave_the_table_when_their_records_have_left_the_log() -> N
         assert await keeping.update_table(TOPIC) == 0
         assert files_of_log(parts) == []
         assert not keeping._is_due(TOPIC)
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
 
 
 async def test_s2_no_snapshot_expires_and_none_is_made_later_by_a_clock_that_is_not_believed() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         lake = lake_of(parts, store)
         await produce(parts, store, 0)
         await archiver(parts, store, lake).archive_topic(TOPIC)
@@ -98,9 +98,9 @@ async def test_s2_no_snapshot_expires_and_none_is_made_later_by_a_clock_that_is_
         await produce(parts, store, 1)
         await archiver(parts, store, lake).archive_topic(TOPIC)
         assert len(files_of_log(parts)) == 2
-        table = parts.metadata.state.topics[TOPIC].table
+        table = parts.ledger.state.topics[TOPIC].table
         assert table is not None
-        assert json.loads(await store.get(table.metadata_key))["last-updated-ms"] <= parts.metadata.state.time_ms
+        assert json.loads(await store.get(table.metadata_key))["last-updated-ms"] <= parts.ledger.state.time_ms
 
 
 class Meddling(MemoryStore):
@@ -113,21 +113,21 @@ class Meddling(MemoryStore):
         await super().put(key, parts, if_absent=if_absent)
         if key.endswith(".metadata.json") and self.command is not None:
             command, self.command = self.command, None
-            assert await self.parts.writer.propose(command) == Done()
+            assert await self.parts.ledger.propose(command) == Done()
 
 
 async def test_s6_a_pass_that_finds_another_commit_in_its_place_is_made_again() -> None:
     store = Meddling()
     async with running_parts(store=store) as parts:
         store.parts = parts
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0)
         await archiver(parts, store).archive_topic(TOPIC)
         await produce(parts, store, 1)
         other = lake_of(parts, store)
-        prepared = await other.prepare(TOPIC, Change(edit=setting({"a": "b"})), parts.writer.session)
+        prepared = await other.prepare(TOPIC, Change(edit=setting({"a": "b"})), parts.ledger.session)
         assert prepared is not None
-        store.command = CommitTable(topic_id=TOPIC, object_session=parts.writer.session, table=prepared)
+        store.command = CommitTable(topic_id=TOPIC, object_session=parts.ledger.session, table=prepared)
         # Numbers of one session come from one lake; the other one stands for another agent's.
         lake = lake_of(parts, store)
         lake._number_next = 1_000
@@ -141,7 +141,7 @@ async def test_upkeep_of_a_topic_that_is_deleted_meanwhile_does_nothing() -> Non
     store = Meddling()
     async with running_parts(store=store) as parts:
         store.parts = parts
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0)
         await archiver(parts, store).archive_topic(TOPIC)
         await drop_everything(parts)
@@ -151,16 +151,16 @@ async def test_upkeep_of_a_topic_that_is_deleted_meanwhile_does_nothing() -> Non
         keeping = expire_snapshots(parts, lake)
         assert await keeping.update_table(TOPIC) == 0
         assert await keeping.update_table(TOPIC) == 0
-        assert not parts.metadata.state.objects
+        assert not parts.ledger.state.objects
 
 
 async def test_a_damaged_table_fails_the_pass_and_says_what_is_damaged() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, store, 0)
         await archiver(parts, store).archive_topic(TOPIC)
-        table = parts.metadata.state.topics[TOPIC].table
+        table = parts.ledger.state.topics[TOPIC].table
         assert table is not None
         await store.put(table.metadata_key, (b"{}",))
         await produce(parts, store, 1)

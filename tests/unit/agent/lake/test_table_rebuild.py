@@ -30,16 +30,16 @@ async def archived(
 ) -> AsyncIterator[tuple[Parts, TableCommits, TableRebuild]]:
     """A topic of so many files, and who begins its table anew, as an agent would that has just started."""
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         before = lake_of(parts, store)
         await small_files(parts, store, before, count=count)
         lake = lake_of(parts, store, root)
         lake._number_next = before._number_next
-        yield parts, lake, TableRebuild(metadata=parts.metadata, writer=parts.writer, lake=lake)
+        yield parts, lake, TableRebuild(ledger=parts.ledger, lake=lake)
 
 
 def metadata_key(parts: Parts) -> str:
-    table = parts.metadata.state.topics[TOPIC].table
+    table = parts.ledger.state.topics[TOPIC].table
     assert table is not None
     return table.metadata_key
 
@@ -79,7 +79,7 @@ async def test_a_damaged_table_holds_the_files_of_its_log_again_and_passes_go_on
         rebuilt = await rebuild.rebuild(TOPIC)
         assert (rebuilt.files, rebuilt.records, rebuilt.version) == (3, 9, 4)
         assert [live.file.key for live in await live_files(parts, store)] == files
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
         assert len(needed(parts)) == 3 + len(("metadata", "list", "manifest"))
         assert await served(parts, store) == records
         await archiver(parts, store, lake).archive_topic(TOPIC)
@@ -106,7 +106,7 @@ async def test_what_only_older_snapshots_held_goes() -> None:
         rebuilt = await rebuild.rebuild(TOPIC)
         assert files_of_log(parts) == [merged.file.key]
         assert (rebuilt.files, rebuilt.records) == (1, 3 * FILES)
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
 
 
 async def test_a_table_whose_log_has_no_file_left_is_empty() -> None:
@@ -131,7 +131,7 @@ async def test_what_one_entry_cannot_name_goes_with_the_next(monkeypatch: pytest
         assert rebuilt.version > 4, "several entries"
         assert len(needed(parts)) == 3 + 3
         assert not old & needed(parts)
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
 
 
 async def test_where_nobody_goes_on_after_the_first_entry_upkeep_lets_go_of_the_rest(
@@ -155,7 +155,7 @@ async def test_where_nobody_goes_on_after_the_first_entry_upkeep_lets_go_of_the_
             *(key for key in needed(parts) if "/metadata/" in key),
         }
         assert len(needed(parts)) == len(files_of_log(parts)) + len(("metadata", "list", "manifest"))
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
 
 
 async def test_a_bucket_that_moved_has_tables_again_that_name_their_files() -> None:
@@ -204,7 +204,7 @@ async def test_a_commit_of_another_agent_in_between_is_not_lost(times: int) -> N
         else:
             assert (await rebuild.rebuild(TOPIC)).files == 4
         assert [live.file.key for live in await live_files(parts, store)] == files_of_log(parts)
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
 
 
 async def test_a_file_of_the_log_that_is_gone_or_damaged_changes_nothing() -> None:
@@ -223,10 +223,10 @@ async def test_a_file_of_the_log_that_is_gone_or_damaged_changes_nothing() -> No
 async def test_where_there_is_no_table_nothing_is_begun() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
-        rebuild = TableRebuild(metadata=parts.metadata, writer=parts.writer, lake=lake_of(parts, store))
+        await parts.ledger.propose(create())
+        rebuild = TableRebuild(ledger=parts.ledger, lake=lake_of(parts, store))
         with pytest.raises(NothingToRebuild, match="has no table yet"):
             await rebuild.rebuild(TOPIC)
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         with pytest.raises(NothingToRebuild, match="was deleted"):
             await rebuild.rebuild(TOPIC)

@@ -32,11 +32,11 @@ from tests.support.lake.table_fixtures import run_here, setting
 
 
 def edits(parts: Parts, store: MemoryStore) -> TableUpdates:
-    return TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake_of(parts, store), clock=parts.clock)
+    return TableUpdates(ledger=parts.ledger, lake=lake_of(parts, store), clock=parts.clock)
 
 
 async def metadata(parts: Parts, store: MemoryStore) -> TableMetadata:
-    table = parts.metadata.state.topics[TOPIC].table
+    table = parts.ledger.state.topics[TOPIC].table
     assert table is not None
     reader = TableReader(root=LAKE_ROOT, store=store, cache=TableCache(), run_in_thread=run_here)
     return await reader.metadata(table.metadata_key)
@@ -49,24 +49,24 @@ def tagging(snapshot_id: int) -> TableEdit:
 async def test_a_topic_without_an_archive_has_properties_and_keeps_them() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         lake = lake_of(parts, store)
-        editing = TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=parts.clock)
+        editing = TableUpdates(ledger=parts.ledger, lake=lake, clock=parts.clock)
         await editing.make(TOPIC, setting({"comment": "c"}))
         assert (await metadata(parts, store)).properties["comment"] == "c"
         await produce(parts, store, 0)
         await archiver(parts, store, lake).archive_topic(TOPIC)
         assert (await metadata(parts, store)).properties["comment"] == "c"
         assert [live.file.key for live in await live_files(parts, store)] == files_of_log(parts)
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
 
 
 async def test_a_tag_keeps_what_the_log_let_go_of_until_it_goes() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         lake = lake_of(parts, store)
-        editing = TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=parts.clock)
+        editing = TableUpdates(ledger=parts.ledger, lake=lake, clock=parts.clock)
         await produce(parts, store, 0)
         await archiver(parts, store, lake).archive_topic(TOPIC)
         (kept,) = files_of_log(parts)
@@ -83,7 +83,7 @@ async def test_a_tag_keeps_what_the_log_let_go_of_until_it_goes() -> None:
         assert kept in needed(parts)
         assert await keeping.update_table(TOPIC) == 0
         assert kept not in needed(parts)
-        assert check(parts.metadata.state) == []
+        assert check(parts.ledger.state) == []
 
 
 class Committing(MemoryStore):
@@ -100,11 +100,11 @@ class Committing(MemoryStore):
             self.done += 1
             lake = lake_of(self.parts, self)
             lake._number_next = 1_000 * self.done  # numbers of one session come from one lake
-            session = self.parts.writer.session
+            session = self.parts.ledger.session
             prepared = await lake.prepare(TOPIC, Change(edit=setting({"other": str(left)})), session)
             assert prepared is not None
             entry = CommitTable(topic_id=TOPIC, object_session=session, table=prepared)
-            assert await self.parts.writer.propose(entry) == Done()
+            assert await self.parts.ledger.propose(entry) == Done()
             self.times = left
 
 
@@ -112,7 +112,7 @@ async def test_an_edit_that_another_commit_overtook_is_made_of_the_newer_table()
     store = Committing()
     async with running_parts(store=store) as parts:
         store.parts = parts
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         editing = edits(parts, store)
         await editing.make(TOPIC, setting({"comment": "c"}))
         store.times = TABLE_EDIT_TRIES_MAX - 1
@@ -128,17 +128,17 @@ async def test_an_edit_that_another_commit_overtook_is_made_of_the_newer_table()
 async def test_what_is_refused_leaves_the_table_as_it_was() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         editing = edits(parts, store)
         await editing.make(TOPIC, setting({"comment": "c"}))
-        table = parts.metadata.state.topics[TOPIC].table
+        table = parts.ledger.state.topics[TOPIC].table
         with pytest.raises(EditInvalid, match="no snapshot 5"):
             await editing.make(TOPIC, tagging(5))
         wanted = (AssertRefSnapshotId(ref="main", snapshot_id=5),)
         with pytest.raises(RequirementFailed, match="the snapshot of 'main' is None, not 5"):
             await editing.make(TOPIC, TableEdit(requirements=wanted, updates=setting({"a": "b"}).updates))
-        assert parts.metadata.state.topics[TOPIC].table == table
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        assert parts.ledger.state.topics[TOPIC].table == table
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         with pytest.raises(TopicGone):
             await editing.make(TOPIC, setting({"comment": "d"}))
 
@@ -153,20 +153,20 @@ class Hasty(ManualClock):
 async def test_what_waits_too_long_for_its_turn_is_never_made() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         lake = lake_of(parts, store)
-        editing = TableUpdates(metadata=parts.metadata, writer=parts.writer, lake=lake, clock=Hasty())
+        editing = TableUpdates(ledger=parts.ledger, lake=lake, clock=Hasty())
         async with lake.turn(TOPIC):
             with pytest.raises(StoreUnavailable, match="Nothing was changed, try again"):
                 await editing.make(TOPIC, setting({"comment": "c"}))
-        await parts.metadata.barrier()
-        assert parts.metadata.state.topics[TOPIC].table is None
+        await parts.ledger.barrier()
+        assert parts.ledger.state.topics[TOPIC].table is None
 
 
 async def test_a_ledger_that_has_too_much_to_do_is_no_table_that_others_change(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         monkeypatch.setattr(ledger_writer, "LEDGER_COMMANDS_QUEUED_MAX", 0)
         with pytest.raises(StoreUnavailable, match="commands wait for the ledger: try again later"):
             await edits(parts, store).make(TOPIC, setting({"comment": "c"}))

@@ -20,12 +20,12 @@ from tests.support.commands.commands import TOPIC, create
 @pytest.fixture
 async def parts() -> AsyncIterator[Parts]:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         yield parts
 
 
 def topic_of(parts: Parts) -> TopicState:
-    return parts.metadata.state.topics[TOPIC]
+    return parts.ledger.state.topics[TOPIC]
 
 
 class Failing:

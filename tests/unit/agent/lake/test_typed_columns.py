@@ -45,7 +45,7 @@ async def rows_of(parts: Parts, store: MemoryStore) -> list[dict[str, Any]]:
 async def test_a_topic_has_the_columns_of_the_schemas_of_its_records() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         money = await register(parts, json.dumps(record("Money", ("cents", "long"))), subject="money")
         avro = await register(
             parts,
@@ -98,7 +98,7 @@ async def test_a_topic_has_the_columns_of_the_schemas_of_its_records() -> None:
 async def test_keys_are_columns_where_the_config_says_so_and_values_are_not_then() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="key"))
+        await parts.ledger.propose(create(penstock_table_columns="key"))
         await produce(parts, store, 0, values=[b"plain"])
         await archiver(parts, store).archive_topic(TOPIC)
         assert await rows_of(parts, store) == [{"error": f"key: {NO_FRAME}"}]
@@ -109,7 +109,7 @@ async def test_keys_are_columns_where_the_config_says_so_and_values_are_not_then
 async def test_a_topic_whose_config_says_nothing_else_has_raw_columns_alone(command: CreateTopic) -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(command)
+        await parts.ledger.propose(command)
         schema_id = await register(parts, json.dumps(ORDER))
         await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": 1}))])
         await archiver(parts, store).archive_topic(TOPIC)
@@ -121,12 +121,12 @@ async def test_a_topic_whose_config_says_nothing_else_has_raw_columns_alone(comm
 async def test_a_table_is_made_anew_of_files_with_the_columns_that_they_have() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         schema_id = await register(parts, json.dumps(ORDER))
         await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": 1}))])
         before = lake_of(parts, store)
         await ArchiverOfBefore(archiver(parts, store, before)).archive_topic(TOPIC)
-        assert parts.metadata.state.topics[TOPIC].table is None
+        assert parts.ledger.state.topics[TOPIC].table is None
         lake = lake_of(parts, store)
         lake._number_next = before._number_next
         name = await lake.name()
@@ -144,7 +144,7 @@ async def test_a_table_is_made_anew_of_files_with_the_columns_that_they_have() -
 async def test_a_table_that_is_begun_anew_has_the_columns_of_its_newest_file() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         schema_id = await register(parts, json.dumps(ORDER))
         lake = lake_of(parts, store)
         await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": 1}))])
@@ -154,10 +154,10 @@ async def test_a_table_that_is_begun_anew_has_the_columns_of_its_newest_file() -
         await produce(parts, store, 1, values=[framed(schema_id, avro_bytes(wider, {"id": 2, "n": 3}))])
         await archiver(parts, store, lake).archive_topic(TOPIC)
         names, columns = await names_of(parts, store), columns_of(await table_of(parts, store))
-        table = parts.metadata.state.topics[TOPIC].table
+        table = parts.ledger.state.topics[TOPIC].table
         assert table is not None
         await store.put(table.metadata_key, (b"junk",))
-        await TableRebuild(metadata=parts.metadata, writer=parts.writer, lake=lake).rebuild(TOPIC)
+        await TableRebuild(ledger=parts.ledger, lake=lake).rebuild(TOPIC)
         assert await names_of(parts, store) == names
         assert columns_of(await table_of(parts, store)) == columns
         await produce(parts, store, 2, values=[framed(schema_id, avro_bytes(wider, {"id": 4, "n": 5}))])
@@ -168,7 +168,7 @@ async def test_a_table_that_is_begun_anew_has_the_columns_of_its_newest_file() -
 async def test_who_reads_raw_columns_reads_none_of_the_others() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         schema_id = await register(parts, json.dumps(ORDER))
         await produce(parts, store, 0, values=[framed(schema_id, avro_bytes(ORDER, {"id": n})) for n in range(50)])
         await archiver(parts, store).archive_topic(TOPIC)
@@ -187,7 +187,7 @@ async def test_who_reads_raw_columns_reads_none_of_the_others() -> None:
 async def test_a_file_whose_columns_were_overtaken_is_made_again(caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         schema_id = await register(parts, json.dumps(ORDER))
         wider = record("Order", ("id", "int"), ("n", "int"))
         wide = await register(parts, json.dumps(wider))
@@ -214,12 +214,12 @@ async def test_a_file_whose_columns_were_overtaken_is_made_again(caplog: pytest.
 async def test_a_merge_of_files_keeps_their_columns_and_gives_them_to_older_records() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         lake = lake_of(parts, store)
         narrow = await register(parts, json.dumps(ORDER))
         wider = record("Order", ("id", "long"), ("n", "int"))
         wide = await register(parts, json.dumps(wider))
-        configs = parts.metadata.state.topics[TOPIC].configs
+        configs = parts.ledger.state.topics[TOPIC].configs
         for number in range(FILES):
             is_raw, is_wide = number == 0, number > FILES // 2
             schema, value = (wider, {"id": number, "n": 3}) if is_wide else (ORDER, {"id": number})
@@ -243,15 +243,15 @@ async def test_a_merge_of_files_keeps_their_columns_and_gives_them_to_older_reco
 async def test_files_whose_schema_is_gone_are_not_merged_and_keep_their_values() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         for number in range(FILES):
             await produce(parts, store, number, values=[framed(schema_id, avro_bytes(ORDER, {"id": number}))])
             await archiver(parts, store, lake).archive_topic(TOPIC)
         for is_permanent in (False, True):
-            await parts.writer.propose(DeleteVersions(subject="s", version=1, is_permanent=is_permanent))
-        assert schema_id not in parts.metadata.state.registry.schemas
+            await parts.ledger.propose(DeleteVersions(subject="s", version=1, is_permanent=is_permanent))
+        assert schema_id not in parts.ledger.state.registry.schemas
         compacting = file_compactor(parts, store, lake)
         assert await compacting.compact(TOPIC) is None
         assert await compacting.compact(TOPIC) is None
@@ -268,7 +268,7 @@ def avro_of(*fields: tuple[str, str | None]) -> dict[str, Any]:
 async def test_no_schemas_stop_a_pass_whatever_they_rename() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         schemas = [
             avro_of(("a", None)),
             avro_of(("b", "a")),
@@ -294,7 +294,7 @@ async def test_a_value_that_its_library_cannot_show_stops_no_pass() -> None:
         data = b"\x0a" + bytes([len(data)]) + data
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         schema_id = await register(parts, text, SchemaType.PROTOBUF)
         await produce(parts, store, 0, values=[framed(schema_id, b"\0" + data), framed(schema_id, b"\0")])
         await archiver(parts, store).archive_topic(TOPIC)
@@ -306,7 +306,7 @@ async def test_a_value_that_its_library_cannot_show_stops_no_pass() -> None:
 async def test_a_schema_that_its_library_cannot_read_stops_no_pass() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         schema = record("R", ("a", {"type": "fixed", "name": "F", "size": 2**70}))
         schema_id = await register(parts, json.dumps(schema))
         await produce(parts, store, 0, values=[framed(schema_id, b"x")])
@@ -319,7 +319,7 @@ async def test_rows_of_many_typed_columns_are_divided_into_row_groups(monkeypatc
     monkeypatch.setattr(archive_file, "TYPED_CELLS_MAX", 20)
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         wide = record("R", ("a", "int"), ("b", "int"))
         schema_id = await register(parts, json.dumps(wide))
         rows = [framed(schema_id, avro_bytes(wide, {"a": number, "b": 1})) for number in range(25)]

@@ -50,12 +50,12 @@ async def consumed(parts: Parts, store: MemoryStore) -> list[bytes | None]:
 async def test_values_are_left_out_once_the_topic_asks_for_it() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="value"))
+        await parts.ledger.propose(create(penstock_table_columns="value"))
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         values = [order(schema_id, 1), None, b"plain", order(schema_id, 2) + b"\0"]
         for number, raw_values in enumerate((ALWAYS, IRREPRODUCIBLE)):
-            parts.metadata.state.topics[TOPIC].configs[TABLE_RAW_VALUES] = raw_values
+            parts.ledger.state.topics[TOPIC].configs[TABLE_RAW_VALUES] = raw_values
             await produce(parts, store, number, values=values)
             await archiver(parts, store, lake).archive_topic(TOPIC)
         kept, left_out = (await file_rows(parts, store))[:4], (await file_rows(parts, store))[4:]
@@ -71,7 +71,7 @@ async def test_values_are_left_out_once_the_topic_asks_for_it() -> None:
 async def test_a_topic_whose_values_are_no_columns_keeps_them() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create(penstock_table_columns="key", penstock_table_raw_values=IRREPRODUCIBLE))
+        await parts.ledger.propose(create(penstock_table_columns="key", penstock_table_raw_values=IRREPRODUCIBLE))
         schema_id = await register(parts, json.dumps(ORDER))
         await produce(parts, store, 0, values=[order(schema_id, 1)])
         await archiver(parts, store).archive_topic(TOPIC)
@@ -81,11 +81,11 @@ async def test_a_topic_whose_values_are_no_columns_keeps_them() -> None:
 async def test_merges_decide_anew_by_the_config_of_their_time() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(LEFT_OUT)
+        await parts.ledger.propose(LEFT_OUT)
         lake = lake_of(parts, store)
         narrow = await register(parts, json.dumps(ORDER))
         wide = await register(parts, json.dumps(WIDER), subject="wider")
-        configs = parts.metadata.state.topics[TOPIC].configs
+        configs = parts.ledger.state.topics[TOPIC].configs
         sent: list[bytes | None] = []
 
         async def add(first: int) -> None:
@@ -118,14 +118,14 @@ async def test_merges_decide_anew_by_the_config_of_their_time() -> None:
 async def test_a_merge_without_typed_columns_to_make_keeps_what_the_table_has() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(LEFT_OUT)
+        await parts.ledger.propose(LEFT_OUT)
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         sent = [order(schema_id, number) for number in range(FILES)]
         for number, value in enumerate(sent):
             await produce(parts, store, number, values=[value])
             await archiver(parts, store, lake).archive_topic(TOPIC)
-        configs = parts.metadata.state.topics[TOPIC].configs
+        configs = parts.ledger.state.topics[TOPIC].configs
         del configs[TABLE_COLUMNS], configs[TABLE_RAW_VALUES]
         rows = await merged_rows(parts, store, lake)
         assert [row["value"] for row in rows] == [sent[row["offset"]] for row in rows]
@@ -136,7 +136,7 @@ async def test_a_merge_without_typed_columns_to_make_keeps_what_the_table_has() 
 async def test_consumers_get_values_of_schemas_that_were_deleted() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(LEFT_OUT)
+        await parts.ledger.propose(LEFT_OUT)
         lake = lake_of(parts, store)
         schema_id = await register(parts, json.dumps(ORDER))
         sent = [order(schema_id, number) for number in range(FILES)]
@@ -144,8 +144,8 @@ async def test_consumers_get_values_of_schemas_that_were_deleted() -> None:
             await produce(parts, store, number, values=[value])
             await archiver(parts, store, lake).archive_topic(TOPIC)
         for is_permanent in (False, True):
-            await parts.writer.propose(DeleteVersions(subject="s", version=1, is_permanent=is_permanent))
-        assert schema_id not in parts.metadata.state.registry.schemas
+            await parts.ledger.propose(DeleteVersions(subject="s", version=1, is_permanent=is_permanent))
+        assert schema_id not in parts.ledger.state.registry.schemas
         assert {row["kept_value"] for row in await file_rows(parts, store)} == {None}
         assert await consumed(parts, store) == sent
         assert await file_compactor(parts, store, lake).compact(TOPIC) is None

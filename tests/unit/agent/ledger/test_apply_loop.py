@@ -82,24 +82,24 @@ async def rounds(count: int = 20) -> None:
 
 
 async def produce(parts: Parts, number: int) -> None:
-    await parts.writer.propose(commit(number, Chunk(batches=[Batch()]), session=parts.writer.session))
+    await parts.ledger.propose(commit(number, Chunk(batches=[Batch()]), session=parts.ledger.session))
 
 
 async def test_a_barrier_returns_when_what_was_there_is_applied() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, running_parts(ledger, start("b", node=2)) as others:
-        await parts.writer.propose(create())
-        await others.metadata.barrier()
-        assert others.metadata.state.position >= parts.metadata.state.position
+        await parts.ledger.propose(create())
+        await others.ledger.barrier()
+        assert others.ledger.state.position >= parts.ledger.state.position
 
 
 async def test_a_barrier_joins_only_a_request_that_was_not_sent_yet() -> None:
     ledger = GatedLedger()
     async with running_parts(ledger) as parts:
         ledger.is_gated = True
-        first = asyncio.ensure_future(parts.metadata.barrier())
+        first = asyncio.ensure_future(parts.ledger.barrier())
         await rounds()
-        late = [asyncio.ensure_future(parts.metadata.barrier()) for _ in range(3)]
+        late = [asyncio.ensure_future(parts.ledger.barrier()) for _ in range(3)]
         await rounds()
         assert len(ledger.asked) == 1
         ledger.asked[0].set()
@@ -116,45 +116,45 @@ async def test_a_barrier_fails_where_the_ledger_is_away_and_the_next_one_works_a
     async with running_parts(ledger) as parts:
         ledger.is_reachable = False
         with pytest.raises(LedgerUnavailable):
-            await parts.metadata.barrier()
+            await parts.ledger.barrier()
         ledger.is_reachable = True
-        await parts.metadata.barrier()
+        await parts.ledger.barrier()
 
 
 async def test_whoever_watches_a_partition_is_woken_when_it_grows() -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
-        growth = parts.metadata.watch([PARTITION, (TOPIC, PartitionIndex(1))])
+        await parts.ledger.propose(create())
+        growth = parts.ledger.watch([PARTITION, (TOPIC, PartitionIndex(1))])
         waiting = asyncio.ensure_future(growth.wait())
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         await rounds()
         assert not waiting.done()
         await produce(parts, 0)
         async with asyncio.timeout(SECONDS_MAX):
             await waiting
-        parts.metadata.unwatch(growth)
+        parts.ledger.unwatch(growth)
         await produce(parts, 1)
 
 
 async def test_whoever_watches_a_partition_is_woken_when_its_topic_goes() -> None:
     async with running_parts() as parts:
-        await parts.writer.propose(create())
-        growth = parts.metadata.watch([PARTITION])
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(create())
+        growth = parts.ledger.watch([PARTITION])
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         async with asyncio.timeout(SECONDS_MAX):
             await growth.wait()
-        parts.metadata.unwatch(growth)
+        parts.ledger.unwatch(growth)
 
 
 async def test_a_position_is_waited_for() -> None:
     async with running_parts() as parts:
-        position = parts.metadata.state.position
-        await parts.metadata.reach(position)
-        waiting = asyncio.ensure_future(parts.metadata.reach(Position(position + 2)))
-        await parts.writer.propose(ReportTime())
+        position = parts.ledger.state.position
+        await parts.ledger.apply_loop.reach(position)
+        waiting = asyncio.ensure_future(parts.ledger.apply_loop.reach(Position(position + 2)))
+        await parts.ledger.propose(ReportTime())
         await rounds()
         assert not waiting.done()
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         async with asyncio.timeout(SECONDS_MAX):
             await waiting
 
@@ -162,15 +162,15 @@ async def test_a_position_is_waited_for() -> None:
 async def test_a_ledger_that_was_away_is_followed_again_from_where_it_stopped() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         ledger.is_reachable = False
-        outcome = parts.writer.propose(commit(0, Chunk(batches=[Batch()]), session=parts.writer.session))
+        outcome = parts.ledger.propose(commit(0, Chunk(batches=[Batch()]), session=parts.ledger.session))
         await rounds()
         assert not outcome.done()
         ledger.is_reachable = True
         async with asyncio.timeout(SECONDS_MAX):
             await outcome
-        found = parts.metadata.state.partition(TOPIC, PartitionIndex(0))
+        found = parts.ledger.state.partition(TOPIC, PartitionIndex(0))
         assert found is not None
         assert found.log_end == 1
 
@@ -181,7 +181,7 @@ class TestALedgerThatWasTrimmedPastAReader:
     @staticmethod
     async def trimmed_past(ledger: MemoryLedger, store: MemoryStore, others: Parts) -> None:
         """A snapshot of what the others have applied, and no entry below it."""
-        state = others.metadata.state
+        state = others.ledger.state
         content, state_digest = encode_with_digest(state)
         key = snapshot_key(state.position)
         await store.put(key, [content])
@@ -198,9 +198,9 @@ class TestALedgerThatWasTrimmedPastAReader:
             running_parts(fast, start("b", node=2), store=store) as others,
             running_parts(slow, store=store) as parts,
         ):
-            await parts.writer.propose(create())
-            growth = parts.metadata.watch([PARTITION])
-            reaching = asyncio.ensure_future(parts.metadata.reach(Position(parts.metadata.state.position + 2)))
+            await parts.ledger.propose(create())
+            growth = parts.ledger.watch([PARTITION])
+            reaching = asyncio.ensure_future(parts.ledger.apply_loop.reach(Position(parts.ledger.state.position + 2)))
             slow.hears.clear()
             await produce(others, 0)
             await self.trimmed_past(fast, store, others)
@@ -210,10 +210,10 @@ class TestALedgerThatWasTrimmedPastAReader:
             async with asyncio.timeout(SECONDS_MAX):
                 await growth.wait()
                 await reaching
-                await parts.metadata.barrier()
-            parts.metadata.unwatch(growth)
-            assert parts.metadata.reloads_count == 1
-            assert digest(parts.metadata.state) == digest(others.metadata.state)
+                await parts.ledger.barrier()
+            parts.ledger.unwatch(growth)
+            assert parts.ledger.apply_loop.reloads_count == 1
+            assert digest(parts.ledger.state) == digest(others.ledger.state)
             await produce(parts, 0)
 
     async def test_s1_an_own_entry_that_the_snapshot_covers_is_unknown_and_never_appended_again(self) -> None:
@@ -223,12 +223,12 @@ class TestALedgerThatWasTrimmedPastAReader:
             running_parts(fast, start("b", node=2), store=store) as others,
             running_parts(slow, store=store) as parts,
         ):
-            await parts.writer.propose(create())
+            await parts.ledger.propose(create())
             slow.hears.clear()
-            covered = parts.writer.propose(commit(0, Chunk(batches=[Batch()]), session=parts.writer.session))
+            covered = parts.ledger.propose(commit(0, Chunk(batches=[Batch()]), session=parts.ledger.session))
             await rounds()
             await self.trimmed_past(fast, store, others)
-            later = parts.writer.propose(commit(1, Chunk(batches=[Batch()]), session=parts.writer.session))
+            later = parts.ledger.propose(commit(1, Chunk(batches=[Batch()]), session=parts.ledger.session))
             await rounds()
             slow.hears.set()
             slow.core.wake()
@@ -236,8 +236,8 @@ class TestALedgerThatWasTrimmedPastAReader:
                 with pytest.raises(OutcomeUnknown):
                     await covered
                 assert isinstance(await later, ChunksCommitted)  # above the snapshot, so its outcome is known
-                await parts.metadata.barrier()
-            found = parts.metadata.state.partition(TOPIC, PartitionIndex(0))
+                await parts.ledger.barrier()
+            found = parts.ledger.state.partition(TOPIC, PartitionIndex(0))
             assert found is not None
             assert found.log_end == 2
 
@@ -252,12 +252,12 @@ class TestALedgerThatWasTrimmedPastAReader:
                 await self.trimmed_past(fast, store, others)
                 slow.hears.set()
                 slow.core.wake()
-            assert entered.result() in others.metadata.state.sessions
+            assert entered.result() in others.ledger.state.sessions
 
     @staticmethod
     async def entered(ledger: MemoryLedger, store: MemoryStore) -> SessionId:
         async with asyncio.timeout(SECONDS_MAX), running_parts(ledger, store=store) as parts:
-            return parts.writer.session
+            return parts.ledger.session
 
     async def test_a_ledger_that_went_back_is_not_followed(self) -> None:
         core, store = MemoryLedgerCore(), MemoryStore()
@@ -265,13 +265,13 @@ class TestALedgerThatWasTrimmedPastAReader:
         with pytest.RaisesGroup(pytest.RaisesExc(LedgerCorrupt, match="restored from an older copy")):
             async with running_parts(slow, store=store) as parts, running_parts(fast, start("b", node=2)) as others:
                 await self.trimmed_past(fast, store, others)
-                await parts.metadata.barrier()
+                await parts.ledger.barrier()
                 slow.hears.clear()
-                parts.metadata.state.position = Position(1 << 40)
+                parts.ledger.state.position = Position(1 << 40)
                 slow.is_trimmed = True
                 slow.hears.set()
                 slow.core.wake()
-                await parts.metadata.reach(Position(1 << 41))
+                await parts.ledger.apply_loop.reach(Position(1 << 41))
 
     @pytest.mark.parametrize("refusal", [StoreDenied, StoreMisconfigured, BucketMissing, StoreError])
     async def test_a_store_that_refuses_the_snapshot_is_waited_out(
@@ -284,7 +284,7 @@ class TestALedgerThatWasTrimmedPastAReader:
             running_parts(fast, start("b", node=2), store=store) as others,
             running_parts(slow, store=store) as parts,
         ):
-            await parts.writer.propose(create())
+            await parts.ledger.propose(create())
             slow.hears.clear()
             await produce(others, 0)
             await self.trimmed_past(fast, store, others)
@@ -292,10 +292,10 @@ class TestALedgerThatWasTrimmedPastAReader:
             slow.hears.set()
             slow.core.wake()
             async with asyncio.timeout(SECONDS_MAX):
-                await parts.metadata.barrier()
+                await parts.ledger.barrier()
                 await produce(parts, 0)
             assert not store.refusals
-            assert parts.metadata.reloads_count == 1
+            assert parts.ledger.apply_loop.reloads_count == 1
             assert parts.clock.slept.count(LEDGER_RELOAD_REFUSED_SECONDS) == 3
         refused = [record for record in caplog.records if record.levelname == "ERROR"]
         assert [record.__dict__["reason"] for record in refused] == [f"{refusal.__name__}: rotated"]
@@ -311,14 +311,14 @@ class TestALedgerThatWasTrimmedPastAReader:
                 running_parts(fast, start("b", node=2), store=store) as others,
                 running_parts(slow, store=store) as parts,
             ):
-                await parts.writer.propose(create())
+                await parts.ledger.propose(create())
                 slow.hears.clear()
                 await produce(others, 0)
                 await self.trimmed_past(fast, store, others)
                 store.refusals = [wrong] * LEDGER_LOAD_ATTEMPTS_MAX
                 slow.hears.set()
                 slow.core.wake()
-                await parts.metadata.reach(Position(1 << 41))
+                await parts.ledger.apply_loop.reach(Position(1 << 41))
 
 
 class RefusingStore(MemoryStore):

@@ -15,7 +15,7 @@ from tests.support.commands.commands import create
 async def test_a_damaged_snapshot_is_named_with_what_can_be_done() -> None:
     store, ledger = MemoryStore(), MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await snapshot(parts)
     (key,) = [meta.key async for meta in store.list(SNAPSHOT_PREFIX)]
     whole = await store.get(key)

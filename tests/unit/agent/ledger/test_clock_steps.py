@@ -42,7 +42,7 @@ class CheckedParts(Parts):
         self, ledger: Ledger, store: ObjectStore, follower: Follower, begin: StartSession, *, is_accepted: bool
     ) -> None:
         super().__init__(ledger, store, follower, begin)
-        trust = ClockTrust(ledger_ms=lambda: self.metadata.state.time_ms, is_accepted=is_accepted)
+        trust = ClockTrust(ledger_ms=lambda: self.ledger.state.time_ms, is_accepted=is_accepted)
         self.stepping = SteppingClock()
         self.clock = self.stepping
         self.check = ClockCheck(store=store, clock=self.stepping, trust=trust)
@@ -54,8 +54,7 @@ class CheckedParts(Parts):
     async def run(self, seconds: float) -> None:
         """Check the clock, have records dropped and garbage deleted, for so long."""
         retention = Retention(
-            metadata=self.metadata,
-            writer=self.writer,
+            ledger=self.ledger,
             clock=self.clock,
             proposed_time=self.proposed_time,
             maintenance_leader=self.maintenance_leader,
@@ -71,7 +70,7 @@ class CheckedParts(Parts):
 
     @property
     def log_start(self) -> int:
-        return self.metadata.state.topics[TOPIC].partitions[0].log_start
+        return self.ledger.state.topics[TOPIC].partitions[0].log_start
 
     def metric(self, name: str) -> float | None:
         return self.metrics.registry.get_sample_value(f"penstock_{name}")
@@ -86,30 +85,33 @@ async def lives(
     parts = CheckedParts(ledger, store, follower, start(), is_accepted=is_accepted)
     parts.clock.seconds = at_s
     await parts.check.check_or_report()
-    parts.writer._clock = parts.maintenance_leader._clock = parts.metadata._clock = parts.clock
+    parts.ledger.writer._clock = parts.maintenance_leader._clock = parts.ledger.apply_loop._clock = parts.clock
     async with asyncio.TaskGroup() as tasks:
-        loops = [tasks.create_task(parts.metadata.run()), tasks.create_task(parts.metadata.run_barriers())]
-        await parts.writer.open()
-        loops.append(tasks.create_task(parts.writer.run()))
+        loops = [
+            tasks.create_task(parts.ledger.apply_loop.run()),
+            tasks.create_task(parts.ledger.apply_loop.run_barriers()),
+        ]
+        await parts.ledger.open(parts.begin)
+        loops.append(tasks.create_task(parts.ledger.writer.run()))
         assert await parts.maintenance_leader.claim()
         yield parts
         for loop in loops:
             loop.cancel()
-    session = parts.writer.session
+    session = parts.ledger.session
     ledger.core.expire(session)
 
 
 async def begun(ledger: MemoryLedger, store: MemoryStore) -> None:
     """A first life: a topic that keeps records for a day has one, and an object was just released."""
     async with lives(ledger, store, at_s=0) as parts:
-        await parts.writer.propose(create(retention_ms=str(DAY_MS)))
-        await parts.writer.propose(create("gone", topic_id=OTHER))
+        await parts.ledger.propose(create(retention_ms=str(DAY_MS)))
+        await parts.ledger.propose(create("gone", topic_id=OTHER))
         for number, topic_id in enumerate((TOPIC, OTHER)):
-            await store.put(intake_key(parts.writer.session, ObjectNumber(number)), [b"x" * 100])
+            await store.put(intake_key(parts.ledger.session, ObjectNumber(number)), [b"x" * 100])
             chunk = Chunk(topic_id=topic_id, batches=[Batch(timestamp=BEGAN_MS)])
-            await parts.writer.propose(commit(number, chunk, session=parts.writer.session))
-        await parts.writer.propose(DeleteTopic(topic_id=OTHER))
-        await parts.writer.propose(ReportTime())
+            await parts.ledger.propose(commit(number, chunk, session=parts.ledger.session))
+        await parts.ledger.propose(DeleteTopic(topic_id=OTHER))
+        await parts.ledger.propose(ReportTime())
         assert parts.log_start == 0
 
 
@@ -119,7 +121,7 @@ async def test_s21_after_two_days_off_old_records_go_within_61_minutes_and_not_b
     async with lives(ledger, store, at_s=2 * DAY_S) as parts:
         await parts.run(HOUR_S - 60)
         assert parts.log_start == 0
-        assert parts.metadata.state.time_ms < BEGAN_MS + DAY_MS
+        assert parts.ledger.state.time_ms < BEGAN_MS + DAY_MS
         assert parts.metric("clock_step_seconds") == 2 * DAY_S
         assert parts.metric("clock_confirmation_seconds") == 60
         await parts.run(120)
@@ -151,18 +153,18 @@ async def test_s21_a_clock_that_is_set_ahead_while_the_broker_runs_destroys_noth
 ) -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with lives(ledger, store, at_s=0) as parts:
-        await parts.writer.propose(create(retention_ms=str(DAY_MS)))
-        await parts.writer.propose(commit(0, Chunk(batches=[Batch(timestamp=BEGAN_MS)]), session=parts.writer.session))
+        await parts.ledger.propose(create(retention_ms=str(DAY_MS)))
+        await parts.ledger.propose(commit(0, Chunk(batches=[Batch(timestamp=BEGAN_MS)]), session=parts.ledger.session))
         await parts.run(600)
         parts.stepping.ahead_ms = step_days * DAY_MS
         await parts.run(3 * HOUR_S)
         assert parts.log_start == 0
-        assert parts.metadata.state.time_ms < BEGAN_MS + DAY_MS
+        assert parts.ledger.state.time_ms < BEGAN_MS + DAY_MS
         parts.stepping.ahead_ms = 0
         await parts.run(HOUR_S)
         assert parts.log_start == 0
-        await parts.writer.propose(ReportTime())
-        assert parts.metadata.state.time_ms > BEGAN_MS + 4 * HOUR_S * 1000, "time goes on"
+        await parts.ledger.propose(ReportTime())
+        assert parts.ledger.state.time_ms > BEGAN_MS + 4 * HOUR_S * 1000, "time goes on"
         parts.clock.seconds += DAY_S
         await parts.run(HOUR_S)
         assert parts.log_start == 1
@@ -173,11 +175,11 @@ async def test_s21_garbage_waits_as_records_do() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     await begun(ledger, store)
     async with lives(ledger, store, at_s=2 * DAY_S) as parts:
-        (released,) = parts.metadata.state.released
+        (released,) = parts.ledger.state.released
         await parts.run(HOUR_S - 60)
         assert (await store.head(released)).size_bytes == 100
         await parts.run(120)
-        assert parts.metadata.state.released == {}
+        assert parts.ledger.state.released == {}
         with pytest.raises(ObjectMissing):
             await store.head(released)
 

@@ -25,7 +25,7 @@ class Made:
 
     def __init__(self, parts: Parts, store: MemoryStore) -> None:
         self.parts, self.store = parts, store
-        self.session = parts.writer.session
+        self.session = parts.ledger.session
         self.key = table_metadata_key("t", TOPIC, self.session, ObjectNumber(1), METADATA_SUFFIX)
 
     def entry(self, replaces: str = "") -> CommitTable:
@@ -44,7 +44,7 @@ class Made:
 async def made() -> AsyncIterator[Made]:
     store, ledger = MemoryStore(), MemoryLedger()
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         yield Made(parts, store)
 
 
@@ -77,7 +77,7 @@ async def test_s6_an_object_that_no_entry_was_proposed_for_is_deleted(made: Made
 
 async def test_s6_an_append_of_unknown_outcome_keeps_its_object(made: Made) -> None:
     """The session ended before its entry was seen applied: it may be there, or come."""
-    ledger = made.parts.ledger
+    ledger = made.parts.backend
     assert isinstance(ledger, MemoryLedger)
 
     async def lose_session() -> None:
@@ -113,10 +113,10 @@ async def test_what_the_state_knows_is_the_states(made: Made) -> None:
     """An entry may be rejected because an earlier one brought its object in."""
     uncommitted = uncommitted_of(made.parts, made.store)
     await made.store.put(made.key, [b"{}"])
-    await made.parts.writer.propose(made.entry())
+    await made.parts.ledger.propose(made.entry())
     await uncommitted.settle(made.session, EntryFate.REJECTED, [made.key])
-    await made.parts.writer.propose(DeleteTopic(topic_id=TOPIC))
-    assert made.key in made.parts.metadata.state.released
+    await made.parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
+    assert made.key in made.parts.ledger.state.released
     await uncommitted.settle(made.session, EntryFate.REJECTED, [made.key])
     assert await made.keys() == [made.key]
 
@@ -130,8 +130,7 @@ async def test_s9_nothing_is_deleted_where_the_bucket_may_be_anothers(made: Made
 
     uncommitted = UncommittedObjects(
         store=made.store,
-        metadata=made.parts.metadata,
-        writer=made.parts.writer,
+        ledger=made.parts.ledger,
         is_bucket_ours=is_ours,
         metrics=made.parts.metrics,
     )
@@ -144,8 +143,7 @@ async def test_s9_nothing_is_deleted_where_the_bucket_may_be_anothers(made: Made
 async def test_s9_a_session_that_may_be_over_deletes_nothing(made: Made) -> None:
     uncommitted = UncommittedObjects(
         store=made.store,
-        metadata=made.parts.metadata,
-        writer=made.parts.writer,
+        ledger=made.parts.ledger,
         is_bucket_ours=always_ours,
         metrics=made.parts.metrics,
     )
@@ -169,16 +167,16 @@ async def test_s9_a_session_that_is_cut_off_while_the_bucket_is_asked_deletes_no
 
 
 async def test_s9_a_session_that_is_replaced_while_the_bucket_is_asked_deletes_nothing(made: Made) -> None:
-    ledger = made.parts.ledger
+    ledger = made.parts.backend
     assert isinstance(ledger, MemoryLedger)
 
     async def is_ours() -> bool:
         ledger.core.expire(made.session)
         with suppress(OutcomeUnknown):
-            await made.parts.writer.propose(create(name="another"))
-        await made.parts.writer.until_live()
-        assert made.parts.writer.session != made.session
-        assert made.parts.writer.is_confirmed
+            await made.parts.ledger.propose(create(name="another"))
+        await made.parts.ledger.until_live()
+        assert made.parts.ledger.session != made.session
+        assert made.parts.ledger.is_confirmed
         return True
 
     await made.store.put(made.key, [b"{}"])
@@ -189,7 +187,7 @@ async def test_s9_a_session_that_is_replaced_while_the_bucket_is_asked_deletes_n
 
 async def test_what_comes_into_the_state_while_the_bucket_is_asked_is_the_states(made: Made) -> None:
     async def is_ours() -> bool:
-        await made.parts.writer.propose(made.entry())
+        await made.parts.ledger.propose(made.entry())
         return True
 
     await made.store.put(made.key, [b"{}"])

@@ -24,9 +24,9 @@ TOO_LARGE = CreateTopic(
 
 async def test_a_command_that_no_agent_could_read_is_refused_and_the_others_of_its_group_are_applied() -> None:
     async with running_parts() as parts:
-        before = parts.writer.propose(create("before"))
-        unreadable = parts.writer.propose(UNREADABLE)
-        after = parts.writer.propose(AllocateProducerIds(count=5))
+        before = parts.ledger.propose(create("before"))
+        unreadable = parts.ledger.propose(UNREADABLE)
+        after = parts.ledger.propose(AllocateProducerIds(count=5))
         refused = await unreadable
         assert isinstance(refused, Refused)
         assert refused.error_code is ErrorCode.unknown_server_error
@@ -37,46 +37,46 @@ async def test_a_command_that_no_agent_could_read_is_refused_and_the_others_of_i
 
 async def test_a_group_of_nothing_but_unreadable_commands_appends_nothing_and_the_writer_goes_on() -> None:
     async with running_parts() as parts:
-        head = await parts.ledger.head()
-        assert isinstance(await parts.writer.propose(UNREADABLE), Refused)
-        assert await parts.ledger.head() == head
-        assert await parts.writer.propose(create()) == Done()
+        head = await parts.backend.head()
+        assert isinstance(await parts.ledger.propose(UNREADABLE), Refused)
+        assert await parts.backend.head() == head
+        assert await parts.ledger.propose(create()) == Done()
 
 
 async def test_a_command_whose_entry_would_be_too_large_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     async with running_parts() as parts:
-        refused = await parts.writer.propose(TOO_LARGE)
+        refused = await parts.ledger.propose(TOO_LARGE)
         assert isinstance(refused, Refused)
         assert refused.error_code is ErrorCode.invalid_request
         assert f"{LEDGER_ENTRY_BYTES_MAX} is the most" in refused.reason
-        assert await parts.writer.propose(create()) == Done()
+        assert await parts.ledger.propose(create()) == Done()
     # A client can ask for that: it must not fill the log with errors.
     assert [record for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 async def test_a_command_that_finds_the_queue_full_is_refused_at_once_and_those_before_it_are_applied() -> None:
     async with running_parts() as parts:
-        queued = [parts.writer.propose(AllocateProducerIds(count=1)) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
-        refused = parts.writer.propose(create())
+        queued = [parts.ledger.propose(AllocateProducerIds(count=1)) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
+        refused = parts.ledger.propose(create())
         assert refused.done()
         outcome = refused.result()
         assert isinstance(outcome, Refused)
         assert outcome.error_code is ErrorCode.request_timed_out
         assert all(isinstance(outcome, ProducerIdsAllocated) for outcome in await asyncio.gather(*queued))
-        assert await parts.writer.propose(create()) == Done()
+        assert await parts.ledger.propose(create()) == Done()
 
 
 async def test_a_session_ends_also_behind_a_full_queue() -> None:
     async with running_parts() as parts:
-        queued = [parts.writer.propose(AllocateProducerIds(count=1)) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
-        session = parts.writer.session
-        await parts.writer.close()
-        assert session not in parts.metadata.state.sessions
+        queued = [parts.ledger.propose(AllocateProducerIds(count=1)) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
+        session = parts.ledger.session
+        await parts.ledger.close()
+        assert session not in parts.ledger.state.sessions
         assert all(future.done() for future in queued)
 
 
 async def test_a_command_whose_submitter_gave_up_before_it_had_a_number_is_not_appended() -> None:
     async with running_parts() as parts:
-        parts.writer.propose(AllocateProducerIds(count=5)).cancel()
-        await parts.writer.propose(create())
-        assert parts.metadata.state.producer_id_next == 0
+        parts.ledger.propose(AllocateProducerIds(count=5)).cancel()
+        await parts.ledger.propose(create())
+        assert parts.ledger.state.producer_id_next == 0

@@ -41,7 +41,7 @@ async def test_a_lease_that_was_not_renewed_is_tried_again_at_once_and_not_after
     ledger = ForgetfulLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
         parts.clock.slept.clear()
-        keeping = group.create_task(parts.writer.keep_session())
+        keeping = group.create_task(parts.ledger.writer.keep_session())
         await ledger.is_done.wait()
         keeping.cancel()
     third = LEDGER_SESSION_SECONDS / 3
@@ -68,20 +68,20 @@ async def test_s4_a_session_is_confirmed_as_of_when_what_was_there_is_applied() 
     """An agent that is not told of new entries would call its end the end, although its lease is renewed."""
     ledger = LaggingLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as group:
-        keeping = group.create_task(parts.writer.keep_session())
+        keeping = group.create_task(parts.ledger.writer.keep_session())
         while parts.clock.seconds < 2 * LEDGER_SESSION_SECONDS:
             await parts.clock.sleep(0)
-        trusted = [parts.writer.is_confirmed]
+        trusted = [parts.ledger.is_confirmed]
         ledger.is_told.clear()
-        told = parts.writer.propose(ReportTime())
+        told = parts.ledger.propose(ReportTime())
         silent_from_s = parts.clock.seconds
         while parts.clock.seconds < silent_from_s + 2 * LEDGER_SESSION_SECONDS:
             await parts.clock.sleep(0)
-        assert parts.writer.confirmed_s <= silent_from_s + LEDGER_SESSION_SECONDS / 3
-        trusted.append(parts.writer.is_confirmed)
+        assert parts.ledger.confirmed_s <= silent_from_s + LEDGER_SESSION_SECONDS / 3
+        trusted.append(parts.ledger.is_confirmed)
         ledger.is_told.set()
         assert await told == Done()
-        trusted.append(parts.writer.is_confirmed)
+        trusted.append(parts.ledger.is_confirmed)
         keeping.cancel()
     assert trusted == [True, False, True]
 
@@ -104,7 +104,7 @@ async def test_a_name_that_is_held_is_waited_for_and_told_once(caplog: pytest.Lo
     ledger.held = ledger.core.open_session(start().name)
     with caplog.at_level(logging.WARNING):
         async with asyncio.timeout(SECONDS_MAX), running_parts(ledger) as parts:
-            assert parts.writer.session > ledger.held
+            assert parts.ledger.session > ledger.held
     told = [record.getMessage() for record in caplog.records if "holds this agent's name" in record.getMessage()]
     assert len(told) == 1
     assert "--name" in told[0]

@@ -37,7 +37,7 @@ class Fates:
 
 async def first_id(parts: Parts) -> int:
     async with asyncio.timeout(SECONDS_MAX):
-        outcome = await parts.writer.propose(AllocateProducerIds(count=10))
+        outcome = await parts.ledger.propose(AllocateProducerIds(count=10))
     assert isinstance(outcome, ProducerIdsAllocated)
     return outcome.producer_id_first
 
@@ -52,21 +52,21 @@ async def test_an_append_without_an_answer_is_repeated_under_its_numbers_and_hap
         assert await first_id(parts) == 0
         ledger.core.deliver_delayed()
         assert await first_id(parts) == 10
-        session = parts.writer.session
+        session = parts.ledger.session
         assert fates.seen in (
             [(session, [1]), (session, [1]), (session, [1]), (session, [2])],
             [(session, [1]), (session, [1]), (session, [2])],
         )
-        assert parts.metadata.state.producer_id_next == 20
+        assert parts.ledger.state.producer_id_next == 20
 
 
 async def test_what_is_submitted_together_is_one_append_in_order() -> None:
     fates = Fates()
     async with running_parts(MemoryLedger(fate_of_append=fates)) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         fates.seen.clear()
-        session = parts.writer.session
-        futures = [parts.writer.propose(commit(n, Chunk(batches=[Batch()]), session=session)) for n in range(5)]
+        session = parts.ledger.session
+        futures = [parts.ledger.propose(commit(n, Chunk(batches=[Batch()]), session=session)) for n in range(5)]
         outcomes = await asyncio.gather(*futures)
         assert len(fates.seen) == 1
         assert [list(o.base_offsets) for o in outcomes if isinstance(o, ChunksCommitted)] == [[n] for n in range(5)]
@@ -75,13 +75,13 @@ async def test_what_is_submitted_together_is_one_append_in_order() -> None:
 async def test_an_ended_session_is_replaced_and_what_it_left_is_told_as_unknown() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts:
-        ended = parts.writer.session
+        ended = parts.ledger.session
         ledger.core.expire(ended)
-        futures = [parts.writer.propose(AllocateProducerIds(count=10)) for _ in range(3)]
+        futures = [parts.ledger.propose(AllocateProducerIds(count=10)) for _ in range(3)]
         for told in await asyncio.gather(*futures, return_exceptions=True):
             assert isinstance(told, OutcomeUnknown)
-        assert parts.writer.session > ended
-        assert ended in parts.metadata.state.sessions_ended
+        assert parts.ledger.session > ended
+        assert ended in parts.ledger.state.sessions_ended
         assert await first_id(parts) == 0  # nothing of the old session was appended under the new one
 
 
@@ -90,10 +90,10 @@ async def test_an_append_that_happened_before_its_session_ended_is_told_as_it_is
     fates = Fates()
     ledger = MemoryLedger(fate_of_append=fates)
     async with running_parts(ledger) as parts:
-        ended = parts.writer.session
+        ended = parts.ledger.session
         fates.is_asked.clear()
         fates.next = [AppendFate.ANSWER_LOST]
-        future = parts.writer.propose(AllocateProducerIds(count=10))
+        future = parts.ledger.propose(AllocateProducerIds(count=10))
         await fates.is_asked.wait()
         ledger.core.expire(ended)
         async with asyncio.timeout(SECONDS_MAX):
@@ -106,10 +106,10 @@ async def test_a_delayed_append_of_an_ended_session_never_arrives() -> None:
     fates = Fates()
     ledger = MemoryLedger(fate_of_append=fates)
     async with running_parts(ledger) as parts:
-        ended = parts.writer.session
+        ended = parts.ledger.session
         fates.is_asked.clear()
         fates.next = [AppendFate.DELAYED]
-        future = parts.writer.propose(AllocateProducerIds(count=10))
+        future = parts.ledger.propose(AllocateProducerIds(count=10))
         await fates.is_asked.wait()
         ledger.core.expire(ended)
         with pytest.raises(OutcomeUnknown):
@@ -121,9 +121,9 @@ async def test_a_delayed_append_of_an_ended_session_never_arrives() -> None:
 async def test_a_closed_writer_has_ended_its_session() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts:
-        session = parts.writer.session
-        await parts.writer.close()
-        assert session not in parts.metadata.state.sessions
+        session = parts.ledger.session
+        await parts.ledger.close()
+        assert session not in parts.ledger.state.sessions
         assert await ledger.is_session_ended("a", session)
 
 
@@ -139,8 +139,8 @@ async def test_a_session_that_ends_before_its_first_entry_leaves_nobody_waiting(
 
     ledger.fate_of_append = expire_the_first
     async with running_parts(ledger) as parts:
-        assert parts.writer.session > first[0]
-        assert list(parts.metadata.abandon(first[0])) == []
+        assert parts.ledger.session > first[0]
+        assert list(parts.ledger.apply_loop.abandon(first[0])) == []
 
 
 class SlowStart:
@@ -162,25 +162,25 @@ async def test_s9_a_session_is_live_once_its_start_is_applied() -> None:
     slow = SlowStart()
     ledger = MemoryLedger(fate_of_append=slow)
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        ended = parts.writer.session
-        assert await parts.writer.until_live() == ended
+        ended = parts.ledger.session
+        assert await parts.ledger.until_live() == ended
         slow.is_open.clear()
         ledger.core.expire(ended)
-        undecided = [parts.writer.propose(ReportTime())]
+        undecided = [parts.ledger.propose(ReportTime())]
         await slow.waits.wait()  # the append that will be fenced
         slow.waits.clear()
         slow.is_open.set()
         slow.is_open.clear()
         await slow.waits.wait()  # the new session's start
-        assert parts.writer.session not in parts.metadata.state.sessions
-        waiting = asyncio.ensure_future(parts.writer.until_live())
+        assert parts.ledger.session not in parts.ledger.state.sessions
+        waiting = asyncio.ensure_future(parts.ledger.until_live())
         await asyncio.sleep(0)
         assert not waiting.done()
-        was_confirmed = parts.writer.is_confirmed
-        assert parts.writer.confirmed_s < 0, "what is seen may be as old as the session before (S4)"
+        was_confirmed = parts.ledger.is_confirmed
+        assert parts.ledger.confirmed_s < 0, "what is seen may be as old as the session before (S4)"
         slow.is_open.set()
-        assert await waiting in parts.metadata.state.sessions
-        assert (was_confirmed, parts.writer.is_confirmed) == (False, True)
+        assert await waiting in parts.ledger.state.sessions
+        assert (was_confirmed, parts.ledger.is_confirmed) == (False, True)
         for told in await asyncio.gather(*undecided, return_exceptions=True):
             assert isinstance(told, OutcomeUnknown)
 
@@ -188,12 +188,12 @@ async def test_s9_a_session_is_live_once_its_start_is_applied() -> None:
 async def test_a_session_that_was_lost_before_the_end_leaves_none_behind() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        lost = parts.writer.session
+        lost = parts.ledger.session
         ledger.core.expire(lost)
-        await parts.writer.close()
+        await parts.ledger.close()
         assert ledger.core.live_names() == []
-        assert not parts.metadata.state.sessions
-        assert lost in parts.metadata.state.sessions_ended
+        assert not parts.ledger.state.sessions
+        assert lost in parts.ledger.state.sessions_ended
 
 
 async def test_a_lost_session_that_another_agent_has_ended_leaves_none_behind() -> None:
@@ -203,33 +203,33 @@ async def test_a_lost_session_that_another_agent_has_ended_leaves_none_behind() 
         running_parts(MemoryLedger(ledger.core), start("b", node=2)) as other,
         asyncio.timeout(SECONDS_MAX),
     ):
-        ledger.core.expire(parts.writer.session)
-        await other.writer.propose(EndSession(session=parts.writer.session))
-        await parts.metadata.barrier()
-        await parts.writer.close()
+        ledger.core.expire(parts.ledger.session)
+        await other.ledger.propose(EndSession(session=parts.ledger.session))
+        await parts.ledger.barrier()
+        await parts.ledger.close()
         assert ledger.core.live_names() == ["b"]
-        assert list(parts.metadata.state.sessions) == [other.writer.session]
+        assert list(parts.ledger.state.sessions) == [other.ledger.session]
 
 
 async def test_a_session_that_is_replaced_while_its_agent_drains_is_draining() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        first = parts.writer.session
-        await parts.writer.start_drain()
-        assert parts.metadata.state.sessions[first].is_draining
+        first = parts.ledger.session
+        await parts.ledger.start_drain()
+        assert parts.ledger.state.sessions[first].is_draining
         ledger.core.expire(first)
         with pytest.raises(OutcomeUnknown):
-            await parts.writer.propose(ReportTime())
-        second = await parts.writer.until_live()
+            await parts.ledger.propose(ReportTime())
+        second = await parts.ledger.until_live()
         assert second != first
-        assert parts.metadata.state.sessions[second].is_draining
+        assert parts.ledger.state.sessions[second].is_draining
         assert await first_id(parts) == 0
 
 
 async def test_a_session_that_is_lost_as_its_agent_begins_to_drain_is_replaced_by_one_that_drains() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts, asyncio.timeout(SECONDS_MAX):
-        ledger.core.expire(parts.writer.session)
+        ledger.core.expire(parts.ledger.session)
         with pytest.raises(OutcomeUnknown):
-            await parts.writer.start_drain()
-        assert parts.metadata.state.sessions[await parts.writer.until_live()].is_draining
+            await parts.ledger.start_drain()
+        assert parts.ledger.state.sessions[await parts.ledger.until_live()].is_draining

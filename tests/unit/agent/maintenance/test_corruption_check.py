@@ -32,14 +32,14 @@ SECONDS_MAX = 30.0
 class BusyClock(ManualClock):
     """While one agent waits, its state is frozen where that was asked for, and others do what a test says."""
 
-    def __init__(self, metadata: ApplyLoop) -> None:
+    def __init__(self, apply_loop: ApplyLoop) -> None:
         super().__init__()
-        self._metadata = metadata
+        self._apply_loop = apply_loop
         self.meanwhile: Callable[[], Awaitable[None]] | None = None
 
     async def sleep(self, seconds: float) -> None:
         await super().sleep(seconds)
-        await self._metadata.freeze()
+        await self._apply_loop.freeze()
         if self.meanwhile is not None:
             await self.meanwhile()
 
@@ -47,10 +47,9 @@ class BusyClock(ManualClock):
 class ComparedAgent:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
-        self.clock = BusyClock(parts.metadata)
+        self.clock = BusyClock(parts.ledger.apply_loop)
         self.checks = CorruptionCheck(
-            metadata=parts.metadata,
-            writer=parts.writer,
+            ledger=parts.ledger,
             maintenance_leader=parts.maintenance_leader,
             clock=self.clock,
             metrics=parts.metrics,
@@ -58,7 +57,7 @@ class ComparedAgent:
 
     @property
     def state(self) -> ClusterState:
-        return self.parts.metadata.state
+        return self.parts.ledger.state
 
     @property
     def comparison(self) -> DigestComparison:
@@ -70,8 +69,8 @@ class ComparedAgent:
         self.state.object_id_next = ObjectId(self.state.object_id_next + 1)
 
     async def check(self) -> None:
-        await self.parts.metadata.barrier()
-        await self.parts.metadata.freeze()  # what was asked for is frozen before
+        await self.parts.ledger.barrier()
+        await self.parts.ledger.apply_loop.freeze()  # what was asked for is frozen before
         await self.checks.check()
 
     def count(self, verdict: DigestVerdict) -> int:
@@ -91,7 +90,7 @@ async def agents(count: int) -> AsyncIterator[list[ComparedAgent]]:
             for node, name in enumerate("abc"[:count], 1)
         ]
         for agent in found:
-            await agent.parts.metadata.barrier()
+            await agent.parts.ledger.barrier()
         yield found
 
 
@@ -140,12 +139,12 @@ async def test_s3_one_of_three_that_differs_stops_alone(caplog: pytest.LogCaptur
             await three.checks.run()
         frozen = frozen_of(await asking)
         assert frozen is not None
-        assert frozen.digest() == one.comparison.digests[two.parts.writer.session]
+        assert frozen.digest() == one.comparison.digests[two.parts.ledger.session]
         await two.check()
         assert (one.count(DigestVerdict.OTHERS_DIFFER), two.count(DigestVerdict.OTHERS_DIFFER)) == (1, 1)
         assert three.count(DigestVerdict.DIVERGED) == 1
     told = str(stopped.value)
-    wrong = one.comparison.digests[three.parts.writer.session]
+    wrong = one.comparison.digests[three.parts.ledger.session]
     assert wrong is not None
     for part in (
         f"position {frozen.position}",
@@ -175,7 +174,6 @@ def snapshots(agent: ComparedAgent) -> Snapshots:
     return Snapshots(
         ledger=parts.ledger,
         store=parts.store,
-        metadata=parts.metadata,
         maintenance_leader=parts.maintenance_leader,
         digests=agent.checks,
         clock=parts.clock,
@@ -194,14 +192,14 @@ async def test_s3_of_two_that_differ_neither_serves_on_and_neither_is_published(
         with contextlib.suppress(LedgerCorrupt):  # it may have looked while the other waited
             await two.check()
         assert two.count(DigestVerdict.UNDECIDED) == 1
-        assert (await one.parts.ledger.load()).pointer is None
+        assert (await one.parts.backend.load()).pointer is None
 
 
 async def test_s3_a_snapshot_is_what_was_compared() -> None:
     async with agents(3) as (one, two, three):
         one.clock.meanwhile = answering([two, three])
         assert await snapshots(one).take()
-        pointer = (await one.parts.ledger.load()).pointer
+        pointer = (await one.parts.backend.load()).pointer
         assert pointer is not None
         assert pointer.position == one.comparison.position < one.state.position
         assert set(one.comparison.digests.values()) == {pointer.digest}
@@ -226,17 +224,17 @@ async def test_s3_those_whose_sessions_ended_meanwhile_are_asked_anew() -> None:
     """Of three the two that are right lose their sessions: the third one's word is not that of most."""
     async with agents(3) as (one, two, three):
         three.diverge()
-        await three.parts.writer.propose(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
+        await three.parts.ledger.propose(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
         for agent in (one, two):
-            await agent.parts.metadata.barrier()
-            three.parts.ledger.core.expire(agent.parts.writer.session)  # type: ignore[attr-defined]
-            await three.parts.writer.propose(EndSession(session=agent.parts.writer.session))
+            await agent.parts.ledger.barrier()
+            three.parts.backend.core.expire(agent.parts.ledger.session)  # type: ignore[attr-defined]
+            await three.parts.ledger.propose(EndSession(session=agent.parts.ledger.session))
         assert await three.checks._wait() is None
         assert three.count(DigestVerdict.INCOMPLETE) == 1
         for agent in (one, two):
             with contextlib.suppress(OutcomeUnknown):
-                await agent.parts.writer.propose(ReportTime())  # finds its session ended, and opens another
-            await agent.parts.writer.propose(ReportTime())
+                await agent.parts.ledger.propose(ReportTime())  # finds its session ended, and opens another
+            await agent.parts.ledger.propose(ReportTime())
             await agent.check()
         answer = answering([one, two])
         one.clock.meanwhile = answering([two])
@@ -252,7 +250,7 @@ async def test_s3_those_that_start_again_after_nobody_knew_come_up_with_one_stat
         one.diverge()
         with pytest.raises(LedgerCorrupt, match="none has a majority"):
             await asked(one, [two])
-        core, store = one.parts.ledger.core, one.parts.store  # type: ignore[attr-defined]
+        core, store = one.parts.backend.core, one.parts.store  # type: ignore[attr-defined]
         async with (
             running_parts(MemoryLedger(core), start("c", node=3), store=store) as third,
             running_parts(MemoryLedger(core), start("d", node=4), store=store) as fourth,
@@ -261,8 +259,8 @@ async def test_s3_those_that_start_again_after_nobody_knew_come_up_with_one_stat
             for agent in again:
                 await agent.check()
             for gone in (one, two):
-                core.expire(gone.parts.writer.session)
-                await third.writer.propose(EndSession(session=gone.parts.writer.session))
+                core.expire(gone.parts.ledger.session)
+                await third.ledger.propose(EndSession(session=gone.parts.ledger.session))
             again[0].clock.meanwhile = answering(again[1:])
             assert await snapshots(again[0]).take()
             assert again[0].count(DigestVerdict.AGREED) == 1
@@ -272,12 +270,12 @@ async def test_s3_an_agent_that_came_past_the_position_by_a_snapshot_cannot_tell
     async with agents(2) as (one, two):
 
         async def passed() -> None:
-            two.parts.metadata._follower.frozen = None
+            two.parts.ledger.apply_loop._follower.frozen = None
             await two.check()
 
         one.clock.meanwhile = passed
         assert frozen_of(await one.checks.agreed()) is not None
-        assert two.parts.writer.session not in one.comparison.digests
+        assert two.parts.ledger.session not in one.comparison.digests
         assert (one.comparison.asked_count, one.count(DigestVerdict.AGREED)) == (1, 0)
 
 
@@ -314,8 +312,8 @@ async def test_s3_an_agent_that_is_alone_asks_nobody() -> None:
 async def test_s3_who_was_left_alone_a_moment_ago_publishes_nothing() -> None:
     async with agents(2) as (one, two):
         await one.check()
-        two.parts.ledger.core.expire(two.parts.writer.session)  # type: ignore[attr-defined]
-        await one.parts.writer.propose(EndSession(session=two.parts.writer.session))
+        two.parts.backend.core.expire(two.parts.ledger.session)  # type: ignore[attr-defined]
+        await one.parts.ledger.propose(EndSession(session=two.parts.ledger.session))
         assert len(one.state.sessions) == 1
         assert await one.checks.agreed() is None
         one.clock.seconds += DIGEST_ALONE_SECONDS_MIN
@@ -327,8 +325,8 @@ async def test_s3_of_two_of_which_one_ends_without_a_word_the_other_s_is_enough(
 
         async def ends() -> None:
             one.clock.meanwhile = None
-            two.parts.ledger.core.expire(two.parts.writer.session)  # type: ignore[attr-defined]
-            await one.parts.writer.propose(EndSession(session=two.parts.writer.session))
+            two.parts.backend.core.expire(two.parts.ledger.session)  # type: ignore[attr-defined]
+            await one.parts.ledger.propose(EndSession(session=two.parts.ledger.session))
 
         one.clock.meanwhile = ends
         assert await one.checks.agreed() is not None
@@ -338,7 +336,7 @@ async def test_s3_of_two_of_which_one_ends_without_a_word_the_other_s_is_enough(
 
 async def test_s3_versions_that_write_other_bytes_are_not_compared() -> None:
     async with agents(2) as (one, two):
-        await one.parts.writer.propose(CompareDigest(shape=b"another!"))
+        await one.parts.ledger.propose(CompareDigest(shape=b"another!"))
         await two.check()
         await one.check()
         assert one.comparison.digests == {}
@@ -348,30 +346,30 @@ async def test_s3_versions_that_write_other_bytes_are_not_compared() -> None:
 async def test_s3_an_agent_that_comes_later_says_nothing_and_is_not_judged() -> None:
     async with agents(3) as (one, two, three):
         await asked(one, [two, three])
-        core = one.parts.ledger.core  # type: ignore[attr-defined]
+        core = one.parts.backend.core  # type: ignore[attr-defined]
         async with running_parts(MemoryLedger(core), start("d", node=4), store=one.parts.store) as parts:
             late = ComparedAgent(parts)
-            assert parts.metadata._follower.frozen is not None
+            assert parts.ledger.apply_loop._follower.frozen is not None
             late.diverge()
             await late.check()
-            assert parts.writer.session not in late.comparison.digests
+            assert parts.ledger.session not in late.comparison.digests
             assert not any(late.count(verdict) for verdict in DigestVerdict)
 
 
 async def test_s3_what_was_asked_before_the_newest_question_is_not_answered() -> None:
     async with agents(2) as (one, two):
-        await one.parts.writer.propose(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
-        await two.parts.metadata.barrier()
-        await two.parts.metadata.freeze()
-        late = two.parts.metadata._follower.frozen
+        await one.parts.ledger.propose(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
+        await two.parts.ledger.barrier()
+        await two.parts.ledger.apply_loop.freeze()
+        late = two.parts.ledger.apply_loop._follower.frozen
         assert late is not None
-        await one.parts.writer.propose(ReportTime())
-        await one.parts.writer.propose(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
-        await two.parts.metadata.barrier()
-        await two.parts.metadata.freeze()
-        two.parts.metadata._follower.frozen = late
+        await one.parts.ledger.propose(ReportTime())
+        await one.parts.ledger.propose(CompareDigest(shape=snapshot_shape(RULES_FIRST)))
+        await two.parts.ledger.barrier()
+        await two.parts.ledger.apply_loop.freeze()
+        two.parts.ledger.apply_loop._follower.frozen = late
         await two.check()
-        assert two.parts.writer.session not in two.comparison.digests  # it cannot tell
+        assert two.parts.ledger.session not in two.comparison.digests  # it cannot tell
 
 
 async def test_s3_while_entries_come_it_is_compared_now_and_then() -> None:
@@ -384,7 +382,7 @@ async def test_s3_while_entries_come_it_is_compared_now_and_then() -> None:
             await answer()
             counts[one.clock.seconds] = one.count(DigestVerdict.AGREED)
             if one.clock.seconds == 2.5 * DIGEST_COMPARISON_INTERVAL_S:
-                await one.parts.writer.propose(create())
+                await one.parts.ledger.propose(create())
             if one.clock.seconds >= 4 * DIGEST_COMPARISON_INTERVAL_S:
                 running.cancel()
 

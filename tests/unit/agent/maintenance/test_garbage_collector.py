@@ -42,10 +42,10 @@ class CountingStore(MemoryStore):
 
 async def produced(parts: Parts, store: ObjectStore, *numbers: int) -> None:
     """The topic, and an object of one chunk for each number."""
-    await parts.writer.propose(create())
+    await parts.ledger.propose(create())
     for number in numbers:
-        await store.put(intake_key(parts.writer.session, ObjectNumber(number)), [b"x" * 100])
-        outcome = await parts.writer.propose(commit(number, Chunk(batches=[Batch()]), session=parts.writer.session))
+        await store.put(intake_key(parts.ledger.session, ObjectNumber(number)), [b"x" * 100])
+        outcome = await parts.ledger.propose(commit(number, Chunk(batches=[Batch()]), session=parts.ledger.session))
         assert isinstance(outcome, ChunksCommitted)
 
 
@@ -67,7 +67,7 @@ async def test_a_released_object_goes_when_its_grace_is_over() -> None:
     store = MemoryStore()
     async with running_parts() as parts:
         await produced(parts, store, 0)
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         parts.clock.seconds += GRACE_MS / 1000 - 1
@@ -75,7 +75,7 @@ async def test_a_released_object_goes_when_its_grace_is_over() -> None:
         parts.clock.seconds += 2
         assert await cleaning.collect() == 1
         assert await keys(store) == []
-        assert not parts.metadata.state.released
+        assert not parts.ledger.state.released
 
 
 async def test_s9_nothing_is_deleted_from_a_bucket_that_does_not_say_whose_it_is() -> None:
@@ -86,14 +86,14 @@ async def test_s9_nothing_is_deleted_from_a_bucket_that_does_not_say_whose_it_is
 
     async with running_parts() as parts:
         await produced(parts, store, 0)
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store, is_bucket_ours=asked)
         parts.clock.seconds += GRACE_MS / 1000 + 1
         with pytest.raises(NotMaintenanceLeader, match="does not name this cluster"):
             await cleaning.collect()
         assert len(await keys(store)) == 1
-        assert parts.metadata.state.released
+        assert parts.ledger.state.released
         assert await cleaning.collect() == 1
         assert (await keys(store), answers) == ([], [])
 
@@ -102,7 +102,7 @@ async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> Non
     store = FailingStore(MemoryStore())
     async with running_parts() as parts:
         await produced(parts, store, 0)
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
@@ -114,7 +114,7 @@ async def test_an_object_that_could_not_be_deleted_is_deleted_next_time() -> Non
                 pass
             else:
                 raise AssertionError("the fault did not strike")
-            assert parts.metadata.state.released
+            assert parts.ledger.state.released
         assert await cleaning.collect() == 1
         assert await keys(store) == []
 
@@ -125,15 +125,15 @@ async def test_an_object_that_cannot_be_deleted_holds_up_no_other_and_is_tried_a
     store = FailingStore(MemoryStore())
     async with running_parts(store=store) as parts:
         await produced(parts, store, 0, 1, 2)
-        stuck = intake_key(parts.writer.session, ObjectNumber(0))
+        stuck = intake_key(parts.ledger.session, ObjectNumber(0))
         store.undeletable.add(stuck)
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         assert await cleaning.collect() == 2
         assert await keys(store) == [stuck]
-        assert list(parts.metadata.state.released) == [stuck]
+        assert list(parts.ledger.state.released) == [stuck]
         assert parts.metrics.registry.get_sample_value("penstock_gc_undeletable_objects") == 1
         assert "AccessDenied" in cleaning.failed_deletions[stuck]
         deletes = parts.metrics.gc_deleted_objects._value.get()
@@ -142,7 +142,7 @@ async def test_an_object_that_cannot_be_deleted_holds_up_no_other_and_is_tried_a
         assert await cleaning.collect() == 0
         parts.clock.seconds += GC_RETRY_SECONDS_FIRST
         assert await cleaning.collect() == 1
-        assert (await keys(store), parts.metadata.state.released) == ([], {})
+        assert (await keys(store), parts.ledger.state.released) == ([], {})
         assert (deletes, parts.metrics.gc_deleted_objects._value.get()) == (2, 3)
         assert parts.metrics.registry.get_sample_value("penstock_gc_undeletable_objects") == 0
     reports = [record.message for record in caplog.records if "deleted" in record.message and "store" in record.message]
@@ -154,8 +154,8 @@ async def test_the_pause_before_another_attempt_grows_up_to_its_bound() -> None:
     store = FailingStore(MemoryStore())
     async with running_parts(store=store) as parts:
         await produced(parts, store, 0)
-        store.undeletable.add(intake_key(parts.writer.session, ObjectNumber(0)))
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        store.undeletable.add(intake_key(parts.ledger.session, ObjectNumber(0)))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
@@ -172,7 +172,7 @@ async def test_the_pause_before_another_attempt_grows_up_to_its_bound() -> None:
 async def test_s6_a_session_is_not_forgotten_while_something_that_it_left_cannot_be_deleted() -> None:
     ledger, store = MemoryLedger(), FailingStore(MemoryStore())
     async with running_parts(ledger) as parts:
-        dead = parts.writer.session
+        dead = parts.ledger.session
         left = [intake_key(dead, ObjectNumber(number)) for number in range(3)]
         for key in left:
             await store.put(key, [b"never committed"])
@@ -186,25 +186,25 @@ async def test_s6_a_session_is_not_forgotten_while_something_that_it_left_cannot
         parts.clock.seconds += 2 * DAY_MS / 1000
         assert await cleaning.collect() == 0
         assert await keys(store) == [left[1]]
-        assert dead in parts.metadata.state.sessions_ended
+        assert dead in parts.ledger.state.sessions_ended
         store.undeletable.clear()
         parts.clock.seconds += GC_RETRY_SECONDS_MAX
         assert await cleaning.collect() == 1
-        assert (await keys(store), dead in parts.metadata.state.sessions_ended) == ([], False)
+        assert (await keys(store), dead in parts.ledger.state.sessions_ended) == ([], False)
 
 
 async def test_an_agent_that_lost_the_role_remembers_no_failed_deletions() -> None:
     core, store = MemoryLedgerCore(), FailingStore(MemoryStore())
     async with running_parts(MemoryLedger(core), store=store) as parts:
         await produced(parts, store, 0)
-        store.undeletable.add(intake_key(parts.writer.session, ObjectNumber(0)))
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        store.undeletable.add(intake_key(parts.ledger.session, ObjectNumber(0)))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         assert await cleaning.collect() == 0
         assert cleaning.failed_deletions
-        await parts.writer.start_drain()
+        await parts.ledger.start_drain()
         async with asyncio.TaskGroup() as tasks:
             loop = tasks.create_task(cleaning.run())
             while cleaning.failed_deletions:
@@ -216,11 +216,11 @@ async def test_what_an_ended_session_put_and_never_committed_goes_and_a_live_one
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
         await produced(parts, store, 0)
-        dead = parts.writer.session
+        dead = parts.ledger.session
         await store.put(intake_key(dead, ObjectNumber(1)), [b"never committed"])
         ledger.core.expire(dead)
     async with running_parts(ledger) as parts:
-        live = intake_key(parts.writer.session, ObjectNumber(0))
+        live = intake_key(parts.ledger.session, ObjectNumber(0))
         await store.put(live, [b"on its way"])
         stranger = intake_key(SessionId(1 << 40), ObjectNumber(0))
         await store.put(stranger, [b"of a session that this ledger has not seen yet"])
@@ -234,7 +234,7 @@ async def test_what_an_ended_session_put_and_never_committed_goes_and_a_live_one
 async def test_a_put_that_lands_after_its_session_was_cleaned_goes_a_day_later() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
-        dead = parts.writer.session
+        dead = parts.ledger.session
         ledger.core.expire(dead)
     async with running_parts(ledger) as parts:
         assert await parts.maintenance_leader.claim()
@@ -246,7 +246,7 @@ async def test_a_put_that_lands_after_its_session_was_cleaned_goes_a_day_later()
         parts.clock.seconds += DAY_MS / 1000
         assert await cleaning.collect() == 1
         assert await keys(store) == []
-        assert dead not in parts.metadata.state.sessions_ended
+        assert dead not in parts.ledger.state.sessions_ended
         assert await cleaning.collect() == 0
         assert cleaning._sessions_listed == set()
 
@@ -254,7 +254,7 @@ async def test_a_put_that_lands_after_its_session_was_cleaned_goes_a_day_later()
 async def test_leftovers_are_judged_page_by_page() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
-        dead = parts.writer.session
+        dead = parts.ledger.session
         ledger.core.expire(dead)
     count = 2 * GC_DELETIONS_PER_STEP_MAX + 1
     for number in range(count):
@@ -273,7 +273,7 @@ async def test_what_others_put_is_reported_once_and_left_alone(caplog: pytest.Lo
     for number in range(3):
         await store.put(f"intake/somebody's/{number}", [b"x"])
     async with running_parts(ledger) as parts:
-        ledger.core.expire(parts.writer.session)
+        ledger.core.expire(parts.ledger.session)
     async with running_parts(ledger) as parts:
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
@@ -295,12 +295,12 @@ async def test_s9_an_object_that_the_newest_snapshot_refers_to_stays_until_there
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         await cleaning._snapshots.take()
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 + 1
         store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT, key_prefix=SNAPSHOT_PREFIX))
         with pytest.raises(StoreUnavailable):
             await cleaning.collect()
-        assert await keys(store) == [intake_key(parts.writer.session, ObjectNumber(0))]
+        assert await keys(store) == [intake_key(parts.ledger.session, ObjectNumber(0))]
         assert await cleaning.collect() == 1
         assert await keys(store) == []
 
@@ -311,9 +311,9 @@ async def test_snapshots_for_the_cleaner_s_sake_are_bounded_in_how_often() -> No
         await produced(parts, store, 0)
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
         parts.clock.seconds += GRACE_MS / 1000 - 1
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         await cleaning._snapshots.take()  # not for the garbage collector, and it counts
         cleaning._snapshots.covered_ms = NO_TIME
         parts.clock.seconds += 1
@@ -329,8 +329,8 @@ async def test_only_the_maintenance_leader_cleans() -> None:
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as others,
     ):
         await produced(parts, store, 0)
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
-        await others.metadata.barrier()
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
+        await others.ledger.barrier()
         assert await parts.maintenance_leader.claim()
         parts.clock.seconds += GRACE_MS / 1000 + 1
         async with asyncio.TaskGroup() as tasks:
@@ -347,14 +347,14 @@ async def test_s6_a_session_that_ended_later_keeps_its_leftovers_for_its_own_gra
     core, store = MemoryLedgerCore(), MemoryStore()
     async with running_parts(MemoryLedger(core)) as parts:
         async with running_parts(MemoryLedger(core), start("b", node=2)) as early:
-            await store.put(intake_key(early.writer.session, ObjectNumber(0)), [b"never committed"])
+            await store.put(intake_key(early.ledger.session, ObjectNumber(0)), [b"never committed"])
         async with running_parts(MemoryLedger(core), start("c", node=3)) as late:
-            kept = intake_key(late.writer.session, ObjectNumber(0))
+            kept = intake_key(late.ledger.session, ObjectNumber(0))
             await store.put(kept, [b"never committed"])
-        await parts.writer.propose(EndSession(session=early.writer.session))
+        await parts.ledger.propose(EndSession(session=early.ledger.session))
         parts.clock.seconds += GRACE_MS / 1000
-        await parts.writer.propose(ReportTime())
-        await parts.writer.propose(EndSession(session=late.writer.session))
+        await parts.ledger.propose(ReportTime())
+        await parts.ledger.propose(EndSession(session=late.ledger.session))
         assert await parts.maintenance_leader.claim()
         assert await garbage_collector(parts, store).collect() == 1
         assert await keys(store) == [kept]
@@ -379,7 +379,7 @@ class SlowListing(MemoryStore):
 async def test_s9_an_agent_whose_session_was_not_confirmed_for_a_lease_s_time_deletes_nothing() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
-        dead = parts.writer.session
+        dead = parts.ledger.session
         await store.put(intake_key(dead, ObjectNumber(0)), [b"a recovery would read it"])
         ledger.core.expire(dead)
     async with running_parts(ledger) as parts:
@@ -398,14 +398,14 @@ async def test_s9_an_agent_whose_session_was_not_confirmed_for_a_lease_s_time_de
 async def test_an_agent_that_lost_the_role_stops_before_its_next_deletion() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
-        dead = parts.writer.session
+        dead = parts.ledger.session
         await store.put(intake_key(dead, ObjectNumber(0)), [b"never committed"])
         ledger.core.expire(dead)
     async with running_parts(ledger) as parts:
         parts.clock.seconds += GRACE_MS / 1000
         assert await parts.maintenance_leader.claim()
         with pytest.raises(NotMaintenanceLeader, match="not the maintenance leader"):
-            await garbage_collector(parts, SlowListing(store, parts.writer.start_drain)).collect()
+            await garbage_collector(parts, SlowListing(store, parts.ledger.start_drain)).collect()
         assert len(await keys(store)) == 1
 
 
@@ -416,13 +416,13 @@ async def test_s21_after_a_step_of_the_time_leftovers_of_sessions_stay_for_anoth
     """The session ends while the clock is not believed, at the ledger's last time."""
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger) as parts:
-        dead = parts.writer.session
-        await parts.writer.propose(ReportTime())
+        dead = parts.ledger.session
+        await parts.ledger.propose(ReportTime())
         await store.put(intake_key(dead, ObjectNumber(0)), [b"never committed"])
         ledger.core.expire(dead)
     async with running_parts(ledger, start("b", node=2)) as parts:
         parts.is_clock_checked = False
-        await parts.writer.propose(EndSession(session=dead))
+        await parts.ledger.propose(EndSession(session=dead))
         assert await parts.maintenance_leader.claim()
         cleaning = garbage_collector(parts, store)
         assert await cleaning.collect() == 0
@@ -442,20 +442,20 @@ async def test_s21_a_step_of_the_time_while_the_bucket_is_listed_ends_no_grace(m
     dead = []
     for node in (1, 2):
         async with running_parts(ledger, start(f"n{node}", node=node)) as parts:
-            dead.append(parts.writer.session)
-            await parts.writer.propose(ReportTime())
+            dead.append(parts.ledger.session)
+            await parts.ledger.propose(ReportTime())
             await store.put(intake_key(dead[-1], ObjectNumber(0)), [b"never committed"])
             ledger.core.expire(dead[-1])
     async with running_parts(ledger, start("b", node=3)) as parts:
         assert await parts.maintenance_leader.claim()
-        await parts.writer.propose(EndSession(session=dead[0]))
+        await parts.ledger.propose(EndSession(session=dead[0]))
         parts.clock.seconds += GRACE_MS / 1000
-        await parts.writer.propose(ReportTime())
-        await parts.writer.propose(EndSession(session=dead[1]))
+        await parts.ledger.propose(ReportTime())
+        await parts.ledger.propose(EndSession(session=dead[1]))
 
         async def step() -> None:
             monkeypatch.setattr(ledger_parts, "BEGAN_MS", ledger_parts.BEGAN_MS + 3 * DAY_MS)
-            await parts.writer.propose(ReportTime())
+            await parts.ledger.propose(ReportTime())
 
         assert await garbage_collector(parts, SlowListing(store, step)).collect() == 1
         assert await keys(store) == [intake_key(dead[1], ObjectNumber(0))]

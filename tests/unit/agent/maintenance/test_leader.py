@@ -29,8 +29,8 @@ def is_leader(parts: Parts) -> bool:
 
 
 async def both_know(one: Parts, other: Parts) -> None:
-    await one.metadata.barrier()
-    await other.metadata.barrier()
+    await one.ledger.barrier()
+    await other.ledger.barrier()
 
 
 async def test_of_several_that_claim_at_once_one_gets_the_role() -> None:
@@ -49,10 +49,10 @@ async def test_when_the_holder_s_session_ends_another_agent_takes_over_by_itself
         assert await one.maintenance_leader.claim()
         async with asyncio.TaskGroup() as tasks:
             run = tasks.create_task(other.maintenance_leader.run())
-            await other.metadata.barrier()
+            await other.ledger.barrier()
             assert not is_leader(other)
-            one.ledger.core.expire(one.writer.session)  # type: ignore[attr-defined]
-            await other.writer.propose(EndSession(session=one.writer.session))
+            one.backend.core.expire(one.ledger.session)  # type: ignore[attr-defined]
+            await other.ledger.propose(EndSession(session=one.ledger.session))
             while not is_leader(other):
                 await other.clock.sleep(0)
             run.cancel()
@@ -62,10 +62,10 @@ async def test_when_the_holder_s_session_ends_another_agent_takes_over_by_itself
 async def test_who_stops_hands_it_over_while_its_session_lives() -> None:
     async with two_agents() as (one, other):
         assert await one.maintenance_leader.claim()
-        await one.writer.propose(StartDrain(session=one.writer.session))
+        await one.ledger.propose(StartDrain(session=one.ledger.session))
         assert not is_leader(one)
         assert not await one.maintenance_leader.claim()
-        await other.metadata.barrier()
+        await other.ledger.barrier()
         assert await other.maintenance_leader.claim()
 
 
@@ -74,10 +74,10 @@ async def test_an_agent_that_is_alone_takes_it_and_asks_nobody() -> None:
         run = tasks.create_task(parts.maintenance_leader.run())
         while not is_leader(parts):
             await parts.clock.sleep(0)
-        position = parts.metadata.state.position
+        position = parts.ledger.state.position
         for _ in range(100):
             await parts.clock.sleep(0)
-        assert parts.metadata.state.position == position
+        assert parts.ledger.state.position == position
         run.cancel()
 
 
@@ -85,16 +85,16 @@ async def test_an_agent_that_is_cut_off_believes_that_it_has_the_role_until_it_h
     async with two_agents() as (one, other):
         assert await one.maintenance_leader.claim()
         await both_know(one, other)
-        assert isinstance(one.ledger, MemoryLedger)
-        one.ledger.is_reachable = False
-        one.ledger.core.expire(one.writer.session)
-        await other.writer.propose(EndSession(session=one.writer.session))
+        assert isinstance(one.backend, MemoryLedger)
+        one.backend.is_reachable = False
+        one.backend.core.expire(one.ledger.session)
+        await other.ledger.propose(EndSession(session=one.ledger.session))
         assert await other.maintenance_leader.claim()
         assert is_leader(one)
-        one.ledger.is_reachable = True
+        one.backend.is_reachable = True
         while is_leader(one):
             try:
-                await one.metadata.barrier()
+                await one.ledger.barrier()
             except LedgerUnavailable:
                 continue
         assert is_leader(other)

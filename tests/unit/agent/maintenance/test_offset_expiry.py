@@ -30,8 +30,7 @@ SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.
 
 def expiry(parts: Parts, more: Mapping[str, str] | None = None) -> OffsetExpiry:
     return OffsetExpiry(
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         maintenance_leader=parts.maintenance_leader,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
@@ -43,13 +42,13 @@ def expiry(parts: Parts, more: Mapping[str, str] | None = None) -> OffsetExpiry:
 async def cluster(partitions: int = 1) -> AsyncIterator[Parts]:
     """With the topic `t`."""
     async with running_parts() as parts:
-        await parts.writer.propose(create(partitions=partitions))
+        await parts.ledger.propose(create(partitions=partitions))
         yield parts
 
 
 async def claim(parts: Parts, *group_ids: str) -> dict[str, int]:
     """The epochs of the groups' claims."""
-    claimed = await parts.writer.propose(ClaimGroups(group_ids=group_ids))
+    claimed = await parts.ledger.propose(ClaimGroups(group_ids=group_ids))
     assert isinstance(claimed, GroupsClaimed)
     return dict(zip(group_ids, claimed.claim_epochs, strict=True))
 
@@ -60,7 +59,7 @@ async def commit(
     """Offsets of the topic's first partitions, by groups that are claimed for it."""
     epochs = await claim(parts, *group_ids)
     count = len(group_ids) * partitions
-    await parts.writer.propose(
+    await parts.ledger.propose(
         CommitOffsets(
             groups=tuple(epochs.items()),
             topic_ids=(TOPIC,),
@@ -77,8 +76,8 @@ async def commit(
 
 async def write(parts: Parts, group: ClassicGroup) -> None:
     epochs = await claim(parts, "g")
-    version = parts.metadata.state.groups["g"].version
-    await parts.writer.propose(WriteClassicGroup(group_id="g", claim_epoch=epochs["g"], version=version, group=group))
+    version = parts.ledger.state.groups["g"].version
+    await parts.ledger.propose(WriteClassicGroup(group_id="g", claim_epoch=epochs["g"], version=version, group=group))
 
 
 async def test_offsets_that_were_kept_for_long_enough_go_and_so_does_their_group() -> None:
@@ -88,7 +87,7 @@ async def test_offsets_that_were_kept_for_long_enough_go_and_so_does_their_group
         assert await expiry(parts).expire() == 0
         parts.clock.seconds += 1
         assert await expiry(parts).expire() == 1
-        assert parts.metadata.state.groups == {}
+        assert parts.ledger.state.groups == {}
 
 
 async def test_an_offset_that_says_that_it_is_kept_outlives_every_retention() -> None:
@@ -97,12 +96,12 @@ async def test_an_offset_that_says_that_it_is_kept_outlives_every_retention() ->
         await commit(parts, "other", metadata="a note")
         parts.clock.seconds += 1_000 * RETENTION_S
         assert await expiry(parts).expire() == 1
-        assert set(parts.metadata.state.groups) == {"sink"}
+        assert set(parts.ledger.state.groups) == {"sink"}
         # As soon as its newest commit does not say so any more it is an offset like others.
         await commit(parts, "sink")
         parts.clock.seconds += RETENTION_S
         assert await expiry(parts).expire() == 1
-        assert parts.metadata.state.groups == {}
+        assert parts.ledger.state.groups == {}
 
 
 async def test_what_is_committed_for_a_time_goes_by_itself() -> None:
@@ -110,7 +109,7 @@ async def test_what_is_committed_for_a_time_goes_by_itself() -> None:
         await commit(parts, "g", retention_ms=2_000)
         parts.clock.seconds += 2
         assert await expiry(parts).expire() == 1
-        assert parts.metadata.state.groups == {}
+        assert parts.ledger.state.groups == {}
 
 
 async def test_a_group_with_members_keeps_what_they_may_want() -> None:
@@ -124,7 +123,7 @@ async def test_a_group_with_members_keeps_what_they_may_want() -> None:
         assert await expiry(parts).expire() == 0
         parts.clock.seconds += 1
         assert await expiry(parts).expire() == 1
-        assert parts.metadata.state.groups == {}
+        assert parts.ledger.state.groups == {}
 
 
 async def test_a_group_that_is_nothing_goes_when_it_is_found_so_twice_without_a_change() -> None:
@@ -137,7 +136,7 @@ async def test_a_group_that_is_nothing_goes_when_it_is_found_so_twice_without_a_
         await write(parts, generation(1))
         assert await looking.expire() == 0
         assert await looking.expire() == 1
-        assert parts.metadata.state.groups == {}
+        assert parts.ledger.state.groups == {}
 
 
 async def test_a_group_that_is_nothing_goes_without_a_checked_clock_too() -> None:
@@ -147,7 +146,7 @@ async def test_a_group_that_is_nothing_goes_without_a_checked_clock_too() -> Non
         await claim(parts, "g")
         await commit(parts, "kept")
         assert [await looking.expire(), await looking.expire()] == [0, 1]
-        assert list(parts.metadata.state.groups) == ["kept"]
+        assert list(parts.ledger.state.groups) == ["kept"]
 
 
 async def test_a_group_that_is_nothing_but_a_claim_goes_soon_and_needs_no_clock() -> None:
@@ -164,7 +163,7 @@ async def test_a_group_that_is_nothing_but_a_claim_goes_soon_and_needs_no_clock(
         assert await looking.drop_vacant() == 0
         parts.clock.seconds += 1
         assert await looking.drop_vacant() == 1
-        assert sorted(parts.metadata.state.groups) == ["again", "g", "kept"]
+        assert sorted(parts.ledger.state.groups) == ["again", "g", "kept"]
 
 
 async def test_a_group_whose_first_members_are_waited_for_is_left_alone() -> None:
@@ -189,7 +188,7 @@ async def test_vacant_groups_are_looked_for_at_least_once_a_minute() -> None:
         began_s = parts.clock.seconds
         running = tasks.create_task(looking.run())
         try:
-            while parts.metadata.state.groups:
+            while parts.ledger.state.groups:
                 await parts.clock.sleep(0)
         finally:
             running.cancel()
@@ -200,24 +199,24 @@ async def test_vacant_groups_are_looked_for_at_least_once_a_minute() -> None:
 async def test_nothing_is_written_while_nothing_is_due() -> None:
     async with cluster() as parts:
         await commit(parts, "g")
-        head = await parts.ledger.head()
+        head = await parts.backend.head()
         assert await expiry(parts).expire() == 0
-        assert await parts.ledger.head() == head
+        assert await parts.backend.head() == head
 
 
 async def test_nothing_is_written_for_a_group_whose_offsets_wait_for_a_transaction() -> None:
     async with cluster() as parts:
         epochs = await claim(parts, "g")
-        await parts.writer.propose(begin())
-        outcome = await parts.writer.propose(pending(5, claim_epoch=epochs["g"]))
+        await parts.ledger.propose(begin())
+        outcome = await parts.ledger.propose(pending(5, claim_epoch=epochs["g"]))
         assert isinstance(outcome, TransactionalOffsetsPending)
         assert list(outcome.error_codes) == [0]
         look = expiry(parts)
         parts.clock.seconds += 2 * RETENTION_S
         for _ in range(3):
-            before = parts.metadata.state.position
+            before = parts.ledger.state.position
             assert await look.expire() == 0
-            assert parts.metadata.state.position == before
+            assert parts.ledger.state.position == before
 
 
 async def test_s2_an_unchecked_clock_lets_nothing_go() -> None:
@@ -226,7 +225,7 @@ async def test_s2_an_unchecked_clock_lets_nothing_go() -> None:
         parts.clock.seconds += 2 * RETENTION_S
         parts.is_clock_checked = False
         assert await expiry(parts).expire() == 0
-        assert list(parts.metadata.state.groups) == ["g"]
+        assert list(parts.ledger.state.groups) == ["g"]
 
 
 async def test_s2_what_was_committed_while_nobody_told_the_time_begins_to_age_when_somebody_does() -> None:
@@ -235,12 +234,12 @@ async def test_s2_what_was_committed_while_nobody_told_the_time_begins_to_age_wh
         await commit(parts, "g")
         parts.is_clock_checked = True
         assert await expiry(parts).expire() == 1
-        (found,) = parts.metadata.state.groups["g"].offsets[TOPIC].values()
+        (found,) = parts.ledger.state.groups["g"].offsets[TOPIC].values()
         assert found.commit_ms == Milliseconds(BEGAN_MS + int(parts.clock.seconds * 1000))
         assert await expiry(parts).expire() == 0
         parts.clock.seconds += RETENTION_S
         assert await expiry(parts).expire() == 1
-        assert parts.metadata.state.groups == {}
+        assert parts.ledger.state.groups == {}
 
 
 @pytest.mark.parametrize(
@@ -259,10 +258,10 @@ async def test_many_groups_go_by_entries_of_so_many_groups_and_offsets(
     async with cluster(partitions) as parts:
         await commit(parts, *(f"g{number}" for number in range(groups)), partitions=partitions)
         parts.clock.seconds += RETENTION_S
-        before = parts.metadata.entries_applied_count
+        before = parts.ledger.apply_loop.entries_applied_count
         assert await expiry(parts).expire() == groups
-        assert parts.metadata.entries_applied_count == before + entries
-        assert parts.metadata.state.groups == {}
+        assert parts.ledger.apply_loop.entries_applied_count == before + entries
+        assert parts.ledger.state.groups == {}
 
 
 async def test_groups_with_long_ids_go_by_entries_that_can_be_written() -> None:
@@ -270,10 +269,10 @@ async def test_groups_with_long_ids_go_by_entries_that_can_be_written() -> None:
         for letter in "abcde":
             await commit(parts, letter * 30_000)
         parts.clock.seconds += RETENTION_S
-        before = parts.metadata.entries_applied_count
+        before = parts.ledger.apply_loop.entries_applied_count
         assert await expiry(parts).expire() == 5
-        assert parts.metadata.entries_applied_count == before + 2
-        assert parts.metadata.state.groups == {}
+        assert parts.ledger.apply_loop.entries_applied_count == before + 2
+        assert parts.ledger.state.groups == {}
 
 
 async def test_only_the_maintenance_leader_looks_and_as_often_as_it_is_told() -> None:
@@ -283,9 +282,9 @@ async def test_only_the_maintenance_leader_looks_and_as_often_as_it_is_told() ->
         try:
             while parts.clock.slept.count(CHECK_S) < 3 * RETENTION_S / CHECK_S:
                 await parts.clock.sleep(0)
-            assert list(parts.metadata.state.groups) == ["g"]
+            assert list(parts.ledger.state.groups) == ["g"]
             assert await parts.maintenance_leader.claim()
-            while parts.metadata.state.groups:
+            while parts.ledger.state.groups:
                 await parts.clock.sleep(0)
         finally:
             running.cancel()

@@ -9,8 +9,7 @@ from tests.support.commands.transaction_commands import begin, transactional
 
 def expiry(parts: Parts) -> ProducerExpiry:
     return ProducerExpiry(
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         maintenance_leader=parts.maintenance_leader,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
@@ -20,13 +19,13 @@ def expiry(parts: Parts) -> ProducerExpiry:
 
 async def produced(parts: Parts) -> None:
     """One batch of an idempotent producer, now."""
-    await parts.writer.propose(create())
-    await parts.writer.propose(commit(0, Chunk(batches=[idempotent(0)]), session=parts.writer.session))
+    await parts.ledger.propose(create())
+    await parts.ledger.propose(commit(0, Chunk(batches=[idempotent(0)]), session=parts.ledger.session))
     assert producers(parts) == 1
 
 
 def producers(parts: Parts) -> int:
-    return sum(len(held.producers) for topic in parts.metadata.state.topics.values() for held in topic.partitions)
+    return sum(len(held.producers) for topic in parts.ledger.state.topics.values() for held in topic.partitions)
 
 
 async def test_a_producer_is_forgotten_once_it_was_idle_for_longer_than_the_time() -> None:
@@ -61,9 +60,9 @@ async def test_s2_an_unchecked_clock_expires_nobody() -> None:
 async def test_nothing_is_written_for_a_producer_whose_transaction_is_open() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger) as parts:
-        await parts.writer.propose(create())
-        await parts.writer.propose(begin())
-        await parts.writer.propose(commit(0, Chunk(batches=[transactional(0)]), session=parts.writer.session))
+        await parts.ledger.propose(create())
+        await parts.ledger.propose(begin())
+        await parts.ledger.propose(commit(0, Chunk(batches=[transactional(0)]), session=parts.ledger.session))
         head = await ledger.head()
         parts.clock.seconds += 2 * DAY_MS / 1000
         assert not await expiry(parts).expire()

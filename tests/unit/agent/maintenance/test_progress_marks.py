@@ -16,7 +16,7 @@ from tests.support.commands.commands import start
 
 def marks(parts: Parts, store: ObjectStore) -> ProgressMarks:
     return ProgressMarks(
-        store=store, metadata=parts.metadata, maintenance_leader=parts.maintenance_leader, clock=parts.clock
+        store=store, ledger=parts.ledger, maintenance_leader=parts.maintenance_leader, clock=parts.clock
     )
 
 
@@ -30,11 +30,11 @@ async def test_there_is_one_mark_and_it_says_where_the_ledger_is() -> None:
         await store.put(reached_key(Position(0)), [b"of an earlier life"])
         marking = marks(parts, store)
         for _ in range(3):
-            await parts.writer.propose(ReportTime())
+            await parts.ledger.propose(ReportTime())
             await marking.mark()
-            assert await keys(store) == [reached_key(parts.metadata.state.position)]
+            assert await keys(store) == [reached_key(parts.ledger.state.position)]
         await marking.mark()
-        assert await keys(store) == [reached_key(parts.metadata.state.position)]
+        assert await keys(store) == [reached_key(parts.ledger.state.position)]
 
 
 async def test_a_mark_of_another_agent_that_is_further_stays() -> None:
@@ -43,25 +43,25 @@ async def test_a_mark_of_another_agent_that_is_further_stays() -> None:
         running_parts(MemoryLedger(core), store=store) as parts,
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as others,
     ):
-        await others.writer.propose(ReportTime())
+        await others.ledger.propose(ReportTime())
         await marks(others, store).mark()
-        further = reached_key(others.metadata.state.position)
-        parts.metadata.state.position = Position(others.metadata.state.position - 1)
+        further = reached_key(others.ledger.state.position)
+        parts.ledger.state.position = Position(others.ledger.state.position - 1)
         await marks(parts, store).mark()
-        assert await keys(store) == [reached_key(parts.metadata.state.position), further]
+        assert await keys(store) == [reached_key(parts.ledger.state.position), further]
 
 
 async def test_a_mark_that_cannot_be_deleted_holds_up_no_newer_one(caplog: pytest.LogCaptureFixture) -> None:
     store = FailingStore(MemoryStore())
     async with running_parts(store=store) as parts:
         marking = marks(parts, store)
-        store.undeletable.add(reached_key(parts.metadata.state.position))
+        store.undeletable.add(reached_key(parts.ledger.state.position))
         for _ in range(3):
             await marking.mark()
-            await parts.writer.propose(ReportTime())
+            await parts.ledger.propose(ReportTime())
         await marking.mark()
         assert len(await keys(store)) == 2
-        assert reached_key(parts.metadata.state.position) in await keys(store)
+        assert reached_key(parts.ledger.state.position) in await keys(store)
     assert len([record for record in caplog.records if "did not delete" in record.message]) == 1
 
 
@@ -69,7 +69,7 @@ async def test_who_ends_because_of_its_ledger_tells_the_bucket_how_far_it_was_un
     store = FailingStore(MemoryStore())
     async with running_parts(store=store) as parts:
         store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT))
-        await leave_mark(store, parts.metadata.state, parts.clock)
+        await leave_mark(store, parts.ledger.state, parts.clock)
         assert [meta.key async for meta in store.list(REACHED_PREFIX)] == []
-        await leave_mark(store, parts.metadata.state, parts.clock)
-        assert [meta.key async for meta in store.list(REACHED_PREFIX)] == [reached_key(parts.metadata.state.position)]
+        await leave_mark(store, parts.ledger.state, parts.clock)
+        assert [meta.key async for meta in store.list(REACHED_PREFIX)] == [reached_key(parts.ledger.state.position)]

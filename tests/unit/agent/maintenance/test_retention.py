@@ -19,8 +19,7 @@ OTHER = TopicId(bytes([1] * 16))
 def retention(parts: Parts, **broker_configs: str) -> Retention:
     """Its defaults are Kafka's, seven days among them; underscores in the names of `broker_configs` stand for dots."""
     return Retention(
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
         maintenance_leader=parts.maintenance_leader,
@@ -30,15 +29,15 @@ def retention(parts: Parts, **broker_configs: str) -> Retention:
 
 async def produced(parts: Parts) -> None:
     """A record of now in the first partitions of two topics, of which one keeps everything."""
-    await parts.writer.propose(create())
-    await parts.writer.propose(create("u", topic_id=OTHER, retention_ms="-1"))
+    await parts.ledger.propose(create())
+    await parts.ledger.propose(create("u", topic_id=OTHER, retention_ms="-1"))
     chunks = [Chunk(topic_id=topic_id, batches=[Batch(timestamp=BEGAN_MS)]) for topic_id in (TOPIC, OTHER)]
-    await parts.writer.propose(commit(0, *chunks, session=parts.writer.session))
+    await parts.ledger.propose(commit(0, *chunks, session=parts.ledger.session))
     assert log_starts(parts) == [0, 0]
 
 
 def log_starts(parts: Parts) -> list[int]:
-    return [parts.metadata.state.topics[topic_id].partitions[0].log_start for topic_id in (TOPIC, OTHER)]
+    return [parts.ledger.state.topics[topic_id].partitions[0].log_start for topic_id in (TOPIC, OTHER)]
 
 
 async def test_records_are_dropped_once_they_are_older_than_their_topic_keeps_them() -> None:
@@ -87,24 +86,24 @@ async def test_what_one_entry_cannot_hold_goes_into_several(monkeypatch: pytest.
     monkeypatch.setattr(entry_batches, "DROPPING_PARTITIONS_PER_ENTRY_MAX", 1)
     async with running_parts() as parts:
         await produced(parts)
-        head = await parts.ledger.head()
+        head = await parts.backend.head()
         assert await retention(parts, log_retention_bytes="0").retain() == 2
         assert log_starts(parts) == [1, 1]
-        assert (await parts.ledger.head()).appends_count == head.appends_count + 2
+        assert (await parts.backend.head()).appends_count == head.appends_count + 2
 
 
 async def test_chunks_that_one_entry_must_not_drop_all_go_by_several(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (entry_batches, retention_module):
         monkeypatch.setattr(module, "DROPPED_CHUNKS_PER_ENTRY_MAX", 2)
     async with running_parts() as parts:
-        await parts.writer.propose(create(partitions=4))
+        await parts.ledger.propose(create(partitions=4))
         for number, partition in enumerate([0, 0, 0, 0, 0, 1, 3]):
             chunk = Chunk(partition=partition, batches=[Batch(timestamp=BEGAN_MS)])
-            await parts.writer.propose(commit(number, chunk, session=parts.writer.session))
-        head = await parts.ledger.head()
+            await parts.ledger.propose(commit(number, chunk, session=parts.ledger.session))
+        head = await parts.backend.head()
         assert await retention(parts, log_retention_bytes="0").retain() == 3
-        assert (await parts.ledger.head()).appends_count == head.appends_count + 4
-        partitions = parts.metadata.state.topics[TOPIC].partitions
+        assert (await parts.backend.head()).appends_count == head.appends_count + 4
+        partitions = parts.ledger.state.topics[TOPIC].partitions
         assert [(each.log_start, len(each.index)) for each in partitions] == [(5, 0), (1, 0), (0, 0), (1, 0)]
 
 

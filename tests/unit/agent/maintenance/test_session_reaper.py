@@ -30,17 +30,17 @@ async def named(name: str, ledger: Ledger) -> StartSession:
 
 
 def reaper(parts: Parts) -> SessionReaper:
-    return SessionReaper(ledger=parts.ledger, metadata=parts.metadata, writer=parts.writer, clock=parts.clock)
+    return SessionReaper(ledger=parts.ledger, clock=parts.clock)
 
 
 async def test_s12_a_renamed_agent_starts_after_a_kill_and_ends_its_former_session() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger, await named("penstock", ledger)) as killed:
-        ledger.core.expire(killed.writer.session)
+        ledger.core.expire(killed.ledger.session)
     async with running_parts(ledger, await named("renamed", ledger)) as parts:
-        assert await reaper(parts).reap() == [killed.writer.session]
-        assert list(parts.metadata.state.sessions) == [parts.writer.session]
-        assert list(parts.metadata.state.sessions_ended) == [killed.writer.session]
+        assert await reaper(parts).reap() == [killed.ledger.session]
+        assert list(parts.ledger.state.sessions) == [parts.ledger.session]
+        assert list(parts.ledger.state.sessions_ended) == [killed.ledger.session]
 
 
 @pytest.mark.parametrize(("before", "after"), [("penstock", "renamed"), ("renamed", "penstock")])
@@ -52,8 +52,8 @@ async def test_s12_so_it_does_on_the_embedded_ledger(tmp_path: Path, before: str
         await ledger.close()
     ledger = await SqliteLedger.open(path, new_cluster_id="c", is_durable=False)
     async with running_parts(ledger, await named(after, ledger)) as parts:
-        assert await reaper(parts).reap() == [killed.writer.session]
-        assert list(parts.metadata.state.sessions) == [parts.writer.session]
+        assert await reaper(parts).reap() == [killed.ledger.session]
+        assert list(parts.ledger.state.sessions) == [parts.ledger.session]
         await ledger.close()
 
 
@@ -64,16 +64,16 @@ async def test_s12_a_session_whose_lease_lives_is_left_alone() -> None:
         running_parts(ledger, await named("b", ledger)) as second,
     ):
         assert await reaper(second).reap() == []
-        assert set(second.metadata.state.sessions) == {first.writer.session, second.writer.session}
+        assert set(second.ledger.state.sessions) == {first.ledger.session, second.ledger.session}
 
 
 async def test_two_agents_that_see_the_same_dead_session_do_no_harm() -> None:
     ledger = MemoryLedger()
     async with running_parts(ledger, await named("dead", ledger)) as killed:
-        ledger.core.expire(killed.writer.session)
+        ledger.core.expire(killed.ledger.session)
     async with running_parts(ledger, await named("a", ledger)) as first:
         late = reaper(first)
-        assert await late.reap() == [killed.writer.session]
+        assert await late.reap() == [killed.ledger.session]
         assert await late.reap() == []
 
 
@@ -89,10 +89,10 @@ async def test_an_agent_that_is_gone_is_told_once_and_loudly_unless_it_was_stopp
     ):
         async with running_parts(MemoryLedger(core), start("dead", node=3)) as dead:
             if is_draining:
-                await dead.writer.propose(StartDrain(session=dead.writer.session))
-            core.expire(dead.writer.session)
-        await first.metadata.barrier()
-        await second.metadata.barrier()
+                await dead.ledger.propose(StartDrain(session=dead.ledger.session))
+            core.expire(dead.ledger.session)
+        await first.ledger.barrier()
+        await second.ledger.barrier()
         await asyncio.gather(reaper(first).reap(), reaper(second).reap())
         told = [record for record in caplog.records if record.name == "agent.maintenance.session_reaper"]
         assert [(record.levelname, record.__dict__["agent"]) for record in told] == [(level, "dead")]
@@ -131,14 +131,14 @@ class TestWhatIsAsked:
     async def test_s12_only_what_seems_gone_is_asked_about_and_ended(self) -> None:
         core = MemoryLedgerCore()
         async with running_parts(MemoryLedger(core), start("dead", node=3)) as dead:
-            core.expire(dead.writer.session)
+            core.expire(dead.ledger.session)
         ledger = CountingLedger(core)
         async with (
             running_parts(MemoryLedger(core), start("b", node=2)),
             running_parts(ledger, start("a", node=1)) as parts,
         ):
-            await parts.metadata.barrier()
-            assert await reaper(parts).reap() == [dead.writer.session]
+            await parts.ledger.barrier()
+            assert await reaper(parts).reap() == [dead.ledger.session]
             assert ledger.asked == ["*", "dead"]
 
     async def test_who_is_alone_asks_nothing(self) -> None:
@@ -156,7 +156,7 @@ class TestWhatIsAsked:
             async def live_names(self) -> Sequence[str]:
                 names = await super().live_names()
                 await stack.enter_async_context(running_parts(MemoryLedger(core), start("late", node=3)))
-                await parts.metadata.barrier()
+                await parts.ledger.barrier()
                 return names
 
         ledger = Slow(core)
@@ -167,27 +167,27 @@ class TestWhatIsAsked:
         ):
             assert await reaper(parts).reap() == []
             assert ledger.asked == ["*"]
-            assert len(parts.metadata.state.sessions) == 3
+            assert len(parts.ledger.state.sessions) == 3
 
 
 class TestEndsThatTheLedgerTells:
     async def test_s12_one_agent_ends_a_told_session_at_once_and_the_other_if_need_be(self) -> None:
         core = MemoryLedgerCore()
         async with running_parts(MemoryLedger(core), start("dead", node=3)) as dead:
-            core.expire(dead.writer.session)
+            core.expire(dead.ledger.session)
         async with (
             running_parts(MemoryLedger(core), start("a", node=1)) as first,
             running_parts(MemoryLedger(core), start("b", node=2)) as second,
         ):
-            await first.metadata.barrier()
+            await first.ledger.barrier()
             both = (first, second)
             chosen = [parts for parts in both if reaper(parts)._is_responsible("dead")]
             assert len(chosen) == 1
             (other,) = (parts for parts in both if parts not in chosen)
             ended = await asyncio.gather(reaper(chosen[0]).end("dead"), reaper(other).end("dead"))
-            assert ended[0] == [dead.writer.session]
+            assert ended[0] == [dead.ledger.session]
             assert (chosen[0].clock.slept, other.clock.slept) == ([], [SESSION_END_SECOND_TRY_S])
-            assert set(first.metadata.state.sessions_ended) == {dead.writer.session}
+            assert set(first.ledger.state.sessions_ended) == {dead.ledger.session}
 
     async def test_s12_a_name_that_lives_again_is_left_alone(self) -> None:
         core = MemoryLedgerCore()
@@ -197,29 +197,29 @@ class TestEndsThatTheLedgerTells:
         ):
             assert await reaper(first).end("b") == []
             assert await reaper(first).end("never") == []
-            assert second.writer.session in first.metadata.state.sessions
+            assert second.ledger.session in first.ledger.state.sessions
 
     async def test_an_agent_asks_about_its_share_alone(self) -> None:
         core = MemoryLedgerCore()
         async with running_parts(MemoryLedger(core), start("dead", node=3)) as dead:
-            core.expire(dead.writer.session)
+            core.expire(dead.ledger.session)
         async with (
             running_parts(MemoryLedger(core), start("a", node=1)) as first,
             running_parts(MemoryLedger(core), start("b", node=2)) as second,
         ):
-            await first.metadata.barrier()
+            await first.ledger.barrier()
             shares = [await reaper(parts).reap(is_own_share=True) for parts in (first, second)]
-            assert sorted(shares) == [[], [dead.writer.session]]
+            assert sorted(shares) == [[], [dead.ledger.session]]
 
     async def test_what_the_watch_tells_is_ended(self) -> None:
         core = MemoryLedgerCore()
         async with running_parts(MemoryLedger(core), start("a", node=1)) as first:
             watching = asyncio.ensure_future(reaper(first).run_watch())
             async with running_parts(MemoryLedger(core), start("dead", node=3)) as dead:
-                await first.metadata.barrier()
-                core.expire(dead.writer.session)
+                await first.ledger.barrier()
+                core.expire(dead.ledger.session)
             async with asyncio.timeout(30):
-                while dead.writer.session in first.metadata.state.sessions:
+                while dead.ledger.session in first.ledger.state.sessions:
                     await first.clock.sleep(0)
             watching.cancel()
             await asyncio.wait([watching])

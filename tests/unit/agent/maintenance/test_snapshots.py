@@ -33,7 +33,6 @@ def snapshots(parts: Parts, store: ObjectStore) -> Snapshots:
     return Snapshots(
         ledger=parts.ledger,
         store=store,
-        metadata=parts.metadata,
         maintenance_leader=parts.maintenance_leader,
         digests=parts.digests,
         clock=parts.clock,
@@ -63,12 +62,12 @@ async def pointer_of(ledger: MemoryLedger) -> SnapshotPointer:
 async def test_a_snapshot_replaces_the_entries_before_it() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         assert await snapshots(parts, store).take()
-        assert (await pointer_of(ledger)).object_key == snapshot_key(parts.metadata.state.position)
+        assert (await pointer_of(ledger)).object_key == snapshot_key(parts.ledger.state.position)
         assert list((await ledger.load()).records) == []
-        await parts.writer.propose(create("later", topic_id=bytes(16)))  # type: ignore[arg-type]
-        assert digest(await reloaded(ledger, store)) == digest(parts.metadata.state)
+        await parts.ledger.propose(create("later", topic_id=bytes(16)))  # type: ignore[arg-type]
+        assert digest(await reloaded(ledger, store)) == digest(parts.ledger.state)
 
 
 async def test_the_one_before_the_newest_is_kept() -> None:
@@ -80,7 +79,7 @@ async def test_the_one_before_the_newest_is_kept() -> None:
             assert await taking.take()
             taken.append((await pointer_of(ledger)).object_key)
             assert await keys(store) == taken[-2:]
-            await parts.writer.propose(ReportTime())
+            await parts.ledger.propose(ReportTime())
 
 
 async def test_where_nothing_happened_the_newest_is_good_enough() -> None:
@@ -104,7 +103,7 @@ async def test_a_put_that_fails_leaves_ledger_and_pointer_as_they_were(kind: Fau
             await taking.take()
         assert (await ledger.load()).pointer is None
         assert taking.covered_ms == 0
-        assert digest(await reloaded(ledger, store)) == digest(parts.metadata.state)
+        assert digest(await reloaded(ledger, store)) == digest(parts.ledger.state)
         assert await taking.take()
         await pointer_of(ledger)
 
@@ -114,13 +113,13 @@ async def test_a_pointer_that_another_agent_moved_is_left_alone() -> None:
     async with running_parts(ledger, store=store) as parts:
         slow = snapshots(parts, store)
         assert await slow.take()
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         assert await snapshots(parts, store).take()
         other = await pointer_of(ledger)
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         assert not await slow.take()
         assert await pointer_of(ledger) == other
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         assert await slow.take()
         assert await pointer_of(ledger) != other
 
@@ -132,11 +131,11 @@ async def test_an_agent_behind_the_pointer_does_not_move_it_back() -> None:
         running_parts(ledger, store=store) as parts,
         running_parts(MemoryLedger(core), start("b", node=2), store=store) as others,
     ):
-        await parts.metadata.barrier()
-        await others.metadata.barrier()
+        await parts.ledger.barrier()
+        await others.ledger.barrier()
         assert await snapshots(others, store).take()
         pointer = await pointer_of(ledger)
-        parts.metadata.state.position = Position(pointer.position - 1)
+        parts.ledger.state.position = Position(pointer.position - 1)
         assert not await snapshots(parts, store).take()
         assert await pointer_of(ledger) == pointer
 
@@ -144,8 +143,8 @@ async def test_an_agent_behind_the_pointer_does_not_move_it_back() -> None:
 async def test_what_a_crash_left_before_the_pointer_moved_goes_with_the_next_snapshot() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:
-        await store.put(snapshot_key(parts.metadata.state.position), [b"nobody refers to this"])
-        await parts.writer.propose(ReportTime())
+        await store.put(snapshot_key(parts.ledger.state.position), [b"nobody refers to this"])
+        await parts.ledger.propose(ReportTime())
         assert await snapshots(parts, store).take()
         assert await keys(store) == [(await pointer_of(ledger)).object_key]
 
@@ -156,10 +155,10 @@ async def test_an_old_one_that_cannot_be_deleted_is_reported_once_and_holds_up_n
     ledger, store = MemoryLedger(), FailingStore(MemoryStore())
     async with running_parts(ledger, store=store) as parts:
         taking = snapshots(parts, store)
-        store.undeletable.add(snapshot_key(parts.metadata.state.position))
+        store.undeletable.add(snapshot_key(parts.ledger.state.position))
         for _ in range(5):
             assert await taking.take()
-            await parts.writer.propose(ReportTime())
+            await parts.ledger.propose(ReportTime())
         assert len(await keys(store)) == 3, "the protected one, the one before the newest, and the newest"
         assert len([record for record in caplog.records if "did not delete" in record.message]) == 1
         store.undeletable.clear()
@@ -170,7 +169,7 @@ async def test_an_old_one_that_cannot_be_deleted_is_reported_once_and_holds_up_n
 async def test_a_newer_one_stays_because_another_agent_may_be_about_to_point_at_it() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:
-        newer = snapshot_key(Position(parts.metadata.state.position + 1))
+        newer = snapshot_key(Position(parts.ledger.state.position + 1))
         await store.put(newer, [b"on its way"])
         assert await snapshots(parts, store).take()
         assert await keys(store) == [(await pointer_of(ledger)).object_key, newer]
@@ -180,8 +179,8 @@ async def test_entries_of_earlier_lives_count_too() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     for _ in range(5):
         async with running_parts(ledger, store=store) as parts:
-            await parts.writer.propose(ReportTime())
-            ledger.core.expire(parts.writer.session)
+            await parts.ledger.propose(ReportTime())
+            ledger.core.expire(parts.ledger.session)
     async with running_parts(ledger, store=store) as parts:
         assert await parts.maintenance_leader.claim()
         async with asyncio.TaskGroup() as tasks:
@@ -202,18 +201,18 @@ async def test_only_the_maintenance_leader_takes_them_and_its_successor_goes_on_
         async with asyncio.TaskGroup() as tasks:
             loops = [tasks.create_task(idle.run()), tasks.create_task(busy.run())]
             for _ in range(10):
-                await others.writer.propose(ReportTime())
+                await others.ledger.propose(ReportTime())
             while not busy.covered_ms:
                 await others.clock.sleep(0)
-            await parts.metadata.barrier()
+            await parts.ledger.barrier()
             assert idle.covered_ms == 0
             count = parts.metrics.snapshots._value.get() + others.metrics.snapshots._value.get()
             assert count == others.metrics.snapshots._value.get() == 1
-            await others.writer.propose(StartDrain(session=others.writer.session))
-            await parts.metadata.barrier()
+            await others.ledger.propose(StartDrain(session=others.ledger.session))
+            await parts.ledger.barrier()
             assert await parts.maintenance_leader.claim()
             while not parts.metrics.snapshots._value.get():
-                await parts.writer.propose(ReportTime())
+                await parts.ledger.propose(ReportTime())
             for loop in loops:
                 loop.cancel()
         assert others.metrics.snapshots._value.get() == 1
@@ -225,11 +224,11 @@ async def test_what_is_covered_is_known_by_the_state_s_time() -> None:
         assert await parts.maintenance_leader.claim()
         taking = snapshots(parts, store)
         parts.clock.seconds = 5
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         assert await taking.cover(interval_s=60)
-        assert taking.covered_ms == parts.metadata.state.time_ms == Milliseconds(BEGAN_MS + 5_000)
+        assert taking.covered_ms == parts.ledger.state.time_ms == Milliseconds(BEGAN_MS + 5_000)
         parts.clock.seconds = 64
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         assert not await taking.cover(interval_s=60)
         assert taking.covered_ms == Milliseconds(BEGAN_MS + 5_000)
         parts.clock.seconds = 65
@@ -261,9 +260,9 @@ class TestEarlySnapshots:
             assert await parts.maintenance_leader.claim()
             taking = snapshots(parts, store)
             assert await self.one(parts, taking, 0) == 0
-            await parts.writer.propose(create())
+            await parts.ledger.propose(create())
             assert await self.one(parts, taking, 0) == 1
-            await parts.writer.propose(create("other", topic_id=TopicId(bytes([9] * 16))))
+            await parts.ledger.propose(create("other", topic_id=TopicId(bytes([9] * 16))))
             assert await self.one(parts, taking, 1) == 1
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
@@ -285,23 +284,23 @@ class TestEarlySnapshots:
         store = MemoryStore()
         async with running_parts(store=store) as parts:
             assert await parts.maintenance_leader.claim()
-            await parts.writer.propose(create())
+            await parts.ledger.propose(create())
             taking = snapshots(parts, store)
             assert await self.one(parts, taking, 0) == 1
-            assert await parts.writer.propose(command) == Done()
+            assert await parts.ledger.propose(command) == Done()
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
-            await parts.writer.propose(ReportTime())
+            await parts.ledger.propose(ReportTime())
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 2
 
     async def test_a_successor_knows_whether_a_topic_is_newer_than_the_last_snapshot(self) -> None:
         store = MemoryStore()
         async with running_parts(store=store) as parts:
             assert await parts.maintenance_leader.claim()
-            await parts.writer.propose(create())
+            await parts.ledger.propose(create())
             assert await snapshots(parts, store).take()
-            await parts.writer.propose(ReportTime())
+            await parts.ledger.propose(ReportTime())
             assert await self.one(parts, snapshots(parts, store), 0) == 1
-            await parts.writer.propose(create("other", topic_id=TopicId(bytes([9] * 16))))
+            await parts.ledger.propose(create("other", topic_id=TopicId(bytes([9] * 16))))
             assert await self.one(parts, snapshots(parts, store), 0) == 2
 
     async def test_s10_a_ledger_that_runs_out_of_room_is_trimmed_early(self) -> None:
@@ -315,20 +314,20 @@ class TestEarlySnapshots:
             taking = snapshots(parts, store)
             assert await self.one(parts, taking, 0) == 1
             assert await self.one(parts, taking, SNAPSHOT_EARLY_INTERVAL_S) == 1
-            await parts.writer.propose(ReportTime())
+            await parts.ledger.propose(ReportTime())
             assert await self.one(parts, taking, 0) == 2
 
 
 async def test_a_snapshot_that_another_version_wrote_in_other_bytes_is_not_replaced() -> None:
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:
-        key = snapshot_key(parts.metadata.state.position)
+        key = snapshot_key(parts.ledger.state.position)
         await store.put(key, [b"by another version"])
         taking = snapshots(parts, store)
         assert not await taking.take()
         assert await store.get(key) == b"by another version"
         assert (await ledger.load()).pointer is None
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         assert await taking.take()
 
 
@@ -336,7 +335,7 @@ async def test_a_snapshot_that_is_there_already_is_pointed_to() -> None:
     """Its put was repeated, or whoever wrote it did not live to move the pointer."""
     ledger, store = MemoryLedger(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:
-        state = parts.metadata.state
+        state = parts.ledger.state
         await store.put(snapshot_key(state.position), [encode_with_digest(state)[0]])
         assert await snapshots(parts, store).take()
         assert (await pointer_of(ledger)).position == state.position
@@ -364,9 +363,8 @@ async def test_s10_the_newest_entries_stay_for_people_to_look_at_unless_room_is_
     ledger, store = kind(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:
         taking = Snapshots(
-            ledger=ledger,
+            ledger=parts.ledger,
             store=store,
-            metadata=parts.metadata,
             maintenance_leader=parts.maintenance_leader,
             digests=parts.digests,
             clock=parts.clock,
@@ -376,11 +374,11 @@ async def test_s10_the_newest_entries_stay_for_people_to_look_at_unless_room_is_
         )
         for _ in range(3):
             for _ in range(5):
-                await parts.writer.propose(ReportTime())
+                await parts.ledger.propose(ReportTime())
             assert await taking.take()
             entries = await ledger.untrimmed_entries()
             assert [record.position for record in entries] == [
-                parts.metadata.state.position - behind for behind in reversed(range(kept_count))
+                parts.ledger.state.position - behind for behind in reversed(range(kept_count))
             ]
             assert list((await ledger.load()).records) == []
-            assert digest(await reloaded(ledger, store)) == digest(parts.metadata.state)
+            assert digest(await reloaded(ledger, store)) == digest(parts.ledger.state)

@@ -27,7 +27,6 @@ def snapshots(parts: Parts, store: ObjectStore) -> Snapshots:
     return Snapshots(
         ledger=parts.ledger,
         store=store,
-        metadata=parts.metadata,
         maintenance_leader=parts.maintenance_leader,
         digests=parts.digests,
         clock=parts.clock,
@@ -49,7 +48,7 @@ async def test_s6_what_cannot_be_looked_at_holds_up_nothing_and_its_session_is_r
     """By its name it is garbage like any other. A session is not forgotten while a folder may hide what it left."""
     ledger, store = MemoryLedger(), OddStore()
     async with running_parts(ledger) as parts:
-        dead = parts.writer.session
+        dead = parts.ledger.session
         ledger.core.expire(dead)
     left = [intake_key(dead, ObjectNumber(number)) for number in range(2)]
     for key in left:
@@ -58,8 +57,7 @@ async def test_s6_what_cannot_be_looked_at_holds_up_nothing_and_its_session_is_r
         assert await parts.maintenance_leader.claim()
         cleaning = GarbageCollector(
             store=store,
-            metadata=parts.metadata,
-            writer=parts.writer,
+            ledger=parts.ledger,
             maintenance_leader=parts.maintenance_leader,
             snapshots=snapshots(parts, store),
             is_bucket_ours=always_ours,
@@ -71,14 +69,14 @@ async def test_s6_what_cannot_be_looked_at_holds_up_nothing_and_its_session_is_r
         parts.clock.seconds += (GRACE_MS + ENDED_SESSION_LISTED_AGAIN_MS) / 1000
         assert await cleaning.collect() == 2
         assert not store._objects.keys() & set(left)
-        assert dead in parts.metadata.state.sessions_ended
+        assert dead in parts.ledger.state.sessions_ended
         del store.faults[left[1]]
         for _ in range(2):
             await cleaning.collect()
-        assert dead in parts.metadata.state.sessions_ended
+        assert dead in parts.ledger.state.sessions_ended
         del store.faults["intake/bad/"]
         await cleaning.collect()
-        assert dead not in parts.metadata.state.sessions_ended
+        assert dead not in parts.ledger.state.sessions_ended
     assert warnings(caplog) == [
         (3, left[1], "Input/output error"),
         (2, "intake/bad/", "Input/output error"),
@@ -96,7 +94,7 @@ async def test_s20_old_snapshots_are_dropped_and_nothing_that_lies_beside_them(
     async with running_parts(store=store) as parts:
         taking = snapshots(parts, store)
         for _ in range(3):
-            await parts.writer.propose(ReportTime())
+            await parts.ledger.propose(ReportTime())
             assert await taking.take()
         found = {meta.key async for meta in store.list(SNAPSHOT_PREFIX)}
         assert found > strange
@@ -114,10 +112,10 @@ async def test_s20_old_marks_are_dropped_and_nothing_that_lies_beside_them(caplo
     store.faults = {f"{REACHED_PREFIX}loop": LOOP}
     async with running_parts(store=store) as parts:
         await ProgressMarks(
-            store=store, metadata=parts.metadata, maintenance_leader=parts.maintenance_leader, clock=parts.clock
+            store=store, ledger=parts.ledger, maintenance_leader=parts.maintenance_leader, clock=parts.clock
         ).mark()
         found = [meta.key async for meta in store.list(REACHED_PREFIX)]
-        mark = f"{REACHED_PREFIX}{parts.metadata.state.position:016x}"
+        mark = f"{REACHED_PREFIX}{parts.ledger.state.position:016x}"
         assert sorted(found) == sorted([*strange, mark, f"{REACHED_PREFIX}loop"])
     assert [count for count, _, _ in warnings(caplog)] == [3]
 
@@ -129,14 +127,12 @@ async def test_s20_copies_of_a_tables_metadata_are_those_of_its_own_folder() -> 
     for key in strange:
         await store.put(key, [b"x"])
     async with running_parts(store=store) as parts:
-        await parts.writer.propose(create())
-        session = parts.writer.session
+        await parts.ledger.propose(create())
+        session = parts.ledger.session
         await store.put(metadata_key(1, session=session), (b"version 1",))
-        await parts.writer.propose(commit_table(table_commit(1, session=session), session=session))
-        copies = HadoopMetadata(
-            store=store, metadata=parts.metadata, writer=parts.writer, clock=parts.clock, metrics=parts.metrics
-        )
-        topic = parts.metadata.state.topics[TOPIC]
+        await parts.ledger.propose(commit_table(table_commit(1, session=session), session=session))
+        copies = HadoopMetadata(store=store, ledger=parts.ledger, clock=parts.clock, metrics=parts.metrics)
+        topic = parts.ledger.state.topics[TOPIC]
         assert await copies._listed_versions(topic) == []
         await copies.copy(TOPIC)
         assert await copies._listed_versions(topic) == [1]

@@ -50,8 +50,7 @@ def manifests(
 ) -> TailManifests:
     return TailManifests(
         store=parts.store,
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         maintenance_leader=parts.maintenance_leader,
         clock=parts.clock,
         metrics=parts.metrics,
@@ -65,7 +64,7 @@ async def keeping_house() -> AsyncIterator[tuple[Parts, Watched]]:
     store = Watched()
     async with running_parts(store=store) as parts:
         assert await parts.maintenance_leader.claim()
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         yield parts, store
 
 
@@ -73,8 +72,8 @@ async def pass_time(parts: Parts) -> None:
     """So long that the bucket is looked at; the session is kept meanwhile."""
     parts.clock.seconds += TAIL_CHECK_SECONDS
     async with asyncio.TaskGroup() as tasks:
-        keeping = tasks.create_task(parts.writer.keep_session())
-        await until(lambda: parts.writer.is_confirmed)
+        keeping = tasks.create_task(parts.ledger.writer.keep_session())
+        await until(lambda: parts.ledger.is_confirmed)
         keeping.cancel()
 
 
@@ -83,8 +82,8 @@ async def found(store: Watched) -> TailManifest:
 
 
 async def produce(parts: Parts, number: int) -> None:
-    made = replace(commit(number, Chunk(batches=[Batch()])), object_session=parts.writer.session)
-    await parts.writer.propose(replace(made, object_number=ObjectNumber(number)))
+    made = replace(commit(number, Chunk(batches=[Batch()])), object_session=parts.ledger.session)
+    await parts.ledger.propose(replace(made, object_number=ObjectNumber(number)))
 
 
 async def test_what_is_new_is_written_and_nothing_else() -> None:
@@ -92,7 +91,7 @@ async def test_what_is_new_is_written_and_nothing_else() -> None:
         writing = manifests(parts)
         assert await writing.write_if_changed()
         first = await found(store)
-        assert (first.cluster_id, first.position) == (parts.metadata.state.cluster_id, parts.metadata.state.position)
+        assert (first.cluster_id, first.position) == (parts.ledger.state.cluster_id, parts.ledger.state.position)
         assert [topic.topic_id for topic in first.topics] == [TOPIC]
         await produce(parts, 0)
         assert await writing.write_if_changed()
@@ -100,7 +99,7 @@ async def test_what_is_new_is_written_and_nothing_else() -> None:
         assert second.is_newer_than(first)
         partition = second.topics[0].partitions[0]
         assert (partition.readable_end, len(partition.chunks)) == (1, 1)
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         assert not await writing.write_if_changed()
         assert not await writing.write_if_changed()
         assert await found(store) == second
@@ -120,14 +119,14 @@ async def test_partitions_with_more_chunks_than_it_names_are_counted_by_who_keep
             assert cut() == expected
         partition = (await found(store)).topics[0].partitions[0]
         assert (partition.readable_end, partition.last_stable) == (2, 3)
-        await parts.writer.propose(delete_before(3))
+        await parts.ledger.propose(delete_before(3))
         await writing.write_if_changed()
         assert cut() == 0, "nothing waits any more"
         for number in range(3, 6):
             await produce(parts, number)
         await writing.write_if_changed()
         assert cut() == 1
-        await parts.writer.propose(StartDrain(session=parts.writer.session))
+        await parts.ledger.propose(StartDrain(session=parts.ledger.session))
         await writing.write_if_changed()
         assert cut() == 0, "another agent's business"
 
@@ -141,12 +140,12 @@ async def test_only_who_keeps_house_writes_and_who_takes_over_writes_at_once() -
         writings = [manifests(one), manifests(other)]
         assert [await writing.write_if_changed() for writing in writings] == [False, False]
         assert await one.maintenance_leader.claim()
-        await other.metadata.barrier()
+        await other.ledger.barrier()
         assert [await writing.write_if_changed() for writing in writings] == [True, False]
-        await one.writer.propose(StartDrain(session=one.writer.session))
-        await other.metadata.barrier()
+        await one.ledger.propose(StartDrain(session=one.ledger.session))
+        await other.ledger.barrier()
         assert await other.maintenance_leader.claim()
-        await one.metadata.barrier()
+        await one.ledger.barrier()
         assert [await writing.write_if_changed() for writing in writings] == [False, True]
         assert store.asked == ["put", "put"]
 
@@ -173,7 +172,7 @@ async def test_a_put_that_failed_is_made_again_though_nothing_changed() -> None:
         with pytest.raises(ObjectMissing):
             await found(store)
         assert await writing.write_if_changed()
-        assert (await found(store)).position == parts.metadata.state.position
+        assert (await found(store)).position == parts.ledger.state.position
 
 
 async def test_an_older_manifest_that_lands_late_is_replaced_and_then_nothing_is_asked() -> None:

@@ -26,8 +26,7 @@ INTERVAL_S = 10.0
 
 def transaction_timeouts(parts: Parts) -> TransactionTimeouts:
     return TransactionTimeouts(
-        metadata=parts.metadata,
-        writer=parts.writer,
+        ledger=parts.ledger,
         maintenance_leader=parts.maintenance_leader,
         clock=parts.clock,
         broker_configs={},
@@ -40,20 +39,20 @@ async def with_open_transaction(ledger: MemoryLedger | None = None) -> AsyncIter
     next."""
     async with running_parts(ledger) as parts:
         await parts.maintenance_leader.claim()
-        await parts.writer.propose(create())
-        await parts.writer.propose(begin())
+        await parts.ledger.propose(create())
+        await parts.ledger.propose(begin())
         await open_one(parts)
         yield parts
 
 
 async def open_one(parts: Parts) -> None:
-    outcome = await parts.writer.propose(add(0))
+    outcome = await parts.ledger.propose(add(0))
     assert isinstance(outcome, TransactionDecided)
     assert outcome.error_code is ErrorCode.none
 
 
 def is_open(parts: Parts) -> bool:
-    return bool(parts.metadata.state.open_transactions)
+    return bool(parts.ledger.state.open_transactions)
 
 
 async def test_a_transaction_is_aborted_once_it_was_seen_open_for_longer_than_its_time_out(
@@ -68,8 +67,8 @@ async def test_a_transaction_is_aborted_once_it_was_seen_open_for_longer_than_it
         with caplog.at_level(logging.WARNING):
             assert await sees.expire() == 1
         assert not is_open(parts)
-        assert parts.metadata.state.transaction_counts.ended[TransactionEnding.EXPIRED] == 1
-        assert parts.metadata.state.transactional_ids[ID].metadata.epoch == 1
+        assert parts.ledger.state.transaction_counts.ended[TransactionEnding.EXPIRED] == 1
+        assert parts.ledger.state.transactional_ids[ID].metadata.epoch == 1
         assert await sees.expire() == 0
     (told,) = caplog.records
     assert vars(told) | {"transactional_id": ID, "open_s": 61, "partitions": 1, "groups": 0} == vars(told)
@@ -91,7 +90,7 @@ async def test_the_next_transaction_of_the_same_epoch_has_all_of_its_time() -> N
         sees = transaction_timeouts(parts)
         await sees.observe()
         parts.clock.seconds += TIMEOUT_S + 1
-        await parts.writer.propose(end(version=V1))
+        await parts.ledger.propose(end(version=V1))
         await open_one(parts)
         assert await sees.expire() == 0
         await sees.observe()
@@ -105,9 +104,9 @@ async def test_an_agent_that_does_not_keep_house_aborts_nothing_and_forgets_what
         sees = transaction_timeouts(parts)
         await sees.observe()
         parts.clock.seconds += TIMEOUT_S + 1
-        core.expire(parts.writer.session)
+        core.expire(parts.ledger.session)
         with pytest.raises(OutcomeUnknown):
-            await parts.writer.propose(create())
+            await parts.ledger.propose(create())
         assert not parts.maintenance_leader.is_leader
         await sees.observe()
         assert await sees.expire() == 0
@@ -121,8 +120,8 @@ async def test_many_are_aborted_a_share_after_the_other(monkeypatch: pytest.Monk
     monkeypatch.setattr(timeouts_module, "TRANSACTIONS_EXPIRED_TOGETHER_MAX", 2)
     async with with_open_transaction() as parts:
         for producer in range(1, 5):
-            await parts.writer.propose(begin(transactional_id=f"id-{producer}"))
-            await parts.writer.propose(add(0, producer=producer, transactional_id=f"id-{producer}"))
+            await parts.ledger.propose(begin(transactional_id=f"id-{producer}"))
+            await parts.ledger.propose(add(0, producer=producer, transactional_id=f"id-{producer}"))
         sees = transaction_timeouts(parts)
         await sees.observe()
         parts.clock.seconds += TIMEOUT_S + 1
@@ -154,7 +153,7 @@ async def test_one_that_cannot_be_proposed_now_is_left_for_later(caplog: pytest.
         sees = transaction_timeouts(parts)
         await sees.observe()
         parts.clock.seconds += TIMEOUT_S + 1
-        queued = [parts.writer.propose(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
+        queued = [parts.ledger.propose(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
         with caplog.at_level(logging.WARNING):
             assert await sees.expire() == 0
         assert "was not aborted; the next check" in caplog.text
@@ -168,7 +167,7 @@ async def test_one_whose_outcome_is_unknown_is_left_for_later(caplog: pytest.Log
         sees = transaction_timeouts(parts)
         await sees.observe()
         parts.clock.seconds += TIMEOUT_S + 1
-        core.expire(parts.writer.session)
+        core.expire(parts.ledger.session)
         with caplog.at_level(logging.INFO):
             assert await sees.expire() == 0
         assert "is unknown; the next check" in caplog.text

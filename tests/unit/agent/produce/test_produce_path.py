@@ -107,7 +107,7 @@ async def test_append_time_is_told_and_a_duplicate_is_told_the_first_ones() -> N
 async def test_append_time_is_told_of_what_waits_for_its_commit_and_a_repeat_is_told_the_first_ones() -> None:
     async with data_paths(timestamp_type="LogAppendTime") as paths:
         at_commit = ConfigOperation(kind=OperationKind.SET, name=PLACEMENT, value=AT_COMMIT)
-        await paths.parts.writer.propose(
+        await paths.parts.ledger.propose(
             AlterConfigs(resource_type=ResourceType.TOPIC, resource_name="t", is_whole=False, operations=(at_commit,))
         )
         producer = Producer(paths, "x")
@@ -146,8 +146,7 @@ def on_costly_store(paths: DataPaths, tasks: asyncio.TaskGroup, *, flush_interva
     return ProducePath(
         store=paths.store,
         is_bucket_ours=always_ours,
-        writer=paths.parts.writer,
-        metadata=paths.parts.metadata,
+        ledger=paths.parts.ledger,
         cache=paths.cache,
         clock=paths.parts.clock,
         metrics=paths.parts.metrics,
@@ -216,17 +215,17 @@ async def test_s9_an_intake_waits_for_a_session_that_the_ledger_names() -> None:
 
     ledger = MemoryLedger(fate_of_append=slow)
     async with data_paths(ledger=ledger) as paths, asyncio.timeout(SECONDS_MAX):
-        writer = paths.parts.writer
-        ended = writer.session
+        client = paths.parts.ledger
+        ended = client.session
         ledger.core.expire(ended)
         is_open.clear()
-        lost = writer.propose(ReportTime())
+        lost = client.propose(ReportTime())
         await waits.wait()
         waits.clear()
         is_open.set()
         is_open.clear()
         await waits.wait()  # the new session's start
-        assert writer.session != ended
+        assert client.session != ended
         tickets = [Ticket(), Ticket()]
         for ticket, sequence in zip(tickets, (0, 1), strict=True):
             view = memoryview(idempotent(b"a", sequence))
@@ -239,7 +238,7 @@ async def test_s9_an_intake_waits_for_a_session_that_the_ledger_names() -> None:
         answers = [await ticket.settled for ticket in tickets]
         assert [answer.base_offset for answer in answers] == [0, 1]
         keys = [meta.key async for meta in paths.memory.list("intake/")]
-        assert keys == [intake_key(writer.session, ObjectNumber(number)) for number in (0, 1)]
+        assert keys == [intake_key(client.session, ObjectNumber(number)) for number in (0, 1)]
         with pytest.raises(OutcomeUnknown):
             await lost
 
@@ -373,7 +372,7 @@ async def test_a_commit_that_is_refused_after_the_end_of_the_agents_tasks_is_ans
             submitted.set()
             return outcome
 
-        monkeypatch.setattr(paths.parts.writer, "propose", propose)
+        monkeypatch.setattr(paths.parts.ledger, "propose", propose)
         async with tasks_that_fail() as tasks:
             path = on_costly_store(paths, tasks, flush_interval_ms=1)
             ticket = add(path, 10)
@@ -402,5 +401,5 @@ async def test_the_ledger_gets_to_know_what_was_written_once_its_rules_have_a_pl
         for batch in (PLAIN, other):
             paths.produce_path.add(group_of(batch, ticket := Ticket()))
         await ticket.settled
-        (row,) = paths.parts.metadata.state.topics[TOPIC].partitions[0].index.rows_from(0)
+        (row,) = paths.parts.ledger.state.topics[TOPIC].partitions[0].index.rows_from(0)
     assert row.checksum == (NO_CHECKSUM if rules == RULES_FIRST else check_crcs(PLAIN + other))

@@ -32,26 +32,26 @@ async def lived(store: MemoryStore | None = None) -> AsyncIterator[tuple[Parts, 
     ledger, store = MemoryLedger(), MemoryStore() if store is None else store
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        dead = parts.writer.session
+        dead = parts.ledger.session
         await store.put(intake_key(dead, ObjectNumber(0)), [b"never committed"])
         ledger.core.expire(dead)
     async with running_parts(ledger, start("b", node=2), store=store) as parts:
-        await parts.writer.propose(create("gone"))
+        await parts.ledger.propose(create("gone"))
         await produced(parts, 0)
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
-        await parts.writer.propose(create())
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(create())
         await produced(parts, 1)
         yield parts, store
 
 
 async def produced(parts: Parts, number: int) -> None:
-    await parts.store.put(intake_key(parts.writer.session, ObjectNumber(number)), [b"x" * 100])
-    outcome = await parts.writer.propose(commit(number, Chunk(batches=[Batch()]), session=parts.writer.session))
+    await parts.store.put(intake_key(parts.ledger.session, ObjectNumber(number)), [b"x" * 100])
+    outcome = await parts.ledger.propose(commit(number, Chunk(batches=[Batch()]), session=parts.ledger.session))
     assert isinstance(outcome, ChunksCommitted)
 
 
 async def audited(parts: Parts, *, is_repairing: bool = False) -> AuditReport:
-    return await Audit(parts.ledger, parts.store, grace_ms=GRACE_MS).run(is_repairing=is_repairing)
+    return await Audit(parts.backend, parts.store, grace_ms=GRACE_MS).run(is_repairing=is_repairing)
 
 
 def faults(report: AuditReport) -> list[tuple[str, str]]:
@@ -60,19 +60,19 @@ def faults(report: AuditReport) -> list[tuple[str, str]]:
 
 async def test_a_sound_cluster_agrees_and_everything_is_counted() -> None:
     async with lived() as (parts, store):
-        await store.put(intake_key(parts.writer.session, ObjectNumber(2)), [b"on its way"])
+        await store.put(intake_key(parts.ledger.session, ObjectNumber(2)), [b"on its way"])
         # The dead session is still live in the state: nobody has ended it yet.
         report = await audited(parts)
         assert faults(report) == []
         assert (report.referenced, report.referenced_bytes, report.released) == (1, 100, 1)
         assert (report.in_flight, report.leftovers, report.deleted) == (2, 0, 0)
-        assert report.position == parts.metadata.state.position
+        assert report.position == parts.ledger.state.position
 
 
 async def test_an_object_that_is_missing_or_of_another_size_is_named() -> None:
     async with lived() as (parts, store):
         await produced(parts, 2)
-        session = parts.writer.session
+        session = parts.ledger.session
         await store.delete([intake_key(session, ObjectNumber(1))])
         await store.put(intake_key(session, ObjectNumber(2)), [b"x" * 99])
         assert sorted(faults(await audited(parts))) == [
@@ -94,7 +94,6 @@ async def test_a_snapshot_that_is_gone_or_other_than_its_pointer_says_is_named()
         snapshots = Snapshots(
             ledger=parts.ledger,
             store=store,
-            metadata=parts.metadata,
             maintenance_leader=parts.maintenance_leader,
             digests=parts.digests,
             clock=parts.clock,
@@ -103,7 +102,7 @@ async def test_a_snapshot_that_is_gone_or_other_than_its_pointer_says_is_named()
             bytes_interval=1 << 20,
         )
         await snapshots.take()
-        pointer = (await parts.ledger.load()).pointer
+        pointer = (await parts.backend.load()).pointer
         assert pointer is not None
         assert faults(await audited(parts)) == []
         kept = await store.get(pointer.object_key)
@@ -132,7 +131,7 @@ async def test_a_repair_deletes_what_ended_sessions_left_once_the_grace_has_pass
     ledger, store = MemoryLedger(), MemoryStore()
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        dead = parts.writer.session
+        dead = parts.ledger.session
         left = intake_key(dead, ObjectNumber(0))
         await store.put(left, [b"never committed"])
         ledger.core.expire(dead)
@@ -140,8 +139,8 @@ async def test_a_repair_deletes_what_ended_sessions_left_once_the_grace_has_pass
         report = await audited(parts, is_repairing=True)
         assert (report.leftovers, report.deleted, faults(report)) == (1, 0, [])
         parts.clock.seconds += GRACE_MS / 1000
-        await parts.writer.propose(ReportTime())
-        live = intake_key(parts.writer.session, ObjectNumber(0))
+        await parts.ledger.propose(ReportTime())
+        live = intake_key(parts.ledger.session, ObjectNumber(0))
         await store.put(live, [b"on its way"])
         assert (await audited(parts)).deleted == 0
         report = await audited(parts, is_repairing=True)
@@ -153,16 +152,16 @@ async def test_what_the_store_does_not_delete_is_named() -> None:
     ledger, store = MemoryLedger(), FailingStore(MemoryStore())
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        dead = parts.writer.session
+        dead = parts.ledger.session
         ledger.core.expire(dead)
     left = [intake_key(dead, ObjectNumber(number)) for number in range(3)]
     for key in left:
         await store.put(key, [b"never committed"])
     store.undeletable.add(left[1])
     async with running_parts(ledger, start("b", node=2), store=store) as parts:
-        await parts.writer.propose(EndSession(session=dead))
+        await parts.ledger.propose(EndSession(session=dead))
         parts.clock.seconds += GRACE_MS / 1000
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         report = await audited(parts, is_repairing=True)
         assert (report.leftovers, report.deleted) == (3, 2)
         assert faults(report) == [("undeletable", left[1])]
@@ -174,9 +173,9 @@ async def test_what_the_store_does_not_delete_is_named() -> None:
 
 async def test_a_recovered_cluster_agrees() -> None:
     async with lived() as (parts, _):
-        ledger = parts.ledger
+        ledger = parts.backend
         assert isinstance(ledger, MemoryLedger)
-        for session in list(parts.metadata.state.sessions):
+        for session in list(parts.ledger.state.sessions):
             ledger.core.expire(session)
         store = parts.store
     # Objects of one hundred letters are no intake objects: they are damaged, and stay where they are.
@@ -209,7 +208,7 @@ async def test_damage_that_the_store_has_found_is_listed_and_what_may_be_torn_is
     damages.report(StoreDamage(file="/d/2.pack", detail="its header is unreadable"))
     damages.report(StoreDamage(file="/d/3.pack", detail="torn", is_certain=False))
     async with lived() as (parts, store):
-        report = await Audit(parts.ledger, store, grace_ms=GRACE_MS, damages=damages).run(is_repairing=False)
+        report = await Audit(parts.backend, store, grace_ms=GRACE_MS, damages=damages).run(is_repairing=False)
     assert faults(report) == [("damaged", "intake/1/0"), ("damaged", "/d/2.pack")]
 
 
@@ -227,7 +226,7 @@ async def test_s20_what_lies_beside_the_ledgers_objects_is_named_and_is_no_damag
     async with lived() as (parts, store):
         for key in STRANGE:
             await store.put(key, [b"x"])
-        audit = Audit(parts.ledger, parts.store, grace_ms=GRACE_MS)
+        audit = Audit(parts.backend, parts.store, grace_ms=GRACE_MS)
         report = await audit.run(is_repairing=False, is_deep=True)
         # The intake objects of these tests are none: the deep audit names them, too.
         named = [fault for fault in faults(report) if not fault[1].startswith(INTAKE_PREFIX)]
@@ -255,9 +254,9 @@ async def test_s20_what_cannot_be_looked_at_is_named_and_is_not_missing() -> Non
     async with lived(store) as (parts, _):
         await produced(parts, 2)
         await produced(parts, 3)
-        session = parts.writer.session
+        session = parts.ledger.session
         kept, unreadable, gone = (intake_key(session, ObjectNumber(number)) for number in (1, 2, 3))
-        assert kept in parts.metadata.state.object_ids
+        assert kept in parts.ledger.state.object_ids
         store.faults = {
             "lake/loop": "a link to a folder, which is not followed",
             "lake/x": "Too many levels of symbolic links",
@@ -280,10 +279,10 @@ async def test_s20_what_cannot_be_looked_at_is_named_and_is_not_missing() -> Non
 async def test_s20_what_a_folder_hides_is_asked_for(*, is_readable: bool) -> None:
     store = OddStore()
     async with lived(store) as (parts, _):
-        folder = intake_session_prefix(parts.writer.session)
+        folder = intake_session_prefix(parts.ledger.session)
         store.faults = {folder.removesuffix("/") if is_readable else folder: "Input/output error"}
         store.is_readable_behind = is_readable
         expected = {("unknown", folder.removesuffix("/"))}
         if not is_readable:
-            expected = {("unreadable", folder), ("unreadable", intake_key(parts.writer.session, ObjectNumber(1)))}
+            expected = {("unreadable", folder), ("unreadable", intake_key(parts.ledger.session, ObjectNumber(1)))}
         assert set(faults(await audited(parts))) == expected

@@ -42,8 +42,8 @@ from tests.support.lake.table_fixtures import run_here
 
 
 async def audited(paths: DataPaths, said: list[tuple[int, int, int]] | None = None) -> AuditReport:
-    await check_bucket(paths.memory, await paths.parts.ledger.identity())
-    audit = Audit(paths.parts.ledger, paths.memory, grace_ms=60_000)
+    await check_bucket(paths.memory, await paths.parts.backend.identity())
+    audit = Audit(paths.parts.backend, paths.memory, grace_ms=60_000)
     return await audit.run(
         is_repairing=False, is_deep=True, progress=None if said is None else lambda *seen: said.append(seen)
     )
@@ -67,7 +67,7 @@ async def test_what_is_whole_is_read_to_its_last_byte_and_nothing_said() -> None
         await paths.produce(batch(3))
         said: list[tuple[int, int, int]] = []
         report = await audited(paths, said)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
     assert damaged(report) == []
     assert said == [(report.read_objects, report.read_objects, report.read_bytes)]
     assert report.read_objects == len(state.objects) + 1
@@ -96,7 +96,7 @@ async def test_a_manifest_that_says_other_things_of_a_file_is_named(change: dict
     """As a program of before wrote it, or carried it on: nothing in it is damaged by itself."""
     async with data_paths(cache_bytes=0) as paths:
         key = await archived_file(paths, 0)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         table = next(iter(state.topics.values())).table
         assert table is not None
         anywhere = TableReader(root="", store=paths.memory, cache=TableCache(), run_in_thread=run_here)
@@ -119,7 +119,7 @@ async def test_a_manifest_that_says_other_things_of_a_file_is_named(change: dict
 async def test_a_table_that_lacks_a_file_of_the_log_is_named() -> None:
     async with data_paths(cache_bytes=0) as paths:
         await archived_file(paths, 0)
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         topic = next(iter(state.topics.values()))
         assert topic.table is not None
         empty = await TableReader(root="", store=paths.memory, cache=TableCache(), run_in_thread=run_here).metadata(
@@ -135,12 +135,12 @@ async def test_a_changed_copy_hint_or_mark_is_named() -> None:
     """What readers without a catalog begin at, and what an agent compares its ledger with."""
     async with data_paths(cache_bytes=0) as paths:
         await archived_file(paths, 0)
-        topic_id = next(iter(paths.parts.metadata.state.topics))
+        topic_id = next(iter(paths.parts.ledger.state.topics))
         copies = copies_of(paths.parts, paths.memory)
         await copies.copy(topic_id)
         await archived_file(paths, 0)
         await copies.copy(topic_id)
-        await leave_mark(paths.memory, paths.parts.metadata.state, paths.parts.clock)
+        await leave_mark(paths.memory, paths.parts.ledger.state, paths.parts.clock)
         assert damaged(await audited(paths)) == []
         (mark,) = [meta.key async for meta in paths.memory.list(REACHED_PREFIX)]
         older, newest, hint = [meta.key async for meta in paths.memory.list(LAKE_PREFIX) if _is_for_readers(meta)]
@@ -161,7 +161,7 @@ async def test_copies_of_what_agents_of_before_committed_are_whole(monkeypatch: 
 
         async def commit_and_copy() -> str:
             await archived_file(paths, 0)
-            (topic,) = paths.parts.metadata.state.topics.values()
+            (topic,) = paths.parts.ledger.state.topics.values()
             await copies.copy(topic.topic_id)
             assert topic.table is not None
             return topic.table.metadata_key
@@ -272,7 +272,7 @@ async def test_objects_that_were_swapped_are_named_and_so_is_an_index_that_means
         others = bytearray(contents[0][chunk.byte_first : chunk.byte_first + chunk.byte_count])
         set_max_timestamp(others, read_header(others), 77)
         parts = [ChunkParts(chunk.topic_id, chunk.partition, [others])]
-        await paths.memory.put(keys[0], encode_object(paths.parts.writer.session, ObjectNumber(0), parts).parts)
+        await paths.memory.put(keys[0], encode_object(paths.parts.ledger.session, ObjectNumber(0), parts).parts)
         report = await audited(paths)
         assert damaged(report) == [("damaged", keys[0])]
         assert "in the ledger it is" in report.disagreements[0].detail
@@ -281,7 +281,7 @@ async def test_objects_that_were_swapped_are_named_and_so_is_an_index_that_means
 async def test_what_waits_for_its_commit_is_compared_with_what_the_ledger_says_of_it() -> None:
     """Safety rule S20. The object is as it might have been written: header, footer and batches are right."""
     async with data_paths(partitions=2, cache_bytes=0) as paths:
-        await paths.parts.writer.propose(
+        await paths.parts.ledger.propose(
             AlterConfigs(
                 resource_type=ResourceType.TOPIC,
                 resource_name="t",
@@ -300,7 +300,7 @@ async def test_what_waits_for_its_commit_is_compared_with_what_the_ledger_says_o
         others = bytearray(content[chunk.byte_first : chunk.byte_first + chunk.byte_count])
         set_max_timestamp(others, read_header(others), 77)
         parts = [ChunkParts(chunk.topic_id, chunk.partition, [others])]
-        await paths.memory.put(key, encode_object(paths.parts.writer.session, ObjectNumber(0), parts).parts)
+        await paths.memory.put(key, encode_object(paths.parts.ledger.session, ObjectNumber(0), parts).parts)
         report = await audited(paths)
         await producer.end(is_commit=True)
         committed = await audited(paths)
@@ -325,7 +325,7 @@ async def test_indexes_are_gone_through_beside_the_loop(monkeypatch: pytest.Monk
         # A file of before, whose rows are compared with the index, and are others.
         older, _ = archived(None)
         await paths.memory.put(key, [older])
-        state = paths.parts.metadata.state
+        state = paths.parts.ledger.state
         state.objects[state.object_ids[key]].object_bytes = len(older)
         monkeypatch.setattr(ChunkIndex, "rows_of_object", noted)
         audit = DeepAudit(state=state, store=paths.memory)

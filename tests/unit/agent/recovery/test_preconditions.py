@@ -115,8 +115,8 @@ async def test_the_ledger_of_another_cluster_in_use_is_left_alone() -> None:
     await lived(store)
     other = MemoryLedger(MemoryLedgerCore(cluster_id="healthy"))
     async with running_parts(other) as parts:
-        await parts.writer.propose(create())
-        other.core.expire(parts.writer.session)
+        await parts.ledger.propose(create())
+        other.core.expire(parts.ledger.session)
     before = await other.head()
     for permissions in (Permissions(), FORCED, ACCEPTING):
         with pytest.raises(LedgerCorrupt, match="in use by cluster healthy"):

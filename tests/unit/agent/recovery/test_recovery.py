@@ -65,7 +65,7 @@ async def test_s9_a_wiped_ledger_is_refused_and_everything_comes_back() -> None:
     assert before < await all_keys(store)
     async with running_parts(wiped, store=store) as parts:
         await produce(parts, 0, (7, 9))
-        assert log_end(parts.metadata.state) == 15
+        assert log_end(parts.ledger.state) == 15
 
 
 async def test_no_producer_id_is_given_twice_and_producers_from_before_go_on() -> None:
@@ -73,7 +73,7 @@ async def test_no_producer_id_is_given_twice_and_producers_from_before_go_on() -
     ledger = await lived(store)
     await recover(ledger, store)
     async with running_parts(ledger, store=store) as parts:
-        given = await parts.writer.propose(AllocateProducerIds(count=10))
+        given = await parts.ledger.propose(AllocateProducerIds(count=10))
         assert given == ProducerIdsAllocated(producer_id_first=ProducerId(1 << PRODUCER_ID_BITS), count=10)
         await produce(parts, 0, (8, 30))  # an old producer of which nothing was found
 
@@ -83,8 +83,8 @@ async def test_s9_a_ledger_restored_from_a_backup_is_refused_and_recovered_alike
     await lived(store)
     older = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     async with running_parts(older) as parts:
-        await parts.writer.propose(create())
-        older.core.expire(parts.writer.session)
+        await parts.ledger.propose(create())
+        older.core.expire(parts.ledger.session)
     with pytest.raises(LedgerCorrupt, match="older copy"):
         await check_reached(store, older)
     await recover(older, store)
@@ -102,7 +102,7 @@ async def test_s9_what_agents_acknowledged_after_a_recovery_under_a_mistyped_nam
     await put_intake(store, SessionId(1), 3, (7, 9))
     async with running_parts(mistyped, store=store) as parts:
         await produce(parts, 0, (8, 0))
-        mistyped.core.expire(parts.writer.session)
+        mistyped.core.expire(parts.ledger.session)
     assert mistyped.core.identity.incarnation == 2
     report = await recover(right, store)
     assert (report.incarnation, report.objects_committed, report.missing, report.damaged) == (3, 2, [], [])
@@ -141,14 +141,14 @@ async def test_objects_come_in_the_order_in_which_producers_wrote_whatever_sessi
         running_parts(ledger, store=store) as one,
         running_parts(MemoryLedger(ledger.core), start("b", node=2), store=store) as two,
     ):
-        await one.writer.propose(create())
+        await one.ledger.propose(create())
         await snapshot(one)
-        await two.metadata.barrier()
+        await two.ledger.barrier()
         await produce(one, 0, (7, 0))
         await produce(two, 0, (7, 3))
         await produce(one, 1, (7, 6))
         for parts in (one, two):
-            ledger.core.expire(parts.writer.session)
+            ledger.core.expire(parts.ledger.session)
     again = wiped()
     report = await recover(again, store)
     assert told(report) == [("t", 9, 0, 0, 0)]
@@ -197,12 +197,12 @@ async def test_what_the_snapshot_calls_released_stays_released() -> None:
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         await produce(parts, 0, (7, 0))
-        await parts.writer.propose(DeleteTopic(topic_id=TOPIC))
-        await parts.writer.propose(CreateTopic(name="t", topic_id=OTHER, partition_count=1, configs=()))
+        await parts.ledger.propose(DeleteTopic(topic_id=TOPIC))
+        await parts.ledger.propose(CreateTopic(name="t", topic_id=OTHER, partition_count=1, configs=()))
         await snapshot(parts)
-        ledger.core.expire(parts.writer.session)
+        ledger.core.expire(parts.ledger.session)
     again = wiped()
     report = await recover(again, store)
     assert (report.objects_committed, report.topics) == (0, [])
@@ -238,7 +238,7 @@ async def test_s9_a_snapshot_of_an_incarnation_that_never_began_counts_for_nothi
     async with running_parts(ledger, store=store) as parts:
         await produce(parts, 0, (7, 9))
         await snapshot(parts)
-        ledger.core.expire(parts.writer.session)
+        ledger.core.expire(parts.ledger.session)
     again = wiped()
     report = await recover(again, store)
     assert report.incarnation == 3
@@ -250,8 +250,8 @@ async def test_a_ledger_that_is_whole_needs_no_recovery_and_where_it_is_forced_i
     store = TimedStore()
     ledger = await lived_whole(store)
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.propose(CreateTopic(name="young", topic_id=OTHER, partition_count=3, configs=()))
-        ledger.core.expire(parts.writer.session)
+        await parts.ledger.propose(CreateTopic(name="young", topic_id=OTHER, partition_count=3, configs=()))
+        ledger.core.expire(parts.ledger.session)
     with pytest.raises(RecoveryNeedless, match="start the agents"):
         await recover(ledger, store)
     await ledger.open_session("a")
@@ -268,13 +268,13 @@ async def test_what_a_session_that_had_ended_left_behind_stays_garbage() -> None
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.propose(create())
-        await put_intake(store, parts.writer.session, 5, (-1, -1))  # never committed
-        ledger.core.expire(parts.writer.session)
+        await parts.ledger.propose(create())
+        await put_intake(store, parts.ledger.session, 5, (-1, -1))  # never committed
+        ledger.core.expire(parts.ledger.session)
     async with running_parts(ledger, store=store) as parts:
         await produce(parts, 0, (-1, -1))
         await snapshot(parts)
-        ledger.core.expire(parts.writer.session)
+        ledger.core.expire(parts.ledger.session)
     again = wiped()
     report = await recover(again, store)
     assert (report.objects_committed, report.objects_left) == (0, 1)

@@ -135,11 +135,11 @@ async def test_s5_gaps_of_objects_that_are_lost_are_bridged_and_offsets_stay(rul
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, start(rules=rules), store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         for number in range(5):
             await produce(parts, number, (7, 3 * number))
         await snapshot(parts)
-        session = parts.writer.session
+        session = parts.ledger.session
         ledger.core.expire(session)
     lost = [intake_key(session, ObjectNumber(number)) for number in (0, 2, 4)]
     await store.delete(lost)
@@ -175,7 +175,7 @@ async def test_a_name_that_its_folder_shortens_is_lost() -> None:
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
         await snapshot(parts)
-        session = parts.writer.session
+        session = parts.ledger.session
         ledger.core.expire(session)
     key = parquet_key(short_name("n" * 249), OTHER, session, ObjectNumber(0))
     await store.put(key, [b"a file that the snapshot does not know"])
@@ -190,12 +190,12 @@ async def test_a_topic_gets_a_further_name_where_both_are_taken() -> None:
     await check_bucket(store, await ledger.identity())
     taken = f"recovered-{OTHER.hex()}"
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.propose(create())
-        await parts.writer.propose(
+        await parts.ledger.propose(create())
+        await parts.ledger.propose(
             CreateTopic(name=taken, topic_id=TopicId(bytes([3] * 16)), partition_count=1, configs=())
         )
         await snapshot(parts)
-        session = parts.writer.session
+        session = parts.ledger.session
         ledger.core.expire(session)
     await store.put(parquet_key("t", OTHER, session, ObjectNumber(0)), [b"a file that the snapshot does not know"])
     await put_intake(store, session, 0, (-1, -1), topic_id=OTHER)

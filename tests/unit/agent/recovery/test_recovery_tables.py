@@ -65,14 +65,14 @@ async def lost_in_the_middle(store: MemoryStore) -> MemoryLedger:
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, start(rules=RULES_NEWEST), store=store) as parts, asyncio.TaskGroup() as tasks:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         paths = DataPaths(parts, tasks, 0, MIB, memory=store)
         files = [await archived_file(paths, 0) for _ in range(3)]
         before = {meta.key async for meta in store.list(INTAKE_PREFIX)}
         await paths.produce(batch(3), batch(3))
         waiting = [meta.key async for meta in store.list(INTAKE_PREFIX) if meta.key not in before]
         await snapshot(parts)
-        ledger.core.expire(parts.writer.session)
+        ledger.core.expire(parts.ledger.session)
     await store.delete([files[1], waiting[0]])
     again = wiped()
     report = await recover(again, store, ACCEPTING)
@@ -86,7 +86,7 @@ async def archived_again(store: MemoryStore, ledger: MemoryLedger) -> list[int]:
     async with running_parts(ledger, start(rules=RULES_NEWEST), store=store) as parts, asyncio.TaskGroup() as tasks:
         paths = DataPaths(parts, tasks, 0, MIB, memory=store)
         await paths.archiver.archive_topic(TOPIC)
-        await publish(store, parts.metadata.state)
+        await publish(store, parts.ledger.state)
         return [record.offset for record in await paths.consume(partition_bytes_max=MIB)]
 
 

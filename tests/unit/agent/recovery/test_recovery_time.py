@@ -21,7 +21,7 @@ async def jumped(store: MemoryStore) -> MemoryLedger:
     ledger = await lived_whole(store)
     async with running_parts(ledger, store=store) as parts:
         parts.clock.seconds = AHEAD_S
-        await parts.writer.close()
+        await parts.ledger.close()
     assert (await state_of(ledger, store)).time_ms == BEGAN_MS + 30 * DAY_MS
     return ledger
 

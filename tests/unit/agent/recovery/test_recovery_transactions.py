@@ -23,14 +23,14 @@ from tests.support.commands.transaction_commands import transactional as transac
 
 
 async def decided(parts: Parts, command: Command) -> None:
-    outcome = await parts.writer.propose(command)
+    outcome = await parts.ledger.propose(command)
     assert isinstance(outcome, TransactionDecided)
     assert outcome.error_code is ErrorCode.none
 
 
 async def write(parts: Parts, number: int, *, sequence: int) -> None:
     """An intake object with one batch of the transaction, put and committed."""
-    session = parts.writer.session
+    session = parts.ledger.session
     batch = in_transaction(values_batch([b"v"]), 0, 0, sequence)
     encoded = encode_object(
         session, ObjectNumber(number), [ChunkParts(topic_id=TOPIC, partition=PartitionIndex(0), parts=[batch])]
@@ -39,7 +39,7 @@ async def write(parts: Parts, number: int, *, sequence: int) -> None:
     row = replace(transactional_row(sequence, version=V1), size=len(batch))
     command = commit(number, Chunk(batches=[row]), session=session)
     chunks = ChunkColumns(topic=[0], partition=[0], byte_first=encoded.byte_firsts, batch_count=[1])
-    outcome = await parts.writer.propose(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
+    outcome = await parts.ledger.propose(replace(command, chunks=chunks, object_bytes=encoded.object_bytes))
     assert isinstance(outcome, ChunksCommitted)
     assert list(outcome.error_codes) == [0]
 
@@ -56,7 +56,7 @@ async def lived(store: ObjectStore, *, is_open: bool, placement: str = "produce"
     ledger = MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.propose(create(penstock_transaction_placement=placement))
+        await parts.ledger.propose(create(penstock_transaction_placement=placement))
         await decided(parts, begin())
         await transact(parts, 0, sequence=0)
         if is_open:
@@ -67,7 +67,7 @@ async def lived(store: ObjectStore, *, is_open: bool, placement: str = "produce"
             await decided(parts, add(0))
         await write(parts, 2, sequence=1 + is_open)
         await decided(parts, end(version=V1))
-        ledger.core.expire(parts.writer.session)
+        ledger.core.expire(parts.ledger.session)
     return wiped()
 
 
@@ -107,10 +107,10 @@ async def test_producers_begin_anew_with_ids_that_nobody_had() -> None:
     ledger = await lived(store, is_open=True)
     await recover(ledger, store, ACCEPTING)
     async with running_parts(ledger, store=store) as parts:
-        late = await parts.writer.propose(end(version=V1))
+        late = await parts.ledger.propose(end(version=V1))
         assert isinstance(late, TransactionDecided)
         assert late.error_code is ErrorCode.invalid_producer_id_mapping
-        given = await parts.writer.propose(begin())
+        given = await parts.ledger.propose(begin())
         assert isinstance(given, TransactionDecided)
         assert (given.producer_id, given.epoch) == (1 << PRODUCER_ID_BITS, 0)
 

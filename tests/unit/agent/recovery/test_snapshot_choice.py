@@ -58,12 +58,12 @@ async def lived() -> Lived:
     store, ledger = TimedStore(), MemoryLedger(MemoryLedgerCore(cluster_id="mine"))
     await check_bucket(store, await ledger.identity())
     async with running_parts(ledger, store=store) as parts:
-        await parts.writer.propose(create())
+        await parts.ledger.propose(create())
         for number in range(2):
             await produce(parts, number, (7, 3 * number))
             await snapshot(parts)
         await produce(parts, 2, (7, 6))
-        ledger.core.expire(parts.writer.session)
+        ledger.core.expire(parts.ledger.session)
     before, newest = sorted(key for key in await all_keys(store) if key.startswith(SNAPSHOT_PREFIX))
     return Lived(store=store, ledger=ledger, before=before, newest=newest)
 

@@ -29,8 +29,8 @@ class Asked:
         self.goes_on = asyncio.Event()
         self.goes_on.set()
         self.is_away = False
-        self._barrier = parts.metadata.barrier
-        monkeypatch.setattr(parts.metadata, "barrier", self)
+        self._barrier = parts.ledger.barrier
+        monkeypatch.setattr(parts.ledger, "barrier", self)
 
     async def __call__(self) -> Position:
         self.count += 1
@@ -43,7 +43,7 @@ class Asked:
 
 @asynccontextmanager
 async def stamping(parts: Parts) -> AsyncIterator[ConnectionEpochs]:
-    connection_epochs = ConnectionEpochs(metadata=parts.metadata, clock=parts.clock)
+    connection_epochs = ConnectionEpochs(ledger=parts.ledger, clock=parts.clock)
     running = asyncio.ensure_future(connection_epochs.run())
     try:
         yield connection_epochs
@@ -54,12 +54,12 @@ async def stamping(parts: Parts) -> AsyncIterator[ConnectionEpochs]:
 async def test_s7_a_stamp_is_as_new_as_its_connection_and_serials_rise() -> None:
     async with running_parts() as parts, stamping(parts) as connection_epochs:
         first, second = connection_epochs.accepted(), connection_epochs.accepted()
-        before = parts.metadata.state.position
+        before = parts.ledger.state.position
         known = [await first.known(parts.clock), await second.known(parts.clock)]
         assert known == [Stamp(position=before, serial=0), Stamp(position=before, serial=1)]
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         later = await connection_epochs.accepted().known(parts.clock)
-        assert later == Stamp(position=parts.metadata.state.position, serial=2)
+        assert later == Stamp(position=parts.ledger.state.position, serial=2)
         assert later is not None
         assert later.position > before
 
@@ -71,7 +71,7 @@ async def test_one_barrier_serves_all_that_were_accepted_before_it_began(monkeyp
         early = [connection_epochs.accepted() for _ in range(5)]
         await until(lambda: asked.count == 1)
         late = [connection_epochs.accepted() for _ in range(5)]
-        await parts.writer.propose(ReportTime())
+        await parts.ledger.propose(ReportTime())
         asked.goes_on.set()
         told = [await stamp.known(parts.clock) for stamp in (*early, *late)]
         assert asked.count == 2
@@ -115,7 +115,7 @@ class Impatient(ManualClock):
 
 async def test_a_request_waits_for_its_stamp_for_some_time_only() -> None:
     async with running_parts() as parts:
-        connection_epochs = ConnectionEpochs(metadata=parts.metadata, clock=parts.clock)  # nobody asks for positions
+        connection_epochs = ConnectionEpochs(ledger=parts.ledger, clock=parts.clock)  # nobody asks for positions
         assert await connection_epochs.accepted().known(Impatient()) is None
 
 

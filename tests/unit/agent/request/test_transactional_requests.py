@@ -24,7 +24,7 @@ def answer_by(services: Services, monkeypatch: pytest.MonkeyPatch, outcome: Outc
             future.set_result(outcome)
         return future
 
-    monkeypatch.setattr(services.writer, "propose", propose)
+    monkeypatch.setattr(services.ledger, "propose", propose)
 
 
 @pytest.mark.parametrize(

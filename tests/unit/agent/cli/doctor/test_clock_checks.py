@@ -33,8 +33,8 @@ async def checked(settings: Settings, monkeypatch: pytest.MonkeyPatch, *, days_o
     """What doctor finds where the ledger's last time is `days_off` days before what the clock says."""
     ledger = await SqliteLedger.open(Path(settings.data_dir) / LEDGER_FILE, new_cluster_id="c")
     async with running_parts(ledger) as parts:
-        await parts.writer.propose(ReportTime())
-        await parts.writer.close()
+        await parts.ledger.propose(ReportTime())
+        await parts.ledger.close()
     await ledger.close()
     clock = ManualClock()
     clock.seconds = days_off * DAY_S
