@@ -7,7 +7,6 @@ A partition that fills row groups has row groups of its own. Small partitions sh
 nor a Spark scan meets thousands of tiny row groups.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
@@ -74,13 +73,21 @@ class ArchiveWriter:
 
     def _add_batch(self, batch: BatchRows) -> None:
         """Add a batch's rows to the pending row group, and write it each time it is full."""
+        if not batch.row_count:
+            return
+        batch_bytes = batch.byte_end() - batch.byte_first()
+        # Nearly every batch fits whole.
+        if self._pending_bytes + batch_bytes < self._row_group_bytes_target:
+            self._pending.append(batch)
+            self._pending_bytes += batch_bytes
+            return
         byte_ends = batch.byte_ends()
         first, position = 0, 0
-        while first < len(batch):
+        while first < batch.row_count:
             missing_bytes = self._row_group_bytes_target - self._pending_bytes
             # The record that fills the row group is included, so that one larger than the target fits, too.
-            end = min(int(np.searchsorted(byte_ends, position + missing_bytes)) + 1, len(batch))
-            self._pending.append(replace(batch, first=first, end=end))
+            end = min(int(np.searchsorted(byte_ends, position + missing_bytes)) + 1, batch.row_count)
+            self._pending.append(batch._replace(first=first, end=end))
             self._pending_bytes += int(byte_ends[end - 1]) - position
             first, position = end, int(byte_ends[end - 1])
             if self._pending_bytes >= self._row_group_bytes_target:

@@ -4,10 +4,9 @@
 header values stay the producer's bytes.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +19,8 @@ from protocol.records.compression import Compression
 from protocol.records.records import decode_headers, encode_batches
 from protocol.types import Milliseconds, Offset, PartitionIndex
 
-Number = TypeVar("Number", np.int32, np.int64)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BatchRows:
+class BatchRows(NamedTuple):
     """Rows `[first, end)` of a decoded batch, with the fields of its header and its chunk.
 
     `append_time_ms`: -1 for CreateTime; else it replaces every record's timestamp (safety rule S14).
@@ -37,7 +33,8 @@ class BatchRows:
     first: int
     end: int
 
-    def __len__(self) -> int:
+    @property
+    def row_count(self) -> int:
         return self.end - self.first
 
     def byte_ends(self) -> NDArray[np.int64]:
@@ -58,7 +55,7 @@ class BatchRows:
 
 def gather_rows(parts: Sequence[BatchRows]) -> RecordRows:
     """The rows of all parts as columns, in the order of `parts`: at least one, none empty. CPU work."""
-    counts = [len(part) for part in parts]
+    counts = [part.row_count for part in parts]
     append_time = np.repeat(np.array([part.append_time_ms for part in parts], dtype=np.int64), counts)
     is_stamped = append_time >= 0
     columns = _merge(parts, counts)
@@ -82,25 +79,29 @@ def _merge(parts: Sequence[BatchRows], counts: Sequence[int]) -> RecordColumns:
 
     One copy of the payloads costs less than a call of every kernel for every batch.
     """
-    firsts = [part.byte_first() for part in parts]
-    pieces = [part.columns.payload[first : part.byte_end()] for part, first in zip(parts, firsts, strict=True)]
-    places = np.cumsum([0, *(len(piece) for piece in pieces[:-1])])
-    shift = np.repeat(places - np.array(firsts), counts)
+    pieces = [_rows_alone(part) for part in parts]
+    merged = RecordColumns._make(np.concatenate(column) for column in zip(*pieces, strict=True))
+    places = np.cumsum([0, *(len(piece.payload) for piece in pieces[:-1])])
+    shift = np.repeat(places, counts)
+    return merged._replace(
+        key_first=merged.key_first + shift,
+        value_first=merged.value_first + shift,
+        headers_first=merged.headers_first + shift,
+    )
 
-    def joined(column: Callable[[RecordColumns], NDArray[Number]]) -> NDArray[Number]:
-        return np.concatenate([column(part.columns)[part.first : part.end] for part in parts])
 
-    return RecordColumns(
-        payload=np.concatenate(pieces),
-        offset_delta=joined(lambda columns: columns.offset_delta),
-        timestamp=joined(lambda columns: columns.timestamp),
-        key_first=joined(lambda columns: columns.key_first) + shift,
-        key_bytes=joined(lambda columns: columns.key_bytes),
-        value_first=joined(lambda columns: columns.value_first) + shift,
-        value_bytes=joined(lambda columns: columns.value_bytes),
-        headers_first=joined(lambda columns: columns.headers_first) + shift,
-        headers_bytes=joined(lambda columns: columns.headers_bytes),
-        header_count=joined(lambda columns: columns.header_count),
+def _rows_alone(part: BatchRows) -> RecordColumns:
+    """The columns of a part's rows, with no bytes of other rows."""
+    columns = part.columns
+    if part.row_count == len(columns.offset_delta):
+        return columns
+    byte_first = part.byte_first()
+    payload = columns.payload[byte_first : part.byte_end()]
+    cut = RecordColumns._make((payload, *(column[part.first : part.end] for column in columns[1:])))
+    return cut._replace(
+        key_first=cut.key_first - byte_first,
+        value_first=cut.value_first - byte_first,
+        headers_first=cut.headers_first - byte_first,
     )
 
 

@@ -40,9 +40,9 @@ class _Gathered:
         self.batches.append(batch)
         self.byte_count += batch.byte_end() - batch.byte_first()
         if self.topics and self.topics[-1][0] == topic:
-            self.topics[-1] = (topic, self.topics[-1][1] + len(batch))
+            self.topics[-1] = (topic, self.topics[-1][1] + batch.row_count)
         else:
-            self.topics.append((topic, len(batch)))
+            self.topics.append((topic, batch.row_count))
 
     def rows(self, selection: Selection) -> Arrow | None:
         """The selected rows and columns; None where there are no batches."""
@@ -142,7 +142,7 @@ def _decode(part: TailPart, chunk: TailChunk, payload: memoryview, aborted: Abor
     )
     try:
         for batch in decode_chunk(source, part.range.first, part.range.end):
-            if len(batch):
+            if batch.row_count:
                 yield batch
     except (InvalidBatch, ChunkMismatch) as error:
         where = f"{chunk.object_key}, partition {part.range.partition}, offset {chunk.offset_first}"

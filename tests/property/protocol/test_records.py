@@ -80,7 +80,7 @@ def assert_same(payload: bytes, count: int, base: int, last: int, *, is_dense: b
 
 
 def assert_equal_columns(one: RecordColumns | HeaderColumns, other: RecordColumns | HeaderColumns) -> None:
-    for name in type(one).__slots__:
+    for name in one._fields:
         assert getattr(one, name).tolist() == getattr(other, name).tolist(), name
 
 
