@@ -20,9 +20,8 @@ from agent.config.addresses import ListenerAddress
 from agent.config.settings import Settings
 from agent.http.iceberg.catalog_config import catalog_parts
 from agent.http.server import HttpServer
+from agent.http.services import AdminServices
 from agent.lake.external_catalogs import ExternalCatalogSync, external_catalog_syncs
-from agent.lake.rewrite_jobs import LakeRewrites
-from agent.lake.table_updates import TableUpdates
 from agent.lake.topic_work import REMEDY_DAMAGED
 from agent.ledger.clock_check import REMEDY as CLOCK_REMEDY
 from agent.runtime.clock import Clock
@@ -33,22 +32,19 @@ from agent.runtime.version import VERSION
 from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
-from coordinator.commands.commands import Command, Endpoint, Outcome
-from coordinator.configs.config_entries import Layers
+from coordinator.commands.commands import Endpoint
 from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger, LedgerError, LedgerIdentity, OutcomeUnknown
-from coordinator.state.state import ClusterState
 from iceberg_export.rows.kernels import KERNELS
-from protocol.limits import DRAIN_MOVE_SECONDS_MAX, LEDGER_WAIT_SECONDS_MAX, STOP_SECONDS_MAX
+from protocol.limits import DRAIN_MOVE_SECONDS_MAX, STOP_SECONDS_MAX
 from protocol.records.records import kernels_ready
-from protocol.types import Milliseconds, TopicId
 from storage.object_store import ObjectStore
 
 log = logging.getLogger(__name__)
 
 
 class Agent:
-    """Enter to serve, `drain` to stop taking work, leave to end. Implements `agent.http.port.Agent`."""
+    """Enter to serve, `drain` to stop taking work, leave to end."""
 
     def __init__(
         self,
@@ -70,7 +66,7 @@ class Agent:
         self._stack = AsyncExitStack()
         self._supervisor = Supervisor(clock=clock, ids=ids)
         self._tasks = asyncio.TaskGroup()
-        self._broker = Broker(
+        self.broker = Broker(
             settings=settings,
             identity=identity,
             ledger=ledger,
@@ -82,9 +78,8 @@ class Agent:
             tasks=self._tasks,
             supervisor=self._supervisor,
         )
-        self.ledger = ledger
-        self.store = store
-        self.metrics = metrics
+        self._store = store
+        self._metrics = metrics
         self._damages = damages or StoreDamages()
         self._reserves = reserves
         self._catalog_syncs: Mapping[str, ExternalCatalogSync] = {}
@@ -123,31 +118,49 @@ class Agent:
         await self._stack.aclose()
 
     async def _begin(self) -> None:
-        http_server = HttpServer(
-            agent=self, address=self._settings.http, catalog=catalog_parts(self._settings, self._clock)
-        )
+        http_server = HttpServer(address=self._settings.http, catalog=catalog_parts(self._settings, self._clock))
         self.http = http_server.bind()
-        self._server = KafkaServer(table=ConnectionTable(metrics=self.metrics), clock=self._clock)
+        self._server = KafkaServer(table=ConnectionTable(metrics=self._metrics), clock=self._clock)
         await self._bind()
-        await self._broker.begin(
+        await self.broker.begin(
             [Endpoint(listener=shown.name, host=shown.host, port=shown.port) for shown in self.advertised]
         )
-        services = self._broker.services
+        services = self.broker.services
         self._catalog_syncs = external_catalog_syncs(
             self._settings,
             ledger=services.ledger,
             clock=self._clock,
-            metrics=self.metrics,
+            metrics=self._metrics,
         )
         for name, sync in self._catalog_syncs.items():
             self._supervisor.start(name, sync.run)
-        self._supervisor.start("http", http_server.run, is_restarted=False)
+        self._supervisor.start("http", partial(http_server.run, self._admin_services()), is_restarted=False)
         KERNELS.watch()
-        self.metrics.kernels_loaded.set_function(kernels_ready)
+        self._metrics.kernels_loaded.set_function(kernels_ready)
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
         await self._server.start_serving(partial(ClientConnection, self._server.table, services, self._tasks))
         await http_server.serving()
         self.is_ready = True
+
+    def _admin_services(self) -> AdminServices:
+        services, lake = self.broker.services, self.broker.lake
+        return AdminServices(
+            is_ready=lambda: self.is_ready,
+            notices=self.notices,
+            status=self.status,
+            ledger=services.ledger,
+            store=self._store,
+            metrics=self._metrics,
+            clock=self._clock,
+            checked_time=services.checked_time,
+            broker_configs=services.broker_configs,
+            archiver=lake.archiver,
+            rewrites=lake.rewrites,
+            table_rebuild=lake.table_rebuild,
+            table_updates=lake.table_updates,
+            catalog_syncs=tuple(self._catalog_syncs.values()),
+            new_audit=partial(self.broker.new_audit, self._damages),
+        )
 
     async def _bind(self) -> None:
         """Bind the ports before the session opens: its first ledger entry has this agent's addresses."""
@@ -170,7 +183,7 @@ class Agent:
                 await self._redirect_clients()
                 # At most half of the time for clients: the other half is for the end of the session.
                 await self._server.drain(self._settings.drain_timeout_s / 2)
-                await self._broker.drain()
+                await self.broker.drain()
         except (TimeoutError, OutcomeUnknown, LedgerError) as error:
             log.warning(
                 "stopping before every request was answered; clients repeat them at other agents",
@@ -180,7 +193,7 @@ class Agent:
     async def _redirect_clients(self) -> None:
         """Let clients move to other agents. Where that is not finished, the others only lose their connection."""
         try:
-            await self._broker.redirect_clients(
+            await self.broker.redirect_clients(
                 seconds_max=min(DRAIN_MOVE_SECONDS_MAX, self._settings.drain_timeout_s / 4)
             )
         except (TimeoutError, OutcomeUnknown) as error:
@@ -189,67 +202,27 @@ class Agent:
                 extra={"reason": str(error) or "the time for it is over"},
             )
 
-    # `agent.http.port.Agent`.
-
-    @property
-    def state(self) -> ClusterState:
-        return self._broker.state
-
-    @property
-    def config_layers(self) -> Layers:
-        return self._broker.services.broker_configs.layers
-
     def status(self) -> Mapping[str, object]:
         return {
             "name": self._settings.name,
             "version": VERSION,
             "cluster_id": self._identity.cluster_id,
-            "node_id": self._broker.node_id,
-            "session": self._broker.session,
+            "node_id": self.broker.node_id,
+            "session": self.broker.session,
             "kafka": [str(listener) for listener in self.advertised],
             "listeners": [str(listener) for listener in self.bound],
             "store": self._settings.store_url,
-            "position": self.state.position,
-            "clock": self._broker.clock_text or "believed",
-            "intake_bytes_held": self._broker.bytes_held,
+            "position": self.broker.state.position,
+            "clock": self.broker.clock_text or "believed",
+            "intake_bytes_held": self.broker.bytes_held,
         }
 
     def notices(self) -> Sequence[str]:
         return notices(
             disk_text="" if self._reserves is None else self._reserves.full_text,
-            clock_text=self._broker.clock_text,
-            damaged_objects_count=self._broker.damaged_objects_count,
+            clock_text=self.broker.clock_text,
+            damaged_objects_count=self.broker.damaged_objects_count,
         )
-
-    def catalog_syncs(self) -> Sequence[Mapping[str, object]]:
-        return [sync.view() for sync in self._catalog_syncs.values()]
-
-    def checked_time(self) -> Milliseconds | None:
-        return self._broker.services.checked_time()
-
-    async def barrier(self) -> None:
-        await self._broker.barrier()
-
-    async def propose(self, command: Command) -> Outcome:
-        async with self._clock.timeout(LEDGER_WAIT_SECONDS_MAX):
-            return await self._broker.services.ledger.propose(command)
-
-    async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
-        return await self._broker.archive(topic_names)
-
-    @property
-    def rewrites(self) -> LakeRewrites:
-        return self._broker.rewrites
-
-    @property
-    def table_edits(self) -> TableUpdates:
-        return self._broker.table_edits
-
-    async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
-        return await self._broker.rebuild_table(topic_id)
-
-    async def audit(self, *, is_repairing: bool, is_deep: bool) -> Mapping[str, object]:
-        return await self._broker.audit(is_repairing=is_repairing, is_deep=is_deep, damages=self._damages)
 
 
 def notices(*, disk_text: str, clock_text: str, damaged_objects_count: int) -> Sequence[str]:

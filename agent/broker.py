@@ -28,9 +28,6 @@ from agent.fetch.timestamp_search import TimestampSearch
 from agent.groups.classic_coordinator import ClassicGroupCoordinator
 from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger
-from agent.lake.archiver import PassFailed
-from agent.lake.rewrite_jobs import LakeRewrites
-from agent.lake.table_updates import TableUpdates
 from agent.lake.wiring import LakeRoles
 from agent.ledger.clock_check import ClockCheck, verdict_text
 from agent.ledger.clock_trust import ClockTrust
@@ -65,10 +62,9 @@ from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger, LedgerIdentity
 from coordinator.state.state import ClusterState
 from iceberg_export.parquet.reader import ParquetReader
-from iceberg_export.tables.metadata import TableUnreadable
 from protocol.limits import FETCH_READS_BYTES_MAX, READ_AHEAD_SHARE_OF_CACHE_MAX
-from protocol.types import SessionId, TopicId
-from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError
+from protocol.types import SessionId
+from storage.object_store import ObjectStore
 from storage.refs import topic_of_parquet_key
 
 log = logging.getLogger(__name__)
@@ -82,6 +78,8 @@ class Broker:
 
     services: Services
     """The services of handlers, set by `begin`."""
+    lake: LakeRoles
+    """The writers to the lake, set by `begin`."""
 
     def __init__(
         self,
@@ -169,7 +167,7 @@ class Broker:
         """The background work that ends before the session does."""
         return {
             "maintenance leader": self._maintenance_leader.run,
-            **self._lake.loops(),
+            **self.lake.loops(),
             "garbage collector": self._garbage_collector.run,
             "snapshots": self._snapshots.run,
             "corruption check": self._digests.run,
@@ -328,7 +326,7 @@ class Broker:
             bytes_interval=settings.snapshot_bytes,
         )
         self._reached_marks = ProgressMarks(store=self._store, ledger=ledger, maintenance_leader=keeper, clock=clock)
-        self._lake = LakeRoles(
+        self.lake = LakeRoles(
             settings=settings,
             store=self._store,
             archive=self._archive,
@@ -434,50 +432,12 @@ class Broker:
         await self._tail_manifests.leave()
         await self._ledger.close()
 
-    async def barrier(self) -> None:
-        """Return once all entries are applied that were in the ledger when this was called (safety rule S4)."""
-        await self._ledger.barrier()
-
-    async def audit(self, *, is_repairing: bool, is_deep: bool, damages: StoreDamages) -> Mapping[str, object]:
-        """Compare bucket, ledger and state (`agent.http.port.Agent.audit`). `damages` are those of the store."""
-        audit = Audit(
+    def new_audit(self, damages: StoreDamages) -> Audit:
+        """An audit of ledger and bucket. `damages` are those of the store."""
+        return Audit(
             self._ledger.backend,
             self._store,
             grace_ms=self._settings.gc_min_age_s * 1000,
             undeletable=self._garbage_collector.failed_deletions,
             damages=damages,
         )
-        return (await audit.run(is_repairing=is_repairing, is_deep=is_deep)).to_dict()
-
-    async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
-        """Archive these existing topics now; returns a report for each (`agent.http.port.Agent.archive`)."""
-        topic_ids = [self.state.topic_ids[name] for name in topic_names]
-        reports: list[Mapping[str, object]] = []
-        failures: list[StoreError] = []
-        for topic_id in topic_ids:
-            try:
-                reports.append((await self._lake.archiver.archive_topic(topic_id)).to_dict())
-            except (
-                ObjectDamaged,
-                ObjectMissing,
-                PassFailed,
-                TableUnreadable,
-            ) as error:  # a fault of one topic: the others are archived
-                failures.append(error)
-        if failures:
-            raise failures[0]
-        return reports
-
-    @property
-    def rewrites(self) -> LakeRewrites:
-        """The services for Spark jobs."""
-        return self._lake.rewrites
-
-    @property
-    def table_edits(self) -> TableUpdates:
-        """The services for clients of the catalog."""
-        return self._lake.table_edits
-
-    async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
-        """Rebuild a topic's table (`agent.http.port.Agent.rebuild_table`)."""
-        return (await self._lake.table_rebuild.rebuild(topic_id)).to_dict()

@@ -172,7 +172,7 @@ async def _serve(
                 await agent.drain()
         except (LedgerCorrupt, BaseExceptionGroup) as error:
             if _is_ledger_lost(error):
-                await leave_mark(store, agent.state, clock)
+                await leave_mark(store, agent.broker.state, clock)
             raise
 
 

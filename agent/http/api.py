@@ -18,7 +18,7 @@ error is JSON with a code, a message and a remedy. Bodies have a size limit. Vie
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 
 from starlette.applications import Starlette
@@ -34,8 +34,8 @@ from agent.http.hosts import HostGuard
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.iceberg.rest_api import build_catalog
 from agent.http.path_hints import CATALOG_PREFIX, answer_to_misplaced
-from agent.http.port import HttpAgent
 from agent.http.registry.rest_api import registry_mount
+from agent.http.services import AdminServices
 from agent.lake.rewrite_jobs import NoRewrite
 from agent.lake.table_rebuild import FileLost, NothingToRebuild
 from agent.lake.topic_work import REMEDY_TABLE, remedy_of
@@ -70,13 +70,15 @@ class ApiError(Exception):
         self.remedy = remedy
 
 
-def build_app(agent: HttpAgent, catalog: CatalogParts | None = None, *, own_names: Collection[str] = ()) -> Starlette:
+def build_app(
+    services: AdminServices, catalog: CatalogParts | None = None, *, own_names: Collection[str] = ()
+) -> Starlette:
     """The application. Its only state of its own is the catalog's cache.
 
     own_names: names of this machine, in lower case, that requests over loopback may use.
     """
     tokens = HttpTokens() if catalog is None else catalog.tokens
-    api = _HttpApi(agent, tokens)
+    api = _HttpApi(services, tokens)
     routes: list[BaseRoute] = [
         Route("/live", api.live),
         Route("/ready", api.ready),
@@ -98,10 +100,10 @@ def build_app(agent: HttpAgent, catalog: CatalogParts | None = None, *, own_name
         Route("/api/inspect/ledger", api.inspect_ledger),
         Route("/api/inspect/object", api.inspect_object),
         Route("/api/inspect/transactions", api.inspect_transactions),
-        registry_mount(agent, tokens),
+        registry_mount(services, tokens),
     ]
     if catalog is not None:
-        routes.append(Mount(CATALOG_PREFIX, app=build_catalog(agent, catalog)))
+        routes.append(Mount(CATALOG_PREFIX, app=build_catalog(services, catalog)))
     handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
         ApiError: _on_api_error,
         HTTPException: _on_http_exception,
@@ -115,50 +117,51 @@ def build_app(agent: HttpAgent, catalog: CatalogParts | None = None, *, own_name
 
 
 class _HttpApi:
-    def __init__(self, agent: HttpAgent, tokens: HttpTokens) -> None:
-        self._agent = agent
+    def __init__(self, services: AdminServices, tokens: HttpTokens) -> None:
+        self._services = services
+        self._ledger = services.ledger
         self._tokens = tokens
 
     async def live(self, _: Request) -> Response:
         return PlainTextResponse("live\n")
 
     async def ready(self, _: Request) -> Response:
-        if self._agent.is_ready:
+        if self._services.is_ready():
             # During an outage the agent still serves reads, so it stays ready. The body names the outage.
-            return PlainTextResponse("".join(f"{line}\n" for line in ("ready", *self._agent.notices())))
+            return PlainTextResponse("".join(f"{line}\n" for line in ("ready", *self._services.notices())))
         return PlainTextResponse(
             "not ready: the agent has not finished its first sync, or is draining\n", status_code=503
         )
 
     async def metrics(self, _: Request) -> Response:
-        self._agent.metrics.is_ready.set(self._agent.is_ready)
-        return Response(self._agent.metrics.exposition(), media_type=METRICS_TYPE)
+        self._services.metrics.is_ready.set(self._services.is_ready())
+        return Response(self._services.metrics.exposition(), media_type=METRICS_TYPE)
 
     async def status(self, _: Request) -> Response:
-        return JSONResponse({"is_ready": self._agent.is_ready, **self._agent.status()})
+        return JSONResponse({"is_ready": self._services.is_ready(), **self._services.status()})
 
     async def state(self, _: Request) -> Response:
-        return JSONResponse(state_digest(self._agent.state))
+        return JSONResponse(state_digest(self._ledger.state))
 
     async def topics(self, _: Request) -> Response:
-        await self._agent.barrier()
-        return JSONResponse({"topics": topic_rows(self._agent.state)})
+        await self._ledger.barrier()
+        return JSONResponse({"topics": topic_rows(self._ledger.state)})
 
     async def topic(self, request: Request) -> Response:
-        await self._agent.barrier()
+        await self._ledger.barrier()
         topic = self._find(request.path_params["name"])
-        return JSONResponse(topic_details(topic, self._agent.config_layers))
+        return JSONResponse(topic_details(topic, self._services.broker_configs.layers))
 
     async def lake(self, request: Request) -> Response:
         limit = _limit(request)
-        await self._agent.barrier()
-        catalogs = list(self._agent.catalog_syncs())
-        return JSONResponse({"tables": lake_rows(self._agent.state, limit), "external_catalogs": catalogs})
+        await self._ledger.barrier()
+        catalogs = [sync.view() for sync in self._services.catalog_syncs]
+        return JSONResponse({"tables": lake_rows(self._ledger.state, limit), "external_catalogs": catalogs})
 
     async def table(self, request: Request) -> Response:
         name = request.path_params["name"]
         try:
-            details = await lake_details(self._agent, name)
+            details = await lake_details(self._ledger, self._services.store, name)
         except TableDamaged as error:
             raise ApiError(422, "table_damaged", str(error), REBUILD_REMEDY) from error
         if details is None:
@@ -167,9 +170,9 @@ class _HttpApi:
 
     async def archived_index(self, request: Request) -> Response:
         after, limit = _number(request, "after"), _limit(request)
-        await self._agent.barrier()
+        await self._ledger.barrier()
         topic = self._find(request.path_params["name"])
-        return JSONResponse(index_page(self._agent.state, topic, after=after or 0, limit=limit))
+        return JSONResponse(index_page(self._ledger.state, topic, after=after or 0, limit=limit))
 
     async def rewrites(self, request: Request) -> Response:
         """GET: a plan of the files to rewrite. POST: commit a rewritten file.
@@ -181,14 +184,14 @@ class _HttpApi:
             remedy = "run penstock lake rewrite or backfill with the agents' --http-token-file"
             raise ApiError(refusal.status, "not_allowed", refusal.message, remedy)
         body = await _read_json(request, REWRITE_BODY_BYTES_MAX) if request.method == "POST" else b""
-        await self._agent.barrier()
+        await self._ledger.barrier()
         topic = self._find(request.path_params["name"])
         try:
             if request.method == "POST":
-                await self._agent.rewrites.commit(topic, decode_rewritten(body))
+                await self._services.rewrites.commit(topic, decode_rewritten(body))
                 return JSONResponse({"done": True})
             purpose, behind = Purpose(_text(request, "purpose")), request.query_params.get("behind", "")
-            plan = await self._agent.rewrites.plan(topic, purpose, behind=behind)
+            plan = await self._services.rewrites.plan(topic, purpose, behind=behind)
         except NoRewrite as error:
             status, code = (409, "overtaken") if error.is_overtaken else (400, "bad_request")
             raise ApiError(status, code, str(error), "request the plan again" if error.is_overtaken else "") from error
@@ -198,10 +201,10 @@ class _HttpApi:
 
     async def rebuild(self, request: Request) -> Response:
         await _json_body(request)
-        await self._agent.barrier()
+        await self._ledger.barrier()
         topic = self._find(request.path_params["name"])
         try:
-            return JSONResponse(await self._agent.rebuild_table(topic.topic_id))
+            return JSONResponse((await self._services.table_rebuild.rebuild(topic.topic_id)).to_dict())
         except NothingToRebuild as error:
             remedy = "the first archive pass creates the table: run penstock archive TOPIC"
             raise ApiError(409, "no_table", str(error), remedy) from error
@@ -217,57 +220,59 @@ class _HttpApi:
         names, is_awaited = body.get("topics"), body.get("wait", True)
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise ApiError(400, "bad_request", "topics must be a list of names", 'send {"topics": ["orders"]}')
-        await self._agent.barrier()
-        for name in names:
-            self._find(name)
+        await self._ledger.barrier()
+        topics = [self._find(name) for name in names]
         if is_awaited:
             try:
-                return JSONResponse({"passes": list(await self._agent.archive(names))})
+                reports = await self._services.archiver.archive_topics([topic.topic_id for topic in topics])
             except StoreError as error:
                 if remedy_of(error) != REMEDY_TABLE:
                     raise
                 raise ApiError(422, "table_damaged", str(error), REBUILD_REMEDY) from error
-        work = BackgroundTask(self._archive, names)
+            return JSONResponse({"passes": [report.to_dict() for report in reports]})
+        work = BackgroundTask(self._archive, topics)
         return JSONResponse({"passes": [], "started": names}, status_code=202, background=work)
 
-    async def _archive(self, names: list[str]) -> None:
+    async def _archive(self, topics: Sequence[TopicState]) -> None:
         """Archive in the background. The caller does not wait, so errors go to the log."""
         try:
-            await self._agent.archive(names)
+            await self._services.archiver.archive_topics([topic.topic_id for topic in topics])
         except StoreError as error:
             log.error(
                 "an archive request failed; its topics are not archived: %s",
                 remedy_of(error),
-                extra={"topics": ",".join(names), "reason": str(error)},
+                extra={"topics": ",".join(topic.name for topic in topics), "reason": str(error)},
             )
 
     async def audit(self, request: Request) -> Response:
         body = await _json_body(request)
         is_repairing, is_deep = body.get("repair") is True, body.get("deep") is True
-        return JSONResponse(await self._agent.audit(is_repairing=is_repairing, is_deep=is_deep))
+        report = await self._services.new_audit().run(is_repairing=is_repairing, is_deep=is_deep)
+        return JSONResponse(report.to_dict())
 
     async def inspect_state(self, _: Request) -> Response:
-        return JSONResponse(state_summary(self._agent.state))
+        return JSONResponse(state_summary(self._ledger.state))
 
     async def inspect_objects(self, request: Request) -> Response:
-        state = self._agent.state
+        state = self._ledger.state
         rows = object_rows(state, released_max=_limit(request))
         return JSONResponse({"objects": rows, "released": len(state.released)})
 
     async def inspect_chunks(self, request: Request) -> Response:
         name, partition, limit = _text(request, "topic"), _number(request, "partition"), _limit(request)
-        await self._agent.barrier()
-        rows = chunk_rows(self._agent.state, self._find(name), partition)
+        await self._ledger.barrier()
+        rows = chunk_rows(self._ledger.state, self._find(name), partition)
         return JSONResponse({"chunks": list(islice(rows, limit))})
 
     async def inspect_transactions(self, request: Request) -> Response:
         limit = _limit(request)
-        await self._agent.barrier()
-        return JSONResponse(transaction_list(self._agent.state, limit, self._agent.checked_time()))
+        await self._ledger.barrier()
+        return JSONResponse(transaction_list(self._ledger.state, limit, self._services.checked_time()))
 
     async def inspect_ledger(self, request: Request) -> Response:
         after, limit = _number(request, "after"), _limit(request)
-        records, head = await self._agent.ledger.untrimmed_entries(), await self._agent.ledger.head()
+        ledger = self._ledger.backend
+        records, head = await ledger.untrimmed_entries(), await ledger.head()
         rows = ledger_rows(records, after=-1 if after is None else after, limit=limit)
         return JSONResponse({"head": head.position, "entries": rows})
 
@@ -275,7 +280,7 @@ class _HttpApi:
         key = _text(request, "key")
         try:
             check_inspectable(key)
-            return JSONResponse(await inspect_object(self._agent.store, key))
+            return JSONResponse(await inspect_object(self._services.store, key))
         except NoSuchKey as error:
             raise ApiError(400, "bad_request", str(error), "list keys with penstock inspect objects") from error
         except ObjectMissing as error:
@@ -284,7 +289,7 @@ class _HttpApi:
             raise ApiError(422, "unreadable", str(error), "check the key") from error
 
     def _find(self, name: str) -> TopicState:
-        state = self._agent.state
+        state = self._ledger.state
         topic_id = state.topic_ids.get(name)
         if topic_id is None:
             raise ApiError(404, "unknown_topic", f"there is no topic {name!r}", "list topics with penstock topics list")

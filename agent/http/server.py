@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from agent.config.addresses import HostPort
 from agent.http.iceberg.catalog_config import CatalogParts
-from agent.http.port import HttpAgent
+from agent.http.services import AdminServices
 from protocol.limits import (
     HTTP_CONNECTIONS_MAX,
     HTTP_HEAD_BYTES_MAX,
@@ -29,9 +29,8 @@ BACKLOG = 128
 class HttpServer:
     """The HTTP server. Call `bind`, then `run` as a task. `serving` returns once it answers; `stop` ends `run`."""
 
-    def __init__(self, *, agent: HttpAgent, address: HostPort, catalog: CatalogParts | None = None) -> None:
+    def __init__(self, *, address: HostPort, catalog: CatalogParts | None = None) -> None:
         """Without a `catalog` there are no routes below /iceberg."""
-        self._agent = agent
         self._catalog = catalog
         self._address = address
         self._socket: socket.socket | None = None
@@ -44,10 +43,10 @@ class HttpServer:
         self._socket = socket.create_server((self._address.host, self._address.port), family=family, backlog=BACKLOG)
         return HostPort(host=self._address.host, port=self._socket.getsockname()[1])
 
-    async def run(self) -> None:
+    async def run(self, services: AdminServices) -> None:
         """Serve until `stop` or a cancellation."""
         assert self._socket is not None, "bind first"
-        self._server = _quiet_server(self._agent, self._catalog, _own_names(self._address.host), self._serving)
+        self._server = _quiet_server(services, self._catalog, _own_names(self._address.host), self._serving)
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
@@ -74,7 +73,7 @@ def _own_names(host: str) -> frozenset[str]:
 
 
 def _quiet_server(
-    agent: HttpAgent, catalog: CatalogParts | None, own_names: frozenset[str], serving: asyncio.Event
+    services: AdminServices, catalog: CatalogParts | None, own_names: frozenset[str], serving: asyncio.Event
 ) -> "uvicorn.Server":
     import uvicorn
 
@@ -91,7 +90,7 @@ def _quiet_server(
             serving.set()
 
     config = uvicorn.Config(
-        build_app(agent, catalog, own_names=own_names),
+        build_app(services, catalog, own_names=own_names),
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -31,9 +31,10 @@ from iceberg_export.archive.topic_intake import intake_bytes, intake_end, intake
 from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.manifest_changes import FilesNotInTable
+from iceberg_export.tables.metadata import TableUnreadable
 from protocol.limits import ARCHIVE_CHECK_INTERVAL_S, ARCHIVE_PASS_ATTEMPTS_MAX, ARCHIVE_RETRY_SECONDS
 from protocol.types import Milliseconds, PartitionIndex, TopicId
-from storage.object_store import ObjectMissing, StoreError, StoreUnavailable
+from storage.object_store import ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -130,6 +131,22 @@ class Archiver:
 
     def _owns(self, topic_id: TopicId) -> bool:
         return owner_of(topic_id, self._ledger.state.sessions) == self._ledger.session
+
+    async def archive_topics(self, topic_ids: Sequence[TopicId]) -> Sequence[ArchiveReport]:
+        """Archive topics one after another as `archive_topic` does; return a report for each.
+
+        A failure of one topic is raised after the others are archived; the first one where there are several.
+        """
+        reports: list[ArchiveReport] = []
+        failures: list[StoreError] = []
+        for topic_id in topic_ids:
+            try:
+                reports.append(await self.archive_topic(topic_id))
+            except (ObjectDamaged, ObjectMissing, PassFailed, TableUnreadable) as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
+        return reports
 
     async def archive_topic(self, topic_id: TopicId) -> ArchiveReport:
         """Archive the records that are in the topic's intake now; return once the entries are applied.

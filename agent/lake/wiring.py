@@ -55,7 +55,7 @@ class LakeRoles:
             policy=ArchivePolicy(age_ms=settings.archive_interval_s * 1000, bytes_target=settings.archive_bytes),
         )
         self.table_rebuild = TableRebuild(ledger=ledger, lake=lake)
-        self.table_edits = TableUpdates(ledger=ledger, lake=lake, clock=clock)
+        self.table_updates = TableUpdates(ledger=ledger, lake=lake, clock=clock)
         self._compactor = FileCompactor(
             ledger=ledger,
             lake=lake,

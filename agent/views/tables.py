@@ -19,16 +19,13 @@ from storage.object_store import ObjectMissing, ObjectStore, StoreUnavailable
 from storage.refs import ObjectKind, topic_folder
 
 
-class TableSource(Protocol):
-    """The interface of an agent for a table's details."""
+class LedgerState(Protocol):
+    """The interface of the ledger's client for a table's details."""
 
     @property
     def state(self) -> ClusterState: ...
 
-    @property
-    def store(self) -> ObjectStore: ...
-
-    async def barrier(self) -> None:
+    async def barrier(self) -> object:
         """Return once the state holds everything that was true when this was called (safety rule S4)."""
         ...
 
@@ -108,15 +105,15 @@ def _archived_rows(
             yield [number, key, chunk.offset_first, chunk.offset_end, *place]
 
 
-async def lake_details(source: TableSource, name: str) -> View | None:
+async def lake_details(ledger: LedgerState, store: ObjectStore, name: str) -> View | None:
     """A topic's table with its last snapshot and the size of the next archive pass; None for an unknown topic.
 
     `leaving`: files of the last snapshot that the log does not need; the next commits remove them.
     Raises `LedgerError`, `StoreError`, `TableDamaged`.
     """
     for _ in range(LAKE_DETAILS_ATTEMPTS_MAX):
-        await source.barrier()
-        state = source.state
+        await ledger.barrier()
+        state = ledger.state
         topic_id = state.topic_ids.get(name)
         if topic_id is None:
             return None
@@ -130,7 +127,7 @@ async def lake_details(source: TableSource, name: str) -> View | None:
             return {**shown, "metadata": None, "snapshots": 0, "records": 0, "leaving": 0}
         key = topic.table.metadata_key
         try:
-            metadata = decode(await source.store.get(key), key)
+            metadata = decode(await store.get(key), key)
             return {**shown, "metadata": key, **_snapshot_view(metadata, files=_files(state, topic.table))}
         except ObjectMissing:
             continue  # the metadata was replaced meanwhile

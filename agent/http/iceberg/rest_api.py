@@ -33,7 +33,7 @@ from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.iceberg.errors import NO_STORE, CatalogError, error_response, no_such_namespace, no_such_table
 from agent.http.iceberg.tables import CatalogTables, LoadedTable, NoSuchTopic, with_named_snapshots
 from agent.http.iceberg.unsupported import forbidden
-from agent.http.port import HttpAgent
+from agent.http.services import AdminServices
 from agent.lake.table_updates import TopicGone
 from coordinator.ledger.port import LedgerError, OutcomeUnknown
 from iceberg_export.tables.edits import EditInvalid, RequirementFailed, decode_edit
@@ -78,9 +78,9 @@ ENDPOINTS = (
 CREDENTIALS_ENDPOINT = f"GET {_TABLE}/credentials"
 
 
-def build_catalog(agent: HttpAgent, parts: CatalogParts) -> Starlette:
+def build_catalog(services: AdminServices, parts: CatalogParts) -> Starlette:
     """The application below /iceberg."""
-    catalog = _Catalog(agent, parts)
+    catalog = _Catalog(services, parts)
     space = "/v1/namespaces/{namespace}"
     table = f"{space}/tables/{{table}}"
     view = f"{space}/views/{{view}}"
@@ -137,9 +137,9 @@ class Guard:
 
 
 class _Catalog:
-    def __init__(self, agent: HttpAgent, parts: CatalogParts) -> None:
+    def __init__(self, services: AdminServices, parts: CatalogParts) -> None:
         self._parts = parts
-        self._tables = CatalogTables(agent=agent, root_uri=parts.root_uri)
+        self._tables = CatalogTables(services=services, root_uri=parts.root_uri)
 
     async def config(self, _: Request) -> Response:
         """`warehouse` is ignored: there is only one. Tokens are never exchanged."""

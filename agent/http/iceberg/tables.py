@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agent.http.port import HttpAgent
+from agent.http.services import AdminServices
 from coordinator.state.state import TopicState
 from coordinator.state.table_folders import folder_name
 from iceberg_export.tables.edits import TableEdit
@@ -52,39 +52,41 @@ class LoadedTable:
 class CatalogTables:
     """The tables of the catalog, with a bounded cache of their metadata."""
 
-    def __init__(self, *, agent: HttpAgent, root_uri: str) -> None:
-        self._agent = agent
+    def __init__(self, *, services: AdminServices, root_uri: str) -> None:
+        self._ledger = services.ledger
+        self._store = services.store
+        self._updates = services.table_updates
         self._root_uri = root_uri
         self._cache: OrderedDict[str, bytes] = OrderedDict()
         self._cache_bytes = 0
 
     async def names(self) -> list[str]:
         """All of them in order. Raises `LedgerError`."""
-        await self._agent.barrier()
-        return sorted(self._agent.state.topic_ids)
+        await self._ledger.barrier()
+        return sorted(self._ledger.state.topic_ids)
 
     async def exists(self, name: str) -> bool:
         """Whether there is such a table now. Raises `LedgerError`."""
-        await self._agent.barrier()
-        return name in self._agent.state.topic_ids
+        await self._ledger.barrier()
+        return name in self._ledger.state.topic_ids
 
     async def folder(self, name: str) -> str:
         """Where a table's files lie. Raises `NoSuchTopic`, `LedgerError`."""
-        await self._agent.barrier()
+        await self._ledger.barrier()
         topic = self._topic(name)
-        return topic_folder(folder_name(self._agent.state, topic), topic.topic_id)
+        return topic_folder(folder_name(self._ledger.state, topic), topic.topic_id)
 
     async def edit(self, name: str, edit: TableEdit) -> None:
         """Change the table as `agent.lake.table_updates.TableUpdates.make` does. Raises `NoSuchTopic` too."""
-        await self._agent.barrier()
-        await self._agent.table_edits.make(self._topic(name).topic_id, edit)
+        await self._ledger.barrier()
+        await self._updates.make(self._topic(name).topic_id, edit)
 
     async def load(self, name: str) -> LoadedTable:
         """The table as it is now. Raises `NoSuchTopic`, `LedgerError`, `StoreError`."""
         for _ in range(CATALOG_LOAD_ATTEMPTS_MAX):
-            await self._agent.barrier()
+            await self._ledger.barrier()
             topic = self._topic(name)
-            folder = topic_folder(folder_name(self._agent.state, topic), topic.topic_id)
+            folder = topic_folder(folder_name(self._ledger.state, topic), topic.topic_id)
             if topic.table is None:
                 return LoadedTable(folder=folder, metadata_uri=None, metadata=self._empty(topic))
             key = topic.table.metadata_key
@@ -96,14 +98,14 @@ class CatalogTables:
         raise StoreUnavailable(f"the bucket lacks the metadata of table {name}: try again, or run penstock audit")
 
     def _topic(self, name: str) -> TopicState:
-        state = self._agent.state
+        state = self._ledger.state
         topic_id = state.topic_ids.get(name)
         if topic_id is None:
             raise NoSuchTopic(name)
         return state.topics[topic_id]
 
     def _empty(self, topic: TopicState) -> bytes:
-        location = table_location(self._root_uri, folder_name(self._agent.state, topic), topic.topic_id)
+        location = table_location(self._root_uri, folder_name(self._ledger.state, topic), topic.topic_id)
         return encode(
             empty_metadata(
                 name=topic.name, topic_id=topic.topic_id, location=location, created_ms=max(0, topic.created_ms)
@@ -115,7 +117,7 @@ class CatalogTables:
         if cached is not None:
             self._cache.move_to_end(key)
             return cached
-        metadata = await self._agent.store.get(key)
+        metadata = await self._store.get(key)
         # Engines decode all of it, and cannot compare its checksum (safety rule S20).
         try:
             check_checksum(metadata, key)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from agent.http.port import RegistryAgent
+from agent.http.services import AdminServices
 from agent.runtime.threads import run_in_thread
 from agent.schemas.parsed import InvalidSchema, Parsed
 from agent.schemas.references import ParsedSchemas, TextsMissing
@@ -31,7 +31,7 @@ from coordinator.commands.registry import (
     SchemaType,
 )
 from coordinator.state.registry import Registry
-from protocol.limits import REGISTRY_TRIES_MAX, SCHEMA_BYTES_MAX
+from protocol.limits import LEDGER_WAIT_SECONDS_MAX, REGISTRY_TRIES_MAX, SCHEMA_BYTES_MAX
 
 NOT_FOUND, SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 404, 40401, 40402, 40403
 INCOMPATIBLE, INVALID_SCHEMA, TOO_LARGE, TIMED_OUT = 409, 42201, 42209, 50002
@@ -80,18 +80,19 @@ def guid_of(content: SchemaContent) -> str:
 
 
 class SchemaRegistry:
-    def __init__(self, agent: RegistryAgent) -> None:
-        self._agent = agent
+    def __init__(self, services: AdminServices) -> None:
+        self._ledger = services.ledger
+        self._clock = services.clock
         self._parsed = ParsedSchemas()
 
     @property
     def registry(self) -> Registry:
         """The registry as far as this agent has applied the ledger: read it again after every await."""
-        return self._agent.state.registry
+        return self._ledger.state.registry
 
     async def caught_up(self) -> Registry:
         """The registry with everything that was committed before this call."""
-        await self._agent.barrier()
+        await self._ledger.barrier()
         return self.registry
 
     async def content(self, schema_id: int) -> SchemaContent:
@@ -125,7 +126,7 @@ class SchemaRegistry:
 
     async def look_up(self, subject: str, request: SchemaRequest, *, with_deleted: bool) -> Registered:
         """The version of the subject with the same schema."""
-        await self._agent.barrier()
+        await self._ledger.barrier()
         self.versions(subject, with_deleted=with_deleted)
         content, parsed = await self._read(request)
         found = await self._same(subject, content, parsed, with_deleted=with_deleted)
@@ -135,7 +136,7 @@ class SchemaRegistry:
 
     async def faults(self, subject: str, request: SchemaRequest, version: int | None) -> list[str]:
         """The incompatibilities with `version`, or without one with all versions that the compatibility level names."""
-        await self._agent.barrier()
+        await self._ledger.barrier()
         _, parsed = await self._read(request)
         compatibility = self.registry.compatibility(subject)
         live = _versions_of(self.registry, subject, with_deleted=False)
@@ -148,7 +149,7 @@ class SchemaRegistry:
 
     async def register(self, subject: str, request: SchemaRequest) -> Registered:
         """The version of the subject with this schema, registered now where there is none."""
-        await self._agent.barrier()
+        await self._ledger.barrier()
         for _ in range(REGISTRY_TRIES_MAX):
             found = await self._try_to_register(subject, request)
             if found is not None:
@@ -160,7 +161,8 @@ class SchemaRegistry:
     async def propose(self, command: RegistryCommand) -> Outcome:
         """Propose a command. A rejection is raised as `RegistryFailure`."""
         try:
-            outcome = await self._agent.propose(command)
+            async with self._clock.timeout(LEDGER_WAIT_SECONDS_MAX):
+                outcome = await self._ledger.propose(command)
         except TimeoutError as error:
             raise RegistryFailure(
                 TIMED_OUT,

@@ -21,7 +21,6 @@ from starlette.responses import Response
 from starlette.routing import Mount
 
 from agent.config.http_auth import HttpTokens
-from agent.http.port import RegistryAgent
 from agent.http.registry.params import (
     compatibility_of,
     flag,
@@ -44,6 +43,7 @@ from agent.http.registry.registry import (
     guid_of,
     registered,
 )
+from agent.http.services import AdminServices
 from coordinator.commands.registry import (
     EVERY_SUBJECT,
     DeleteVersions,
@@ -69,9 +69,9 @@ Handler = Callable[[Any, Request, Sequence[str]], Awaitable[object]]
 Rows = Mapping[str, object]
 
 
-def registry_mount(agent: RegistryAgent, tokens: HttpTokens) -> Mount:
+def registry_mount(services: AdminServices, tokens: HttpTokens) -> Mount:
     """The registry under its prefix, for the application of the HTTP port; `tokens` is its access control."""
-    api = _RegistryApi(SchemaRegistry(agent), tokens)
+    api = _RegistryApi(SchemaRegistry(services), tokens)
 
     async def app(scope: object, receive: object, send: object) -> None:
         request = Request(scope, receive)  # type: ignore[arg-type]

@@ -38,8 +38,9 @@ class Operator:
     @staticmethod
     async def _archive(broker: Broker, topic: str) -> None:
         try:
-            if topic in broker.state.topic_ids:
-                await broker.archive([topic])
+            topic_id = broker.state.topic_ids.get(topic)
+            if topic_id is not None:
+                await broker.lake.archiver.archive_topic(topic_id)
         except (StoreError, LedgerError, OutcomeUnknown):
             return
 

@@ -93,7 +93,7 @@ class TableEditor:
         if value is not None:
             self._possible[topic].add(value)
         try:
-            await broker.table_edits.make(topic_id, TableEdit(requirements=(), updates=(update,)))
+            await broker.lake.table_updates.make(topic_id, TableEdit(requirements=(), updates=(update,)))
         except (RequirementFailed, EditInvalid, TopicGone, StoreError, LedgerError, OutcomeUnknown):
             pass
         else:
@@ -105,7 +105,7 @@ class TableEditor:
     async def _rebuild(self, broker: Broker, topic: str, topic_id: TopicId) -> None:
         self._possible[topic].add(None)
         try:
-            await broker.rebuild_table(topic_id)
+            await broker.lake.table_rebuild.rebuild(topic_id)
         except (NothingToRebuild, FileLost, StoreError, LedgerError, OutcomeUnknown):
             pass
         else:

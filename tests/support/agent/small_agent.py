@@ -1,19 +1,26 @@
 """A small cluster's state, and an agent around it, for tests of what is shown to people."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
+from agent.admin.config_layers import BrokerConfigs
+from agent.http.services import AdminServices
+from agent.lake.archiver import Archiver, ArchiveReport
+from agent.lake.external_catalogs import ExternalCatalogSync
 from agent.lake.rewrite_jobs import LakeRewrites
+from agent.lake.table_rebuild import Rebuilt, TableRebuild
 from agent.lake.table_updates import TableUpdates
+from agent.ledger.ledger_client import LedgerClient
+from agent.recovery.audit import Audit
+from agent.runtime.clock import SystemClock
 from agent.runtime.metrics import Metrics
 from agent.views.state import state_statistics
 from coordinator.apply.apply import apply_proposal
 from coordinator.codec.codec import encode
 from coordinator.commands.commands import Command, Endpoint, Outcome, Proposal, ReportTime
 from coordinator.commands.rules import RULES_NEWEST
-from coordinator.configs.config_entries import Layers
-from coordinator.configs.config_types import ConfigSource
 from coordinator.ledger.memory import MemoryLedger
-from coordinator.ledger.port import LedgerEntry
+from coordinator.ledger.port import Ledger, LedgerEntry
 from coordinator.state.state import ClusterState, ObjectState, PartitionState, SessionState, TopicState
 from iceberg_export.tables.edits import TableEdit
 from protocol.types import Milliseconds, ObjectId, Offset, Position, SessionId, TopicId
@@ -24,6 +31,7 @@ from tests.support.commands import entries as made_entries
 from tests.support.records.plain_records import Record, make_batch
 
 TOPIC_ID = TopicId(bytes(15) + b"\x07")
+SESSION = SessionId(3)
 INTAKE_KEY = "intake/1/0"
 PARQUET_KEY = "lake/orders-07/data/1-1.parquet"
 
@@ -52,7 +60,7 @@ def made_state() -> ClusterState:
         ObjectId(2): ObjectState(key=INTAKE_KEY, kind=ObjectKind.INTAKE, object_bytes=200, references=1),
     }
     state.released = {"intake/1/9": Milliseconds(77)}
-    state.sessions[SessionId(3)] = SessionState(
+    state.sessions[SESSION] = SessionState(
         name="a",
         node_id=1,
         endpoints=(Endpoint(listener="IN", host="h", port=1),),
@@ -77,7 +85,40 @@ def rows_of(shown: Mapping[str, object], name: str) -> list[dict[str, object]]:
     return rows
 
 
-class MadeEdits(TableUpdates):
+class PromptClient(LedgerClient):
+    """Has a made state. A barrier asks the ledger alone, and a command is applied at once."""
+
+    def __init__(self, backend: Ledger) -> None:
+        self.backend = backend
+        self.before_end: Callable[[], None] = lambda: None
+        """Is called before the end of each barrier."""
+        self.before: Callable[[Command], None] = lambda _: None
+        """Is called ahead of each command."""
+        self._state = made_state()
+
+    @property
+    def state(self) -> ClusterState:
+        return self._state
+
+    async def barrier(self) -> Position:
+        head = await self.backend.head()
+        self.before_end()
+        return head.position
+
+    def propose(self, command: Command) -> asyncio.Future[Outcome]:
+        self.before(command)
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        outcome.set_result(self.apply(command))
+        return outcome
+
+    def apply(self, command: Command) -> Outcome:
+        session = self.state.sessions[SESSION]
+        session.entry_next += 1
+        payload = made_entries.encode(Proposal(time_ms=None, command=command), self.state.rules_version)
+        return apply_proposal(self.state, SESSION, session.entry_next, made_entries.decode(payload))[1]
+
+
+class MadeUpdates(TableUpdates):
     """Remembers what it was asked to make; raises `error` instead where there is one."""
 
     def __init__(self) -> None:
@@ -90,78 +131,92 @@ class MadeEdits(TableUpdates):
         self.made.append((topic_id, edit))
 
 
+class MadeArchiver(Archiver):
+    """Remembers what it was asked to archive; raises `error` instead for `orders` where there is one."""
+
+    def __init__(self) -> None:
+        self.archived: list[TopicId] = []
+        self.error: Exception | None = None
+
+    async def archive_topic(self, topic_id: TopicId) -> ArchiveReport:
+        if self.error is not None and topic_id == TOPIC_ID:
+            raise self.error
+        self.archived.append(topic_id)
+        return ArchiveReport(topic="orders", records=15, source_bytes=500, object_keys=(PARQUET_KEY,))
+
+
+class MadeRebuild(TableRebuild):
+    """Says that it rebuilt the table of `orders`; raises `error` instead where there is one."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+
+    async def rebuild(self, topic_id: TopicId) -> Rebuilt:
+        if self.error is not None:
+            raise self.error
+        assert topic_id == TOPIC_ID
+        return Rebuilt(topic="orders", files=1, records=15, version=2, released=3)
+
+
+class MadeSync(ExternalCatalogSync):
+    """Of a catalog that is up to date."""
+
+    def __init__(self) -> None:
+        """Connects to nothing."""
+
+    def view(self) -> Mapping[str, object]:
+        return {"catalog": "others", "lag_s": 0.0}
+
+
+class NoRewrites(LakeRewrites):
+    """No test here plans a rewrite."""
+
+    def __init__(self) -> None:
+        """Has nothing to read."""
+
+
 class SmallAgent:
-    """Implements `agent.http.port.Agent` over a made state, a ledger and a store in memory."""
+    """The services of the HTTP port over a made state, a ledger and a store in memory, and what they are made of."""
 
     def __init__(self) -> None:
         self.is_ready = True
-        self.state = made_state()
-        self.ledger = MemoryLedger()
-        self.store = MemoryStore()
-        self.metrics = Metrics()
-        self.metrics.watch_state(lambda: state_statistics(self.state))
-        self.archived: list[str] = []
         self.status_more: dict[str, object] = {}
-        self.archive_error: Exception | None = None
-        self.rebuild_error: Exception | None = None
-        self.table_edits = MadeEdits()
         self.noticed: Sequence[str] = ()
+        self.backend = MemoryLedger()
+        self.ledger = PromptClient(self.backend)
+        self.store = MemoryStore()
+        self.archiver = MadeArchiver()
+        self.table_rebuild = MadeRebuild()
+        self.table_updates = MadeUpdates()
+        metrics = Metrics()
+        metrics.watch_state(lambda: state_statistics(self.state))
+        self.services = AdminServices(
+            is_ready=lambda: self.is_ready,
+            notices=lambda: self.noticed,
+            status=lambda: {"name": "a", "kafka": ["PLAINTEXT://127.0.0.1:9092"], **self.status_more},
+            ledger=self.ledger,
+            store=self.store,
+            metrics=metrics,
+            clock=SystemClock(),
+            checked_time=lambda: None,
+            broker_configs=BrokerConfigs({"log.retention.ms": "5"}, node_id=1, state=lambda: self.state),
+            archiver=self.archiver,
+            rewrites=NoRewrites(),
+            table_rebuild=self.table_rebuild,
+            table_updates=self.table_updates,
+            catalog_syncs=[MadeSync()],
+            new_audit=lambda: Audit(self.backend, self.store, grace_ms=0),
+        )
 
-    def notices(self) -> Sequence[str]:
-        return self.noticed
+    @property
+    def state(self) -> ClusterState:
+        return self.ledger.state
 
     async def fill(self) -> None:
-        session = await self.ledger.open_session("a")
+        session = await self.backend.open_session("a")
         for number in range(3):
             proposal = Proposal(time_ms=Milliseconds(number), command=ReportTime())
             payload = encode(proposal, RULES_NEWEST, session, number)
-            await self.ledger.append(session, [LedgerEntry(number=number, payload=payload)])
+            await self.backend.append(session, [LedgerEntry(number=number, payload=payload)])
         await self.store.put(INTAKE_KEY, [intake_object()])
         await self.store.put("ledger/snapshots/1", [b"junk"])
-
-    @property
-    def config_layers(self) -> Layers:
-        return ((ConfigSource.STATIC_BROKER, {"log.retention.ms": "5"}),)
-
-    def status(self) -> Mapping[str, object]:
-        return {"name": "a", "kafka": ["PLAINTEXT://127.0.0.1:9092"], **self.status_more}
-
-    def catalog_syncs(self) -> Sequence[Mapping[str, object]]:
-        return [{"catalog": "others", "lag_s": 0.0}]
-
-    def checked_time(self) -> Milliseconds | None:
-        return None
-
-    async def barrier(self) -> None:
-        await self.ledger.head()
-
-    async def propose(self, command: Command) -> Outcome:
-        """Applied at once, as if this agent were alone."""
-        self.state.sessions[SessionId(3)].entry_next += 1
-        payload = made_entries.encode(Proposal(time_ms=None, command=command), self.state.rules_version)
-        proposal = made_entries.decode(payload)
-        number = self.state.sessions[SessionId(3)].entry_next
-        return apply_proposal(self.state, SessionId(3), number, proposal)[1]
-
-    async def audit(self, *, is_repairing: bool, is_deep: bool) -> Mapping[str, object]:
-        return {
-            "disagreements": [],
-            "disagreements_count": 0,
-            "deleted": int(is_repairing),
-            "read_objects": int(is_deep),
-        }
-
-    @property
-    def rewrites(self) -> LakeRewrites:
-        raise AssertionError("nobody plans rewrites here")
-
-    async def rebuild_table(self, topic_id: TopicId) -> Mapping[str, object]:
-        if self.rebuild_error is not None:
-            raise self.rebuild_error
-        return {"topic": self.state.topics[topic_id].name, "files": 1}
-
-    async def archive(self, topic_names: Sequence[str]) -> Sequence[Mapping[str, object]]:
-        if self.archive_error is not None:
-            raise self.archive_error
-        self.archived.extend(topic_names)
-        return [{"topic": name, "records": 15, "bytes": 500, "objects": [PARQUET_KEY]} for name in topic_names]

@@ -111,7 +111,7 @@ async def test_s21_a_clock_that_is_far_ahead_of_the_ledger_is_believed_at_a_star
         await parts.ledger.close()
     async with serving(tmp_path, ledger, store, is_time_accepted=is_accepted) as agent:
         is_believed, notices_told, clock_told = (
-            agent.checked_time() is not None,
+            agent.broker.services.checked_time() is not None,
             agent.notices(),
             agent.status()["clock"],
         )
@@ -153,7 +153,7 @@ async def main():
 async def use(folder, batch, rules):
     async with serving(folder, MemoryLedger(), MemoryStore()) as agent:
         def loaded():
-            return "numba" in sys.modules, b"penstock_kernels_loaded 1.0" in agent.metrics.exposition()
+            return "numba" in sys.modules, b"penstock_kernels_loaded 1.0" in agent.broker.services.metrics.exposition()
         print("idle", *loaded())
         before = check_batches(batch, rules, NOW)
         print("few records", *loaded(), KERNELS.wait())

@@ -83,7 +83,7 @@ async def test_the_last_of_those_that_drain_ends_like_one_that_is_alone(tmp_path
     async with agent_named("a", tmp_path, core, store) as first, agent_named("b", tmp_path, core, store) as last:
         sessions = [SessionId(int(str(agent.status()["session"]))) for agent in (first, last)]
         await first.drain()
-        await last.barrier()
+        await last.broker.services.ledger.barrier()
         await last.drain()
         assert drains_and_ends(core) == [
             StartDrain(session=sessions[0]),

@@ -14,7 +14,7 @@ TOKEN = "0123456789abcdef"
 
 def client(*, tokens: HttpTokens, peer: str = "127.0.0.1") -> AsgiClient:
     parts = CatalogParts(root_uri="file:///bucket", tokens=tokens)
-    return AsgiClient(app=build_app(SmallAgent(), parts), peer=peer)
+    return AsgiClient(app=build_app(SmallAgent().services, parts), peer=peer)
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
@@ -46,7 +46,7 @@ OTHER_MACHINE = "10.1.2.3"
 async def test_by_loopback_the_port_is_asked_by_names_of_this_machine(
     peer: str, host: str, own_name: str, status: int
 ) -> None:
-    app = build_app(SmallAgent(), own_names={own_name})
+    app = build_app(SmallAgent().services, own_names={own_name})
     assert (await AsgiClient(app=app, peer=peer, host=host)("GET", "/metrics")).status == status
 
 

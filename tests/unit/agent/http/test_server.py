@@ -55,10 +55,10 @@ class Client:
 @asynccontextmanager
 async def serving(agent: SmallAgent, host: str = "127.0.0.1") -> AsyncIterator[Client]:
     await agent.fill()
-    server = HttpServer(agent=agent, address=HostPort(host=host, port=0))
+    server = HttpServer(address=HostPort(host=host, port=0))
     address = server.bind()
     async with asyncio.TaskGroup() as group:
-        group.create_task(server.run())
+        group.create_task(server.run(agent.services))
         await server.serving()
         yield Client(address)
         await server.stop()
@@ -106,7 +106,7 @@ async def test_health_is_answered_by_any_name(client: Client, path: str) -> None
 async def test_nor_does_it_change_anything(agent: SmallAgent, client: Client) -> None:
     client.host = "evil.example"
     assert error_of(await client.archive({"topics": ["orders"]}))[:2] == (403, "foreign_host")
-    assert agent.archived == []
+    assert agent.archiver.archived == []
 
 
 @pytest.mark.parametrize("path", ["/iceberg/v1/config", "/schema-registry/subjects"])
@@ -281,7 +281,7 @@ async def test_ready_says_what_a_person_must_act_on_and_stays_ready(agent: Small
 
 
 async def test_an_outage_of_the_ledger_takes_health_and_metrics_nowhere(agent: SmallAgent, client: Client) -> None:
-    agent.ledger.is_reachable = False
+    agent.backend.is_reachable = False
     assert (await client.get("/ready"))[0] == 200
     assert (await client.get("/metrics"))[0] == 200
     assert error_of(await client.get("/api/topics"))[:2] == (503, "unavailable")
@@ -315,7 +315,8 @@ async def test_the_lake_is_told_with_the_catalogs_that_follow(client: Client) ->
 
 async def test_a_table_is_begun_anew_on_request(agent: SmallAgent, client: Client) -> None:
     status, body = await client("POST", "/api/lake/orders/rebuild", b"{}")
-    assert (status, json.loads(body)) == (200, {"topic": "orders", "files": 1})
+    rebuilt = {"topic": "orders", "files": 1, "records": 15, "version": 2, "released": 3}
+    assert (status, json.loads(body)) == (200, rebuilt)
     assert error_of(await client("POST", "/api/lake/none/rebuild", b"{}"))[:2] == (404, "unknown_topic")
     assert error_of(await client("POST", "/api/lake/orders/rebuild", b"{}", "text/plain"))[0] == 415
     for error, code in (
@@ -326,7 +327,7 @@ async def test_a_table_is_begun_anew_on_request(agent: SmallAgent, client: Clien
         (ObjectDamaged("a bad sector"), (422, "object_damaged")),
         (ObjectMissing("deleted"), (422, "object_missing")),
     ):
-        agent.rebuild_error = error
+        agent.table_rebuild.error = error
         answer = error_of(await client("POST", "/api/lake/orders/rebuild", b"{}"))
         assert answer[:2] == code
         assert str(error) in answer[2]
@@ -370,13 +371,13 @@ async def test_archive_answers_with_the_passes(agent: SmallAgent, client: Client
     status, body = await client.archive({"topics": ["orders"]})
     assert status == 200
     assert json.loads(body)["passes"][0]["objects"] == [PARQUET_KEY]
-    assert agent.archived == ["orders"]
+    assert agent.archiver.archived == [TOPIC_ID]
 
 
 async def test_archive_need_not_wait(agent: SmallAgent, client: Client) -> None:
     status, body = await client.archive({"topics": ["orders"], "wait": False})
     assert (status, json.loads(body)) == (202, {"passes": [], "started": ["orders"]})
-    assert agent.archived == ["orders"]
+    assert agent.archiver.archived == [TOPIC_ID]
 
 
 @pytest.mark.parametrize("body", [{}, [], 3, {"topics": "orders"}, {"topics": []}, {"topics": [1]}])
@@ -386,7 +387,14 @@ async def test_archive_wants_names(client: Client, body: object) -> None:
 
 async def test_archive_of_an_unknown_topic_archives_nothing(agent: SmallAgent, client: Client) -> None:
     assert error_of(await client.archive({"topics": ["orders", "none"]}))[:2] == (404, "unknown_topic")
-    assert agent.archived == []
+    assert agent.archiver.archived == []
+
+
+async def test_an_audit_answers_with_its_report(client: Client) -> None:
+    status, body = await client("POST", "/api/audit", b"{}")
+    report = json.loads(body)
+    assert (status, report["disagreements_count"]) == (200, 1)
+    assert [row["what"] for row in report["disagreements"]] == ["ledger"], "the bucket names no cluster"
 
 
 async def test_a_form_from_a_browser_is_refused(client: Client) -> None:
@@ -471,16 +479,16 @@ async def test_an_object_that_is_missing_or_unreadable_is_an_error(client: Clien
 
 
 async def test_a_cancelled_server_lets_its_port_go(agent: SmallAgent) -> None:
-    server = HttpServer(agent=agent, address=HostPort(host="127.0.0.1", port=0))
+    server = HttpServer(address=HostPort(host="127.0.0.1", port=0))
     address = server.bind()
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(server.run())
+        task = group.create_task(server.run(agent.services))
         await server.serving()
         task.cancel()
     with socket.create_server((address.host, address.port)):
         pass
 
 
-async def test_a_port_that_is_taken_is_an_os_error(client: Client, agent: SmallAgent) -> None:
+async def test_a_port_that_is_taken_is_an_os_error(client: Client) -> None:
     with pytest.raises(OSError, match="in use"):
-        HttpServer(agent=agent, address=client.address).bind()
+        HttpServer(address=client.address).bind()

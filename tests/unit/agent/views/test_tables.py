@@ -59,7 +59,7 @@ def test_what_the_log_let_go_of_is_told_apart(agent: SmallAgent) -> None:
 async def test_details_tell_the_last_snapshot_and_what_the_next_pass_takes(agent: SmallAgent) -> None:
     prepared = await MadeTable().commit(data_file(0), data_file(1))
     await agent.store.put(METADATA_KEY, [encode(prepared.metadata)])
-    shown = await lake_details(agent, "orders")
+    shown = await lake_details(agent.ledger, agent.store, "orders")
     assert shown is not None
     assert (shown["records"], shown["snapshots"], shown["last_operation"]) == (20, 1, "append")
     assert (shown["files"], shown["leaving"]) == (1, 1), "the log needs one of the snapshot's two files"
@@ -69,18 +69,18 @@ async def test_details_tell_the_last_snapshot_and_what_the_next_pass_takes(agent
 
 async def test_a_table_without_a_commit_has_no_snapshot(agent: SmallAgent) -> None:
     agent.state.topics[TOPIC_ID].table = None
-    shown = await lake_details(agent, "orders")
+    shown = await lake_details(agent.ledger, agent.store, "orders")
     assert shown is not None
     assert (shown["metadata"], shown["snapshots"], shown["files"]) == (None, 0, 0)
 
 
 async def test_a_topic_that_is_not_there_has_no_table(agent: SmallAgent) -> None:
-    assert await lake_details(agent, "none") is None
+    assert await lake_details(agent.ledger, agent.store, "none") is None
 
 
 async def test_metadata_that_stays_away_is_told(agent: SmallAgent) -> None:
     with pytest.raises(StoreUnavailable, match="penstock audit"):
-        await lake_details(agent, "orders")
+        await lake_details(agent.ledger, agent.store, "orders")
 
 
 def test_pages_of_the_index_are_the_whole_of_it(agent: SmallAgent) -> None:

@@ -63,7 +63,7 @@ def catalog(
     agent: SmallAgent, *, tokens: HttpTokens | None = None, vendor: CredentialVendor | None = None
 ) -> AsgiClient:
     parts = CatalogParts(root_uri=ROOT, file_io=FILE_IO, tokens=tokens or HttpTokens(), credentials=vendor)
-    return AsgiClient(app=build_app(agent, parts))
+    return AsgiClient(app=build_app(agent.services, parts))
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ async def test_an_edit_is_made_and_answered_with_the_table(agent: SmallAgent, cl
     answer = await client("POST", TABLE, SETTING)
     assert answer.status == 200
     assert answer.json() == {"metadata-location": f"{ROOT}/{KEY}", "metadata": METADATA}
-    assert agent.table_edits.made == [(TOPIC_ID, setting({"a": "b"}))]
+    assert agent.table_updates.made == [(TOPIC_ID, setting({"a": "b"}))]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ async def test_an_edit_is_made_and_answered_with_the_table(agent: SmallAgent, cl
 async def test_what_became_of_an_edit_is_told(
     agent: SmallAgent, client: AsgiClient, error: Exception, status: int, kind: str
 ) -> None:
-    agent.table_edits.error = error
+    agent.table_updates.error = error
     assert error_of(await client("POST", TABLE, SETTING))[:2] == (status, kind)
 
 
@@ -245,7 +245,7 @@ async def test_a_page_in_a_browser_of_this_machine_edits_nothing(
 ) -> None:
     answer = await client("POST", TABLE, SETTING, {"content-type": media_type, "origin": "https://elsewhere.example"})
     assert error_of(answer)[:2] == (415, "BadRequestException")
-    assert agent.table_edits.made == []
+    assert agent.table_updates.made == []
     assert (await client("POST", TABLE, SETTING, {"content-type": "application/json; charset=utf-8"})).status == 200
 
 
@@ -256,14 +256,14 @@ async def test_an_edit_that_holds_is_not_told_as_none_where_the_table_cannot_be_
     status, kind, message = error_of(await client("POST", TABLE, SETTING))
     assert (status, kind) == (500, "CommitStateUnknownException")
     assert "load the table to check" in message
-    assert len(agent.table_edits.made) == 1
+    assert len(agent.table_updates.made) == 1
 
 
 async def test_an_edit_that_is_none_is_a_bad_request(agent: SmallAgent, client: AsgiClient) -> None:
     updates = [{"action": "remove-properties", "removals": []}]
     body = json.dumps({"requirements": [{"type": "assert-of-the-future"}], "updates": updates}).encode()
     assert error_of(await client("POST", TABLE, body))[:2] == (400, "BadRequestException")
-    assert agent.table_edits.made == []
+    assert agent.table_updates.made == []
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ async def test_a_body_is_read_up_to_a_bound(client: AsgiClient) -> None:
 
 
 async def test_a_ledger_that_is_away_is_told_as_such(agent: SmallAgent, client: AsgiClient) -> None:
-    agent.ledger.is_reachable = False
+    agent.backend.is_reachable = False
     for path in (TABLE, f"{V1}/namespaces/lake/tables", f"{V1}/namespaces/lake/tables/none"):
         assert error_of(await client("GET", path))[:2] == (503, "ServiceUnavailableException")
     assert (await client("HEAD", f"{V1}/namespaces/lake/tables/none")).status == 503
@@ -446,17 +446,17 @@ class TestWhoIsLetIn:
 
 
 async def test_without_a_catalog_nothing_is_below_its_path(agent: SmallAgent) -> None:
-    client = AsgiClient(app=build_app(agent))
+    client = AsgiClient(app=build_app(agent.services))
     assert (await client("GET", f"{V1}/config")).status == 404
 
 
 @asynccontextmanager
 async def serving(agent: SmallAgent, host: str) -> AsyncIterator[HostPort]:
     """A catalog without tokens behind a real socket."""
-    server = HttpServer(agent=agent, address=HostPort(host=host, port=0), catalog=CatalogParts(root_uri=ROOT))
+    server = HttpServer(address=HostPort(host=host, port=0), catalog=CatalogParts(root_uri=ROOT))
     address = server.bind()
     async with asyncio.TaskGroup() as group:
-        group.create_task(server.run())
+        group.create_task(server.run(agent.services))
         await server.serving()
         yield address
         await server.stop()

@@ -19,19 +19,18 @@ FIRST, SECOND = f"{FOLDER}metadata/first.metadata.json", f"{FOLDER}metadata/seco
 
 
 class TableAgent(SmallAgent):
-    """`table` says where the metadata of `orders` is; `on_barrier` happens before each barrier's end."""
+    """Counts barriers; `after_barrier` says where the metadata of `orders` is from the end of each on."""
 
     def __init__(self) -> None:
         super().__init__()
         self.barriers = 0
         self.after_barrier: dict[int, str] = {}
-        self.reads = 0
+        self.ledger.before_end = self._count_barrier
 
     def point(self, key: str) -> None:
         self.state.topics[TOPIC_ID].table = TableState(metadata_key=key, version=1, objects=set())
 
-    async def barrier(self) -> None:
-        await super().barrier()
+    def _count_barrier(self) -> None:
         self.barriers += 1
         if self.barriers in self.after_barrier:
             self.point(self.after_barrier[self.barriers])
@@ -44,7 +43,7 @@ def agent() -> TableAgent:
 
 @pytest.fixture
 def tables(agent: TableAgent) -> CatalogTables:
-    return CatalogTables(agent=agent, root_uri=ROOT)
+    return CatalogTables(services=agent.services, root_uri=ROOT)
 
 
 async def test_a_topic_without_a_commit_is_an_empty_table(tables: CatalogTables) -> None:
@@ -70,7 +69,7 @@ async def test_what_the_ledger_says_is_asked_each_time(agent: TableAgent, tables
     agent.after_barrier = {1: FIRST, 2: SECOND}
     for key in (FIRST, SECOND):
         assert json.loads((await tables.load("orders")).metadata) == {"key": key}
-    agent.ledger.is_reachable = False
+    agent.backend.is_reachable = False
     with pytest.raises(LedgerUnavailable):
         await tables.load("orders")
 

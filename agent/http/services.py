@@ -1,0 +1,47 @@
+"""The services of the HTTP port: the parts of one agent that its applications use, wired once by `agent.agent`.
+
+The applications (`agent.http.api`, `agent.http.iceberg.rest_api`, `agent.http.registry.rest_api`) know nothing else of
+the agent.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.admin.config_layers import BrokerConfigs
+from agent.lake.archiver import Archiver
+from agent.lake.external_catalogs import ExternalCatalogSync
+from agent.lake.rewrite_jobs import LakeRewrites
+from agent.lake.table_rebuild import TableRebuild
+from agent.lake.table_updates import TableUpdates
+from agent.ledger.ledger_client import LedgerClient
+from agent.recovery.audit import Audit
+from agent.runtime.clock import Clock
+from agent.runtime.metrics import Metrics
+from protocol.types import Milliseconds
+from storage.object_store import ObjectStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminServices:
+    is_ready: Callable[[], bool]
+    """False before the first sync and while draining only (architecture: names that do not change)."""
+    notices: Callable[[], Sequence[str]]
+    """The conditions that an operator must act on although the agent serves, one line each."""
+    status: Callable[[], Mapping[str, object]]
+    """Values for JSON: `name`, `version`, `cluster_id`, `node_id`, `session`, `kafka` (a list of "NAME://HOST:PORT")
+    and further values for people. `penstock produce` and `consume` connect to the first of `kafka`."""
+    ledger: LedgerClient
+    store: ObjectStore
+    metrics: Metrics
+    clock: Clock
+    checked_time: Callable[[], Milliseconds | None]
+    """The wall clock's time; None while the clock is not trusted (safety rule S2)."""
+    broker_configs: BrokerConfigs
+    archiver: Archiver
+    rewrites: LakeRewrites
+    table_rebuild: TableRebuild
+    table_updates: TableUpdates
+    catalog_syncs: Sequence[ExternalCatalogSync]
+    """The syncs of the external catalogs that this agent updates."""
+    new_audit: Callable[[], Audit]
+    """Makes an audit of ledger and bucket, which runs once."""
