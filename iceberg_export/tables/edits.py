@@ -28,6 +28,13 @@ from protocol.limits import (
     TABLE_REFS_MAX,
 )
 
+ROWS_COME_FROM_TOPIC = (
+    "rows come from the topic: produce to it with a Kafka client to add some, use DeleteRecords or the topic's "
+    "retention to delete some, and a tag or VERSION AS OF for time travel; Penstock rewrites files itself"
+)
+"""The reason why no client may change `main`."""
+NOT_A_COMMIT = "the body is not a commit of a table"
+
 
 class RequirementFailed(Exception):
     """The table has changed since the client made the edit: it has to make the edit again. The message names the
@@ -156,7 +163,7 @@ def decode_edit(body: bytes) -> TableEdit:
     try:
         return _decoder.decode(body)
     except Undecodable as error:
-        raise EditInvalid(f"the body is not a valid commit of a table: {error}") from error
+        raise EditInvalid(f"{NOT_A_COMMIT}: {error}") from error
 
 
 def edited(before: TableMetadata, edit: TableEdit, *, now_ms: int) -> TableMetadata:
@@ -227,7 +234,7 @@ def _ref(update: SetSnapshotRef, before: TableMetadata) -> SnapshotRef:
 
 def _check_is_not_main(name: str) -> None:
     if name == MAIN:
-        raise EditInvalid(f"{MAIN} is the topic itself, and only new records change it: use another name")
+        raise EditInvalid(f"{MAIN}: {ROWS_COME_FROM_TOPIC}")
 
 
 def _check_sizes(properties: Mapping[str, str], refs: Mapping[str, SnapshotRef]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from agent.http.iceberg.errors import CatalogError
+from iceberg_export.tables.edits import NOT_A_COMMIT, ROWS_COME_FROM_TOPIC
 from iceberg_export.tables.metadata import MAIN, PROPERTIES
 from protocol.decoding import JsonDecoder, Undecodable
 
@@ -34,10 +35,6 @@ COMMIT_MANY = (
 )
 CREATE_VIEW = "this catalog has no views: create the view in another catalog"
 
-_ROWS = (
-    "rows come from the topic: produce to it with a Kafka client to add some, use DeleteRecords or the topic's "
-    "retention to delete some, and a tag or VERSION AS OF for time travel; Penstock rewrites files itself"
-)
 _SNAPSHOTS = "Penstock expires snapshots and deletes unreferenced files itself"
 _SCHEMA = (
     "the columns are those of a Kafka record, and of registered schemas where the topic's penstock.table.columns "
@@ -69,7 +66,7 @@ RESERVED_PROPERTIES = frozenset(
 )
 """Properties that Penstock sets itself, and `TableProperties.RESERVED_PROPERTIES` of Iceberg's Java library."""
 _OF_ACTION: Mapping[str, str] = {
-    "add-snapshot": _ROWS,
+    "add-snapshot": ROWS_COME_FROM_TOPIC,
     "remove-snapshots": _SNAPSHOTS,
     "add-schema": _SCHEMA,
     "set-current-schema": _SCHEMA,
@@ -119,7 +116,7 @@ def read_updates(body: bytes) -> Sequence[Update]:
     try:
         return _decoder.decode(body).updates
     except Undecodable as error:
-        raise CatalogError(400, "BadRequestException", f"the body is not a commit of a table: {error}") from error
+        raise CatalogError(400, "BadRequestException", f"{NOT_A_COMMIT}: {error}") from error
 
 
 def commit_refusal(table: str, updates: Sequence[Update]) -> CatalogError | None:
@@ -131,7 +128,7 @@ def commit_refusal(table: str, updates: Sequence[Update]) -> CatalogError | None
             reasons.setdefault(reason, []).append(what)
     if updates and not reasons:
         return None
-    ordered = sorted(reasons, key=lambda reason: reason != _ROWS)
+    ordered = sorted(reasons, key=lambda reason: reason != ROWS_COME_FROM_TOPIC)
     reason_text = "; ".join(f"{', '.join(dict.fromkeys(reasons[reason]))}: {reason}" for reason in ordered)
     message = f"table {table} is a topic, which such commits cannot change: {reason_text or 'produce to the topic'}"
     return CatalogError(403, "ForbiddenException", message)
@@ -145,7 +142,7 @@ def forbidden(message: str) -> CatalogError:
 def _reason(update: Update) -> tuple[str, str]:
     """The reason against an update, empty where it is allowed, and its name for the message."""
     if update.action in _REFS:
-        return (_ROWS if update.ref_name == MAIN else ""), update.action
+        return (ROWS_COME_FROM_TOPIC if update.ref_name == MAIN else ""), update.action
     if update.action in _OF_PROPERTIES:
         reserved = [name for name in update.names if is_reserved(name)]
         shown = ", ".join(name[:SHOWN_CHARS_MAX] for name in reserved[:SHOWN_MAX])

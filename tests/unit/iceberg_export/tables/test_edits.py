@@ -74,8 +74,8 @@ def test_snapshots_are_named_and_names_move_and_go() -> None:
     ("update", "words"),
     [
         (tag(3), "the table has no snapshot 3"),
-        (tag(1, "main"), "main is the topic itself"),
-        ({"action": "remove-snapshot-ref", "ref-name": "main"}, "main is the topic itself"),
+        (tag(1, "main"), "main: rows come from the topic"),
+        ({"action": "remove-snapshot-ref", "ref-name": "main"}, "main: rows come from the topic"),
         (tag(1, **{"min-snapshots-to-keep": 2}), "a tag has no history"),
         (tag(1, type="branch", **{"max-snapshot-age-ms": 2}), "Penstock writes nothing to branches"),
         ({"action": "set-properties", "updates": {"a": "x" * TABLE_PROPERTIES_BYTES_MAX}}, "bytes in all; this edit"),
@@ -122,7 +122,7 @@ def test_names_are_bounded_in_number() -> None:
     ],
 )
 def test_what_is_no_edit_is_refused(body: bytes) -> None:
-    with pytest.raises(EditInvalid, match="is not a valid commit of a table"):
+    with pytest.raises(EditInvalid, match="is not a commit of a table"):
         decode_edit(body)
 
 
