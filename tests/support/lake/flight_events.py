@@ -85,7 +85,9 @@ class Flights:
         whole = _table()
         self.count = count
         self._distinct = whole.head(count)
-        self._values = self._distinct.to_json(orient="records", lines=True).encode().splitlines()
+        values = self._distinct.to_json(orient="records", lines=True)
+        assert values is not None, "without a path to write to, pandas returns the text"
+        self._values = values.encode().splitlines()
 
     @property
     def table(self) -> pd.DataFrame:

@@ -4,18 +4,18 @@ Rule: under those rules a new topic has one partition more than was asked for, a
 While others are in force it applies what today's program applies. Run it instead of `penstock`.
 """
 
+from msgspec.structs import replace
+
 from coordinator.commands import rules
 
 RULES_FUTURE = rules.RULES_NEWEST + 1
-rules.RULES_NEWEST = RULES_FUTURE  # type: ignore[misc]  # before anything takes it from there
+rules.RULES_NEWEST = RULES_FUTURE  # type: ignore[misc]  # before another module imports it
 
-from msgspec.structs import replace  # noqa: E402
-
-from coordinator.apply import chunks as apply_chunks  # noqa: E402
-from coordinator.apply import topics as apply_topics  # noqa: E402
-from coordinator.commands.commands import CommitChunks, CreateTopic, Outcome  # noqa: E402
-from coordinator.state.state import ClusterState  # noqa: E402
-from protocol.types import ObjectId, SessionId  # noqa: E402
+from coordinator.apply import chunks as apply_chunks  # noqa: E402  # after the rules
+from coordinator.apply import topics as apply_topics  # noqa: E402  # after the rules
+from coordinator.commands.commands import CommitChunks, CreateTopic, Outcome  # noqa: E402  # after the rules
+from coordinator.state.state import ClusterState  # noqa: E402  # after the rules
+from protocol.types import ObjectId, SessionId  # noqa: E402  # after the rules
 
 commit_chunks_1 = apply_chunks.commit_chunks
 create_topic_1 = apply_topics.create_topic
