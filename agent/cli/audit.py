@@ -61,7 +61,7 @@ audit = with_some_option_flags(_audit_flags, PLACE_OPTIONS | {"data-dir", "gc-mi
 
 async def _audit(settings: Settings, *, is_repairing: bool, is_deep: bool) -> Json:
     from agent.bucket.store_damages import StoreDamages
-    from agent.components import WhereMissing
+    from agent.ledger.open_ledger import WhereMissing
     from agent.recovery.audit import Audit
     from coordinator.ledger.port import SessionHeld
 

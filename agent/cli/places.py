@@ -19,7 +19,7 @@ from protocol.limits import COMMAND_OPEN_SECONDS_MAX
 
 if TYPE_CHECKING:
     from agent.bucket.store_damages import StoreDamages
-    from agent.components import WhereMissing
+    from agent.ledger.open_ledger import WhereMissing
     from coordinator.ledger.port import Ledger
     from storage.object_store import ObjectStore
 
@@ -63,7 +63,8 @@ async def opened(
 
     `damages` gets the damages that an embedded store finds in its files. With `is_writer=False` these are not changed.
     """
-    from agent.components import open_ledger, open_store
+    from agent.bucket.open_store import open_store
+    from agent.ledger.open_ledger import open_ledger
     from agent.runtime.clock import SystemClock
     from agent.runtime.ids import SystemIds
     from agent.runtime.metrics import Metrics

@@ -77,7 +77,7 @@ recover = with_some_option_flags(_recover_flags, PLACE_OPTIONS | {"data-dir"})
 async def _recover(settings: Settings, permissions: "Permissions") -> Json:
     from agent.bucket.conditional_puts import check_conditional_puts
     from agent.bucket.store_damages import StoreDamages
-    from agent.components import WhereMissing
+    from agent.ledger.open_ledger import WhereMissing
     from agent.recovery.preconditions import BucketInUse, RecoveryNeedless
     from agent.recovery.recovery import recover as recover_cluster
     from agent.recovery.report import report_rows

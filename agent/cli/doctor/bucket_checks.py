@@ -22,7 +22,7 @@ async def check_bucket(settings: Settings) -> AsyncIterator[DoctorFinding]:
     """The findings for a bucket in S3; none for an embedded store."""
     if not isinstance(read_store_url(settings.store_url), S3Url):
         return
-    from agent.components import open_store
+    from agent.bucket.open_store import open_store
     from agent.runtime.metrics import Metrics
 
     clock = SystemClock()

@@ -17,11 +17,12 @@ from agent.bucket.cluster_identity import (
     check_undamaged,
     read_cluster_file,
 )
+from agent.bucket.open_store import open_store
 from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.failure import CommandFailed
-from agent.components import etcd_client, open_store
 from agent.config.addresses import EtcdUrl, FileUrl, MemoryUrl, SqliteUrl, read_ledger_url, read_store_url
 from agent.config.settings import Settings
+from agent.ledger.open_ledger import etcd_client
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.failure import CommandFailed
 from agent.cli.output import bytes_text
-from agent.components import etcd_client
 from agent.config.addresses import EtcdUrl, HostPort, SqliteUrl, read_ledger_url
 from agent.config.settings import Settings
+from agent.ledger.open_ledger import etcd_client
 from agent.runtime.clock import SystemClock
 from coordinator.ledger.port import UNREADABLE, LedgerCorrupt, LedgerError
 from coordinator.ledger.sqlite import is_missing

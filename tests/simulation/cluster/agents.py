@@ -17,7 +17,6 @@ from agent.bucket.cluster_identity import AnotherBucket, check_reached, claim_bu
 from agent.bucket.conditional_puts import check_before_claim
 from agent.bucket.full_disk import FullDiskStore
 from agent.bucket.permissions import check_access
-from agent.components import once_there
 from agent.config.addresses import HostPort, ListenerAddress
 from agent.config.settings import Settings
 from agent.ledger.bootstrap import load_state
@@ -25,6 +24,7 @@ from agent.maintenance.progress_marks import leave_mark
 from agent.runtime.clock import Clock, SystemClock
 from agent.runtime.ids import RESERVED_UUIDS, UUID_BYTES, uuid_text
 from agent.runtime.metrics import Metrics
+from agent.runtime.start_retries import once_there
 from agent.runtime.supervisor import Supervisor
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST

@@ -9,7 +9,7 @@ import pytest
 
 from agent.bucket.disk_reserve import RESERVE_FILE, Disk, DiskReserve, DiskReserves
 from agent.bucket.full_disk import FullDiskStore, WatchedFiles
-from agent.components import open_store
+from agent.bucket.open_store import open_store
 from agent.config.settings import CliCommand, load_settings
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds

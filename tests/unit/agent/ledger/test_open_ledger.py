@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.components import WhereMissing, open_ledger
 from agent.config.settings import CliCommand, Settings, load_settings
+from agent.ledger.open_ledger import WhereMissing, open_ledger
 from agent.runtime.clock import SystemClock
 from agent.runtime.ids import SystemIds
 from coordinator.ledger.port import LedgerMissing

@@ -1,0 +1,119 @@
+"""Opens the ledger that the settings name, with the adapter of its kind, which is imported here alone."""
+
+import logging
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agent.config.addresses import EtcdUrl, HostPort, MemoryUrl, SqliteUrl, read_ledger_url
+from agent.config.etcd_options import LedgerAccess
+from agent.config.settings import Settings
+from agent.runtime.clock import Clock
+from agent.runtime.ids import Ids
+from agent.runtime.start_retries import once_there
+from coordinator.ledger.port import Ledger, LedgerMissing
+
+if TYPE_CHECKING:
+    from coordinator.ledger.etcd.client import EtcdClient
+
+log = logging.getLogger(__name__)
+
+
+class WhereMissing(Enum):
+    """The treatment of a ledger that does not exist."""
+
+    CREATED = "created"
+    """The ledger of a new cluster is made."""
+    REJECTED = "rejected"
+    """`LedgerMissing` is raised, and nothing is made. An existing ledger is opened for reading."""
+    SUBSTITUTED = "substituted"
+    """An empty ledger in memory replaces it, and nothing is made. An existing ledger is opened for reading."""
+
+
+@asynccontextmanager
+async def open_ledger(
+    settings: Settings, clock: Clock, ids: Ids, where_missing: WhereMissing = WhereMissing.CREATED
+) -> AsyncIterator[Ledger]:
+    """The ledger that the settings name; one in etcd is waited for. Raises `LedgerError`s."""
+    new_cluster_id = ids.new_cluster_id()
+    try:
+        is_created = where_missing is WhereMissing.CREATED
+        ledger = await _open_ledger(settings, clock, new_cluster_id if is_created else None)
+    except LedgerMissing:
+        if where_missing is not WhereMissing.SUBSTITUTED:
+            raise
+        ledger = _empty_ledger(new_cluster_id)
+    try:
+        yield ledger
+    finally:
+        await ledger.close()
+
+
+async def _open_ledger(settings: Settings, clock: Clock, new_cluster_id: str | None) -> Ledger:
+    url = read_ledger_url(settings.ledger_url)
+    match url:
+        case SqliteUrl(path=path):
+            from coordinator.ledger.sqlite import SqliteLedger
+
+            if new_cluster_id is not None:
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            return await SqliteLedger.open(Path(path), new_cluster_id=new_cluster_id, is_durable=settings.is_durable)
+        case MemoryUrl():
+            if new_cluster_id is None:
+                raise LedgerMissing("a ledger in memory ends with its agent: give another --ledger")
+            return _empty_ledger(new_cluster_id)
+        case EtcdUrl(endpoints=endpoints, cluster=cluster):
+            return await _open_etcd(settings.ledger_access, endpoints, cluster, clock, new_cluster_id)
+
+
+def _empty_ledger(cluster_id: str) -> Ledger:
+    from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
+
+    return MemoryLedger(MemoryLedgerCore(cluster_id=cluster_id))
+
+
+def etcd_client(access: LedgerAccess, endpoints: Sequence[HostPort]) -> "EtcdClient":
+    """A client of etcd, which connects at its first use. The caller closes it."""
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # gRPC's own lines on stderr repeat errors that are logged
+    from coordinator.ledger.etcd.access import EtcdAccess
+    from coordinator.ledger.etcd.client import EtcdClient
+
+    return EtcdClient(
+        EtcdAccess(
+            endpoints=[str(endpoint) for endpoint in endpoints],
+            is_tls=access.is_tls,
+            ca=access.ca,
+            cert=access.cert,
+            key=access.key,
+            user=access.user,
+            password=access.password,
+        )
+    )
+
+
+async def _open_etcd(
+    access: LedgerAccess, endpoints: Sequence[HostPort], cluster: str, clock: Clock, new_cluster_id: str | None
+) -> Ledger:
+    client = etcd_client(access, endpoints)
+    from coordinator.ledger.etcd.ledger import EtcdLedger
+
+    async def open_and_log_notices() -> Ledger:
+        ledger = await EtcdLedger.open(
+            client,
+            cluster,
+            new_cluster_id=new_cluster_id,
+            is_compacted=access.is_compacted,
+            quota_bytes=access.quota_bytes,
+        )
+        for notice in await ledger.notices():
+            log.warning(notice)
+        return ledger
+
+    try:
+        return await once_there(open_and_log_notices, clock)
+    except BaseException:
+        await client.close()
+        raise
