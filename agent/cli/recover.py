@@ -126,7 +126,7 @@ def _show(report: Json, *, is_loss_found: bool) -> None:
         "batches",
         "duplicates",
         "without_sequence",
-        "refused",
+        "rejected",
         "of_transactions",
         "offsets_lost",
     )

@@ -61,7 +61,7 @@ def report_rows(report: RecoveryReport) -> Mapping[str, object]:
         "transactions_aborted": report.transactions_aborted,
         "objects_known": report.objects_known,
         "intake_objects_committed": report.objects_committed,
-        "objects_left_for_the_cleaner": report.objects_left,
+        "objects_for_garbage_collection": report.objects_left,
         "objects_missing": len(report.missing),
         "objects_damaged": len({key for key, _ in report.damaged}),
         "entries_passed_over": len(report.passed_over),

@@ -38,7 +38,7 @@ class TopicRecovered:
     duplicates: int = 0
     without_sequence: int = 0
     """Batches that are kept although others of their producer are missing before them."""
-    refused: int = 0
+    rejected: int = 0
     """Batches that no ledger would take: of a stale epoch, or repeats of what is long gone."""
     of_transactions: int = 0
     """Batches of transactions whose end is lost: left out, as if they had been aborted."""
@@ -87,7 +87,7 @@ class RecoveredTopics:
                 assert outcome.error_codes[row] != NO_ERROR, "`abort_transactions` forgot every transactional id"
                 recovered.of_transactions += 1
             elif outcome.error_codes[row] != NO_ERROR:
-                recovered.refused += 1
+                recovered.rejected += 1
             elif outcome.base_offsets[row] < ends_before[topic_id][partition]:
                 recovered.duplicates += 1
             else:

@@ -170,4 +170,4 @@ def log_end(state: ClusterState, topic_id: TopicId = TOPIC) -> int:
 
 
 def told(report: RecoveryReport) -> list[tuple[str, int, int, int, int]]:
-    return [(t.topic, t.records, t.duplicates, t.without_sequence, t.refused) for t in report.topics]
+    return [(t.topic, t.records, t.duplicates, t.without_sequence, t.rejected) for t in report.topics]

@@ -85,7 +85,7 @@ async def test_batches_whose_transaction_has_no_known_end_are_left_out_and_someb
     report = await recover(ledger, store, ACCEPTING)
     assert report.is_carried_out
     (topic,) = report.topics
-    assert (topic.of_transactions, topic.refused, topic.records, report.transactions_aborted) == (1, 0, 0, 0)
+    assert (topic.of_transactions, topic.rejected, topic.records, report.transactions_aborted) == (1, 0, 0, 0)
     partition = partition_of(await state_of(ledger, store))
     assert (partition.log_end, partition.last_stable, partition.transactions) == (2, 2, None)
 

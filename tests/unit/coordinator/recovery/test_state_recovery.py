@@ -54,12 +54,12 @@ def test_a_topic_for_which_there_is_no_room_stops_the_recovery() -> None:
         recovering.commit(object_of(0, Batch(), topic_id=OTHER))
 
 
-def test_a_batch_of_an_epoch_that_is_over_is_counted_as_refused() -> None:
+def test_a_batch_of_an_epoch_that_is_over_is_counted_as_rejected() -> None:
     recovering = recovery()
     recovering.commit(object_of(0, idempotent(0, epoch=1)))
     recovering.commit(object_of(1, idempotent(1, epoch=0)))
     recovered = recovering.topics[TOPIC]
-    assert (recovered.batches, recovered.refused) == (1, 1)
+    assert (recovered.batches, recovered.rejected) == (1, 1)
 
 
 @pytest.mark.parametrize("rules", [RULES_FIRST, RULES_CHECKED_STORAGE])
