@@ -142,12 +142,12 @@ def _objects(state: ClusterState) -> Iterator[str]:
     references.update(
         object_id for topic in state.topics.values() if topic.table is not None for object_id in topic.table.objects
     )
-    counted = {int(object_id): found.references for object_id, found in state.objects.items()}
+    counted = {int(object_id): known.references for object_id, known in state.objects.items()}
     if dict(references) != counted:
         yield f"chunks and tables refer to objects {dict(references)}, the objects count {counted}"
     else:
         yield from _tables(state)
-    if state.object_ids != {found.key: object_id for object_id, found in state.objects.items()}:
+    if state.object_ids != {known.key: object_id for object_id, known in state.objects.items()}:
         yield "object_ids does not mirror objects"
     both = state.object_ids.keys() & state.released.keys()
     if both:
@@ -192,13 +192,13 @@ def _group(state: ClusterState, group_id: str, group: GroupState) -> Iterator[st
     for topic_id, partitions in group.offsets.items():
         if not partitions:
             yield f"keeps the topic {topic_id.hex()} without an offset"
-        for partition, found in partitions.items():
+        for partition, offset in partitions.items():
             if state.partition(topic_id, partition) is None:
                 yield f"has an offset of {topic_id.hex()}-{partition}, which is not there"
-            if found.commit_ms > state.time_ms:
+            if offset.commit_ms > state.time_ms:
                 yield f"committed {topic_id.hex()}-{partition} in the future"
-            if found.number > group.commits_count:
-                yield f"committed {topic_id.hex()}-{partition} as number {found.number} of {group.commits_count}"
+            if offset.number > group.commits_count:
+                yield f"committed {topic_id.hex()}-{partition} as number {offset.number} of {group.commits_count}"
     if isinstance(group.value, ClassicGroup):
         yield from _generation(group.value)
 

@@ -185,8 +185,8 @@ def _to_wire(state: ClusterState) -> SnapshotContent:
         sessions_ended=sorted(state.sessions_ended.items()),
         topics=[_from_topic(topic, state.rules_version) for _, topic in sorted(state.topics.items())],
         objects=[
-            (object_id, found.key, found.kind, found.object_bytes, found.references)
-            for object_id, found in sorted(state.objects.items())
+            (object_id, known.key, known.kind, known.object_bytes, known.references)
+            for object_id, known in sorted(state.objects.items())
         ],
         released=sorted(state.released.items()),
         maintenance_leader=state.maintenance_leader,
@@ -286,7 +286,7 @@ def _to_state(wire: SnapshotContent) -> ClusterState:
         for object_id, key, kind, object_bytes, references in wire.objects
     }
     groups = {group.group_id: group.group() for group in wire.groups}
-    transactional_ids = {found.transactional_id: found.value() for found in wire.transactional_ids}
+    transactional_ids = {known.transactional_id: known.value() for known in wire.transactional_ids}
     state = ClusterState(
         cluster_id=wire.cluster_id,
         incarnation=wire.incarnation,
@@ -311,7 +311,7 @@ def _to_state(wire: SnapshotContent) -> ClusterState:
         client_quotas=quotas_from_wire(wire.client_quotas),
         transactional_ids=transactional_ids,
         producers_of_transactions={
-            ProducerId(found.producer_id): found.transactional_id for found in wire.transactional_ids
+            ProducerId(known.producer_id): known.transactional_id for known in wire.transactional_ids
         },
         open_transactions={name: None for name, id_state in transactional_ids.items() if id_state.metadata.is_ongoing},
         transaction_version=wire.transaction_version,
@@ -322,7 +322,7 @@ def _to_state(wire: SnapshotContent) -> ClusterState:
         producers_before_deletion=ProducerId(wire.producers_before_deletion),
         topic_ids={topic.name: topic.topic_id for topic in topics.values()},
         topic_shapes={shape(topic.name): topic.name for topic in topics.values()},
-        object_ids={found.key: object_id for object_id, found in objects.items()},
+        object_ids={known.key: object_id for object_id, known in objects.items()},
         partitions_count=sum(len(topic.partitions) for topic in topics.values()),
         producers_count=sum(len(each.producers) for topic in topics.values() for each in topic.partitions),
         topics_at=Position(wire.position),

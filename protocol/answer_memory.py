@@ -55,13 +55,13 @@ class AnswerMemory(Generic[Holder]):
 
     def slowest(self) -> list[Holder]:
         """Who has to go once the budget is exceeded: the oldest, until ANSWERS_KEPT_SHARE of it is left unread."""
-        found: list[Holder] = []
+        holders: list[Holder] = []
         if not self.is_over:
-            return found
+            return holders
         excess_bytes = self.unread_bytes - int(self._bytes_max * ANSWERS_KEPT_SHARE)
         for holder, byte_count in self._unread.items():
             if excess_bytes <= 0:
                 break
-            found.append(holder)
+            holders.append(holder)
             excess_bytes -= byte_count
-        return found
+        return holders

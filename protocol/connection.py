@@ -38,7 +38,7 @@ class RequestFrame:
     """A view of the receive buffer, never written again; holding it keeps that buffer (128 KiB or more) in memory."""
 
     def leave_body(self) -> None:
-        """The body was read and is not wanted again."""
+        """The body was read and is not needed again."""
         self.body = NO_BODY
 
 

@@ -121,7 +121,7 @@ def _read_version(view: memoryview) -> int:
 
 def _read_partitions(view: memoryview, position: int) -> tuple[TopicPartitions, int]:
     count, position = read_array_length(view, position, is_flexible=False)
-    found: list[tuple[str, tuple[int, ...]]] = []
+    topics: list[tuple[str, tuple[int, ...]]] = []
     for _ in range(count):
         topic, position = read_string(view, position, is_flexible=False)
         index_count, position = read_array_length(view, position, is_flexible=False)
@@ -130,5 +130,5 @@ def _read_partitions(view: memoryview, position: int) -> tuple[TopicPartitions, 
             (index,) = INT32.unpack_from(view, position)
             indexes.append(index)
             position += INT32.size
-        found.append((topic, tuple(indexes)))
-    return tuple(found), position
+        topics.append((topic, tuple(indexes)))
+    return tuple(topics), position

@@ -89,22 +89,22 @@ class FrameReceiver:
         view, first = self._view, self._first
         self._end = end = self._end + count
         frames: list[memoryview] = []
-        wanted = SIZE_BYTES
+        needed_bytes = SIZE_BYTES
         while end - first >= SIZE_BYTES:
             (frame_bytes,) = INT32.unpack_from(view, first)
             if not 0 <= frame_bytes <= self._frame_bytes_max:
                 raise MalformedRequest(f"a frame of {frame_bytes} bytes; at most {self._frame_bytes_max} are accepted")
-            wanted = SIZE_BYTES + frame_bytes
-            if end - first < wanted:
+            needed_bytes = SIZE_BYTES + frame_bytes
+            if end - first < needed_bytes:
                 break
-            frames.append(view[first + SIZE_BYTES : first + wanted])
-            first += wanted
-            wanted = SIZE_BYTES
+            frames.append(view[first + SIZE_BYTES : first + needed_bytes])
+            first += needed_bytes
+            needed_bytes = SIZE_BYTES
         self._first = first
-        is_full = first + wanted > len(view)
-        is_little = max(wanted, 2 * count) <= self._buffer_bytes_first
-        self.is_cramped = is_full and not is_little and not self.is_roomy and wanted <= self._buffer_bytes
-        self.large_frame_bytes = wanted if wanted > self._whole_frame_bytes else 0
+        is_full = first + needed_bytes > len(view)
+        is_little = max(needed_bytes, 2 * count) <= self._buffer_bytes_first
+        self.is_cramped = is_full and not is_little and not self.is_roomy and needed_bytes <= self._buffer_bytes
+        self.large_frame_bytes = needed_bytes if needed_bytes > self._whole_frame_bytes else 0
         if is_full and not self.large_frame_bytes:
             self._move(memoryview(bytearray(self._buffer_bytes_first if is_little else self._whole_frame_bytes)))
         return frames

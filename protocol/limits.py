@@ -106,7 +106,7 @@ INTAKE_SHARE_OF_RECEIVED_MIN = 1 / 16
 """Accepted records that are a smaller part of the memory they were received in are copied out of it."""
 INTAKE_PUTS_IN_FLIGHT_MAX = 8
 CHUNKS_KEPT_PER_INTAKE_MAX = 1_000
-"""Chunks of one intake that stay in memory for consumers, in some 30 ms of the loop; the rest is read when wanted."""
+"""Chunks of one intake that stay in memory for consumers, in some 30 ms of the loop; the rest is read on demand."""
 BATCHES_PER_COMMIT_MAX = 10_000
 PRODUCER_IDS_PER_BLOCK_MAX = 1_000_000
 PRODUCER_STATES_PER_PARTITION_MAX = 20_000
@@ -147,7 +147,7 @@ LEDGER_WAIT_SECONDS_MAX = 30.0
 BARRIER_SECONDS_MAX = 10.0
 """How long a barrier waits for the ledger's answer (safety rule S4)."""
 CONNECTION_EPOCH_SECONDS_MAX = 1.0
-"""How long after its connection was accepted a stamp may be known, and a request may wait for it (safety rule S7)."""
+"""How long after a connection was accepted its epoch may be known, and a request may wait for it (safety rule S7)."""
 STORE_CHECK_READS_MAX = 2
 """Reads of an object that a check of the bucket wrote, before the store is reported: one answer may be damaged."""
 LEDGER_LOAD_ATTEMPTS_MAX = 5
@@ -236,9 +236,9 @@ DAMAGED_CHUNKS_REMEMBERED_MAX = 10_000
 OBJECT_BYTES_READ_WHOLE_MAX = 32 * MIB
 """A larger intake object is read range by range, however many want parts of it."""
 OBJECT_PART_WANTED_MIN = 1 / 64
-"""An intake object of which several chunks are wanted is read whole where they are this part of it at least."""
+"""An intake object of which several chunks are requested is read whole where they are this part of it at least."""
 OBJECTS_WANTED_REMEMBERED_MAX = 4_096
-"""Intake objects, and neighbourhoods of them, of which it is remembered what was wanted."""
+"""Intake objects, and neighbourhoods of them, whose demand is remembered."""
 OBJECTS_PER_NEIGHBOURHOOD = 32
 """Objects one after the other in the ledger's order that are taken for alike in what is wanted of them."""
 FETCHES_IN_A_ROW_MIN = 2
@@ -346,11 +346,11 @@ TRANSACTION_LOOK_SECONDS = 1.0
 """How often the agent that is the maintenance leader notes which transactions are open."""
 TRANSACTION_MEMBERS_MAX = 20_000
 """Partitions and groups of one transaction: its end, which holds up every agent, takes some microseconds for each."""
-TRANSACTION_WAITING_RUNS_MAX = 20_000
+TRANSACTION_UNPLACED_RUNS_MAX = 20_000
 """Runs of batches of one transaction that are placed at its commit; an agent's intake makes one of each partition."""
-TRANSACTION_WAITING_BYTES_MAX = 1024 * MIB
+TRANSACTION_UNPLACED_BYTES_MAX = 1024 * MIB
 """Their bytes: they stay in the bucket until the transaction is decided."""
-OFFSET_STAMPS_MAX = 100
+OFFSET_COMMIT_EPOCHS_MAX = 100
 """Groups of a transactional id of which is known on which connection a V1 client committed for them last, in one epoch.
 With one more the oldest is dropped, and a client on a connection as old as that has to reconnect (safety rule S7), at
 most once in so many commits."""
@@ -666,7 +666,7 @@ PRODUCER_EXPIRY_CHECK_INTERVAL_S = 600.0
 
 # Reads of objects, and the cleaner.
 READ_GAP_BYTES_MAX = 512 * KIB
-"""Unwanted bytes between two wanted ranges that are read along rather than asking twice."""
+"""Bytes between two ranges that are read with both, as one request costs less than two."""
 READ_BYTES_MAX = 16 * MIB
 """The bytes of ranges that are read together at most; one range above it is read alone."""
 RECOVERY_READS_MAX = 3

@@ -45,7 +45,7 @@ _ANSWER_V6: Final = struct.Struct(">ihqqiB")
 """The same with no tagged fields."""
 
 
-class OffsetWanted(NamedTuple):
+class OffsetQuery(NamedTuple):
     """One partition of a request. `timestamp`: milliseconds, or one of Kafka's negative words for an offset."""
 
     partition_index: int
@@ -63,9 +63,9 @@ class PartitionOffset(NamedTuple):
     leader_epoch: int
 
 
-class TopicOffsetsWanted(NamedTuple):
+class TopicOffsetQueries(NamedTuple):
     name: str
-    partitions: Sequence[OffsetWanted]
+    partitions: Sequence[OffsetQuery]
 
 
 class TopicOffsets(NamedTuple):
@@ -77,7 +77,7 @@ class ListOffsetsRequest(NamedTuple):
     """Without what only followers say, and the timeout: nothing here waits for another tier."""
 
     isolation_level: int
-    topics: Sequence[TopicOffsetsWanted]
+    topics: Sequence[TopicOffsetQueries]
 
 
 def read_list_offsets_request(body: memoryview, version: int) -> ListOffsetsRequest:
@@ -103,7 +103,7 @@ def _read_request(body: memoryview, version: int) -> ListOffsetsRequest:
         INT32.unpack_from(body, 0)
         position = INT32.size
     topics_count, position = read_array_length(body, position, is_flexible=is_flexible)
-    topics: list[TopicOffsetsWanted] = []
+    topics: list[TopicOffsetQueries] = []
     elements_left = ARRAY_LENGTH_MAX - topics_count
     for _ in range(topics_count):
         name, position = read_string(body, position, is_flexible=is_flexible)
@@ -114,7 +114,7 @@ def _read_request(body: memoryview, version: int) -> ListOffsetsRequest:
         partitions, position = _read_partitions(body, position, count, version)
         if is_flexible:
             _, position = read_tagged_fields(body, position)
-        topics.append(TopicOffsetsWanted(name, partitions))
+        topics.append(TopicOffsetQueries(name, partitions))
     if version >= _TIMEOUT_FIRST:
         INT32.unpack_from(body, position)
         position += INT32.size
@@ -123,9 +123,9 @@ def _read_request(body: memoryview, version: int) -> ListOffsetsRequest:
     return ListOffsetsRequest(isolation_level, topics)
 
 
-def _read_partitions(body: memoryview, position: int, count: int, version: int) -> tuple[list[OffsetWanted], int]:
+def _read_partitions(body: memoryview, position: int, count: int, version: int) -> tuple[list[OffsetQuery], int]:
     is_flexible = version >= _FLEXIBLE_FIRST
-    partitions: list[OffsetWanted] = []
+    partitions: list[OffsetQuery] = []
     for _ in range(count):
         if version >= _LEADER_EPOCH_FIRST:
             index, leader_epoch, timestamp = _PARTITION_V4.unpack_from(body, position)
@@ -136,7 +136,7 @@ def _read_partitions(body: memoryview, position: int, count: int, version: int) 
             position += _PARTITION_V1.size
         if is_flexible:
             _, position = read_tagged_fields(body, position)
-        partitions.append(OffsetWanted(index, leader_epoch, timestamp))
+        partitions.append(OffsetQuery(index, leader_epoch, timestamp))
     return partitions, position
 
 

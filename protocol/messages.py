@@ -115,8 +115,8 @@ def _structure_reader(schema: type[Entity]) -> _Reader:
         for name, reader in plain:
             values[name], position = reader(view, position, budget)
         if is_flexible:
-            found, position = read_tagged_fields(view, position, tags_end=tags_end)
-            for tag, value in found.items():
+            tagged_fields, position = read_tagged_fields(view, position, tags_end=tags_end)
+            for tag, value in tagged_fields.items():
                 name, reader = tagged[tag]
                 values[name], _ = reader(value, 0, budget)
         return schema(**values), position

@@ -17,5 +17,5 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if len(word) > NEAR_WORD_CHARS_MAX:
         return ""
     by_lower = {each.lower(): each for each in known}
-    found = difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=SIMILARITY_MIN)
-    return f"; did you mean {by_lower[found[0]]}?" if found else ""
+    matches = difflib.get_close_matches(word.lower(), list(by_lower), n=1, cutoff=SIMILARITY_MIN)
+    return f"; did you mean {by_lower[matches[0]]}?" if matches else ""

@@ -138,9 +138,9 @@ def describe_object(tail: Buffer, object_bytes: int) -> ObjectDescription:
     if len(view) < footer_bytes + TRAILER_BYTES:
         raise TailTooShort(footer_bytes + TRAILER_BYTES)
     footer = view[len(view) - footer_bytes - TRAILER_BYTES : len(view) - TRAILER_BYTES + _TRAILER_CHECKED_BYTES]
-    found = crc32c(footer)
-    if found != checksum:
-        raise ChunkFormatError(f"the footer's checksum is {found:#010x} instead of {checksum:#010x}")
+    actual = crc32c(footer)
+    if actual != checksum:
+        raise ChunkFormatError(f"the footer's checksum is {actual:#010x} instead of {checksum:#010x}")
     return _read_footer_v1(footer[:footer_bytes], object_bytes - footer_bytes - TRAILER_BYTES)
 
 
@@ -163,10 +163,10 @@ def check_chunk(run: Buffer, chunk: FooterChunk) -> None:
     """Pass if `run` holds exactly the bytes that were written as `chunk`. Raises `ChunkFormatError`."""
     if len(run) != chunk.byte_count:
         raise ChunkFormatError(f"the chunk at byte {chunk.byte_first} has {len(run)} bytes, not {chunk.byte_count}")
-    found = crc32c(run)
-    if found != chunk.crc32c:
+    actual = crc32c(run)
+    if actual != chunk.crc32c:
         raise ChunkFormatError(
-            f"the chunk at byte {chunk.byte_first} has the checksum {found:#010x}, not {chunk.crc32c:#010x}"
+            f"the chunk at byte {chunk.byte_first} has the checksum {actual:#010x}, not {chunk.crc32c:#010x}"
         )
 
 

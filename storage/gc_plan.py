@@ -45,7 +45,7 @@ class ReleasedPlan:
     """The verdict on released objects whose grace has passed."""
 
     deletable: tuple[str, ...]
-    is_snapshot_wanted: bool
+    needs_snapshot: bool
     """Whether others would be deletable too, were there a snapshot of the present."""
 
 
@@ -74,8 +74,8 @@ def plan_released(
         if released_ms != UNTIMED and time_ms - released_ms >= grace_ms and key not in postponed
     )
     deletable = [key for _, released_ms, key in due if released_ms < covered_ms]
-    is_snapshot_wanted = any(covered_ms <= released_ms < time_ms for _, released_ms, _ in due)
-    return ReleasedPlan(deletable=tuple(deletable[:count_max]), is_snapshot_wanted=is_snapshot_wanted)
+    needs_snapshot = any(covered_ms <= released_ms < time_ms for _, released_ms, _ in due)
+    return ReleasedPlan(deletable=tuple(deletable[:count_max]), needs_snapshot=needs_snapshot)
 
 
 def judge_listed(

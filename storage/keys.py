@@ -30,7 +30,7 @@ def is_key(name: str) -> bool:
 def printable(name: str) -> str:
     """A name that may be no key, for logs and reports: bytes that are no UTF-8, and control characters, escaped."""
     text = name.encode(errors="surrogateescape").decode(errors="backslashreplace")
-    return _CONTROL_CHARACTER.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _CONTROL_CHARACTER.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def check_prefix(prefix: str) -> None:

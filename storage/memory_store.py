@@ -32,10 +32,10 @@ class MemoryStore:
         return self._find(key)[0]
 
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
-        found = self._find(key)[0][byte_first : byte_first + byte_count]
-        if len(found) != byte_count:
-            raise cut_short(key, len(found), byte_first, byte_count)
-        return found
+        content = self._find(key)[0][byte_first : byte_first + byte_count]
+        if len(content) != byte_count:
+            raise cut_short(key, len(content), byte_first, byte_count)
+        return content
 
     async def head(self, key: str) -> ObjectMeta:
         payload, modified_ms = self._find(key)
@@ -45,9 +45,9 @@ class MemoryStore:
         """Objects put while the list is read may be missing from it; none is given twice."""
         check_prefix(prefix)
         for key in sorted(key for key in self._objects if key.startswith(prefix) and key > after):
-            found = self._objects.get(key)
-            if found is not None:
-                yield ObjectMeta(key=key, size_bytes=len(found[0]), modified_ms=found[1])
+            stored = self._objects.get(key)
+            if stored is not None:
+                yield ObjectMeta(key=key, size_bytes=len(stored[0]), modified_ms=stored[1])
 
     async def delete(self, keys: Sequence[str]) -> None:
         for key in keys:
@@ -62,7 +62,7 @@ class MemoryStore:
 
     def _find(self, key: str) -> tuple[bytes, int]:
         check_key(key)
-        found = self._objects.get(key)
-        if found is None:
+        stored = self._objects.get(key)
+        if stored is None:
             raise ObjectMissing(f"{key} does not exist")
-        return found
+        return stored

@@ -32,9 +32,9 @@ class ObjectDamaged(StoreError):
     """The object is there and does not hold what the ledger says: nothing is served from it, and people must look."""
 
 
-def cut_short(key: str, found_bytes: int, byte_first: int, byte_count: int) -> ObjectDamaged:
+def cut_short(key: str, actual_bytes: int, byte_first: int, byte_count: int) -> ObjectDamaged:
     """The error for a range that is not all in its object. Keys are written once, so it will never be."""
-    return ObjectDamaged(f"{key} has {found_bytes} of the {byte_count} bytes from byte {byte_first}: it was cut")
+    return ObjectDamaged(f"{key} has {actual_bytes} of the {byte_count} bytes from byte {byte_first}: it was cut")
 
 
 class ObjectExists(StoreError):

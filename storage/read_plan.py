@@ -1,6 +1,6 @@
-"""Which requests read wanted byte ranges: neighbours in one object share a request.
+"""Plans the requests that read byte ranges: neighbours in one object share a request.
 
-Rule: nothing is read here. A request costs about as much as half a mebibyte of transfer, so bytes between two wanted
+Rule: nothing is read here. A request costs about as much as half a mebibyte of transfer, so bytes between two
 ranges are read along and thrown away up to that; a request stays bounded, so that one slow answer does not hold up
 much.
 """
@@ -14,65 +14,66 @@ from storage.refs import ByteRange
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """Where a wanted range lies in what was read: `wanted` is its index, `byte_first` counts from the read's start."""
+    """Where a requested range lies in what was read. `byte_first` counts from the read's start."""
 
-    wanted: int
+    index: int
+    """The range's index in the request."""
     byte_first: int
     byte_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRead:
-    """One ranged request, and which wanted ranges it answers."""
+    """One ranged request, and the ranges that it answers."""
 
     read: ByteRange
     pieces: tuple[Piece, ...]
 
 
 def plan_reads(
-    wanted: Sequence[ByteRange], *, gap_bytes_max: int = READ_GAP_BYTES_MAX, read_bytes_max: int = READ_BYTES_MAX
+    ranges: Sequence[ByteRange], *, gap_bytes_max: int = READ_GAP_BYTES_MAX, read_bytes_max: int = READ_BYTES_MAX
 ) -> list[PlannedRead]:
-    """Requests that together answer every range of `wanted`, each range by exactly one of them.
+    """Requests that together answer every range of `ranges`, each range by exactly one of them.
 
     Ranges of an object that overlap or lie at most `gap_bytes_max` apart are read together, while the request stays
     within `read_bytes_max`; a single range above that is read alone, whole. Objects come in the order in which they are
-    first wanted, the reads of one object by position.
+    first named, the reads of one object by position.
     """
     by_key: dict[str, list[int]] = {}
-    for index, byte_range in enumerate(wanted):
+    for index, byte_range in enumerate(ranges):
         by_key.setdefault(byte_range.key, []).append(index)
     planned: list[PlannedRead] = []
     for key, indexes in by_key.items():
-        indexes.sort(key=lambda index: (wanted[index].byte_first, wanted[index].byte_count))
+        indexes.sort(key=lambda index: (ranges[index].byte_first, ranges[index].byte_count))
         run: list[int] = []
         run_first = run_end = 0
         for index in indexes:
-            byte_first = wanted[index].byte_first
-            byte_end = byte_first + wanted[index].byte_count
+            byte_first = ranges[index].byte_first
+            byte_end = byte_first + ranges[index].byte_count
             joined_end = max(run_end, byte_end)
             if run and byte_first - run_end <= gap_bytes_max and joined_end - run_first <= read_bytes_max:
                 run.append(index)
                 run_end = joined_end
                 continue
             if run:
-                planned.append(_read(key, run_first, run_end, run, wanted))
+                planned.append(_read(key, run_first, run_end, run, ranges))
             run, run_first, run_end = [index], byte_first, byte_end
-        planned.append(_read(key, run_first, run_end, run, wanted))
+        planned.append(_read(key, run_first, run_end, run, ranges))
     return planned
 
 
 def slice_read(planned: PlannedRead, payload: bytes) -> list[tuple[int, memoryview]]:
-    """The wanted ranges that `payload`, the answer to `planned`, holds: (index in `wanted`, its bytes), uncopied."""
+    """The ranges that `payload`, the answer to `planned`, holds: (index of the range, its bytes), uncopied."""
     assert len(payload) == planned.read.byte_count, "a read answers exactly what was asked"
     view = memoryview(payload)
-    return [(piece.wanted, view[piece.byte_first : piece.byte_first + piece.byte_count]) for piece in planned.pieces]
+    return [(piece.index, view[piece.byte_first : piece.byte_first + piece.byte_count]) for piece in planned.pieces]
 
 
-def _read(key: str, run_first: int, run_end: int, run: Sequence[int], wanted: Sequence[ByteRange]) -> PlannedRead:
+def _read(key: str, run_first: int, run_end: int, run: Sequence[int], ranges: Sequence[ByteRange]) -> PlannedRead:
     return PlannedRead(
         read=ByteRange(key=key, byte_first=run_first, byte_count=run_end - run_first),
         pieces=tuple(
-            Piece(wanted=index, byte_first=wanted[index].byte_first - run_first, byte_count=wanted[index].byte_count)
+            Piece(index=index, byte_first=ranges[index].byte_first - run_first, byte_count=ranges[index].byte_count)
             for index in run
         ),
     )

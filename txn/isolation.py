@@ -56,10 +56,10 @@ class AbortedBatches:
 
     def holds(self, producer_id: int, offset: int) -> bool:
         """Whether the producer's transactional batch at `offset` is void."""
-        found = self._of_producer.get(producer_id)
-        if found is None:
+        aborted = self._of_producer.get(producer_id)
+        if aborted is None:
             return False
-        firsts, markers = found
+        firsts, markers = aborted
         row = bisect_right(firsts, offset) - 1
         return row >= 0 and offset < markers[row]
 

@@ -1,7 +1,8 @@
 """The state of a transactional id, its events, and their decisions.
 
 Rule: nothing here decides, reads a clock or knows a partition. The decision is `txn.transitions.decide`; which
-partitions and groups take part, when a transaction began, and the stamps of safety rule S7 are kept by the caller.
+partitions and groups take part, when a transaction began, and the connection epochs of safety rule S7 are kept by the
+caller.
 
 Which request is which event (a V2 request begins a transaction by itself, KIP-890):
 

@@ -257,7 +257,7 @@ class ChunkReader:
                 # An object that does not answer fails all chunks, also of later ranges: each further read would take
                 # the store's full time-out again.
                 is_away = isinstance(error, StoreUnavailable)
-                failed = flights if is_away else [flights[piece.wanted] for piece in planned.pieces]
+                failed = flights if is_away else [flights[piece.index] for piece in planned.pieces]
                 if isinstance(error, ObjectDamaged) and len(failed) > 1:
                     for flight in failed:
                         await self._read_ranges([flight])  # only one of them may be damaged, or behind the object's end
@@ -268,7 +268,7 @@ class ChunkReader:
                     return
                 continue
             for piece in planned.pieces:
-                await self._serve_intake(flights[piece.wanted], data[piece.byte_first :])
+                await self._serve_intake(flights[piece.index], data[piece.byte_first :])
 
     async def _serve_intake(self, flight: _Flight, data: memoryview) -> None:
         """Complete the chunk that `data` begins with; a damaged one fails alone."""

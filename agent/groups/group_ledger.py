@@ -28,7 +28,7 @@ from coordinator.commands.group import (
     WriteConsumerGroup,
 )
 from coordinator.commands.group_values import ClassicGroup, GroupState
-from coordinator.commands.transaction import CommitTransactionalOffsets, Stamp
+from coordinator.commands.transaction import CommitTransactionalOffsets, ConnectionEpoch
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from protocol.errors import ErrorCode
 from protocol.limits import (
@@ -72,7 +72,7 @@ class CommittingProducer(NamedTuple):
     producer_id: ProducerId
     epoch: ProducerEpoch
     version: TransactionVersion
-    stamp: Stamp | None
+    connection_epoch: ConnectionEpoch | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +319,7 @@ class GroupLedger:
             producer_id=producer.producer_id,
             epoch=producer.epoch,
             version=producer.version,
-            stamp=producer.stamp,
+            connection_epoch=producer.connection_epoch,
             topic=[topics[row.topic_id] for row in rows],
             topic_ids=tuple(topics),
             partition=[row.partition for row in rows],

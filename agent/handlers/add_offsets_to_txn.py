@@ -32,7 +32,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             epoch=epoch,
             partitions=(),
             groups=(body.group_id,),
-            stamp=await connection_epoch_of(services, request),
+            connection_epoch=await connection_epoch_of(services, request),
         )
         error_code = (await decided(services, request, command)).error_code
     error_code = answered_code(API_KEY, request.frame.api_version, error_code)

@@ -122,7 +122,7 @@ async def _add(
         epoch=asked.epoch,
         partitions=tuple(partition_names),
         groups=(),
-        stamp=await connection_epoch_of(services, request),
+        connection_epoch=await connection_epoch_of(services, request),
     )
     return dict.fromkeys(names, (await decided(services, request, command)).error_code)
 

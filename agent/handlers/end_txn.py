@@ -34,7 +34,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             epoch=epoch,
             version=version,
             is_commit=body.committed,
-            stamp=await connection_epoch_of(services, request) if version is TransactionVersion.V1 else None,
+            connection_epoch=await connection_epoch_of(services, request) if version is TransactionVersion.V1 else None,
         ),
     )
     return _values(request.frame.api_version, decision)

@@ -59,7 +59,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         return write_fetch_response(
             request.frame.correlation_id, version, FetchResponse(topics=[], error_code=plan.error_code)
         )
-    if await services.draining.sends_away():
+    if await services.draining.redirects():
         refused = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in plan.wanted]
         return await inline_or_in_thread(len(refused), _answer, request.frame, refused, isolation, _session_id(plan))
     reads: list[PartitionRead] = []

@@ -28,7 +28,7 @@ from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode
 from protocol.list_offsets import (
     ListOffsetsRequest,
-    OffsetWanted,
+    OffsetQuery,
     PartitionOffset,
     TopicOffsets,
     read_list_offsets_request,
@@ -105,7 +105,7 @@ def _read(frame: RequestFrame) -> tuple[ListOffsetsRequest, set[tuple[str, int]]
     return body, {name for name, count in mentions.items() if count > 1}
 
 
-def _find(services: Services, version: int, topic_name: str, wanted: OffsetWanted) -> TopicState | ErrorCode:
+def _find(services: Services, version: int, topic_name: str, wanted: OffsetQuery) -> TopicState | ErrorCode:
     """The partition's topic as it is now, or the error of the partition."""
     topic = services.topics.known(topic_name)
     if topic is None or not 0 <= wanted.partition_index < len(topic.partitions):

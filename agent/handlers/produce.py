@@ -54,15 +54,15 @@ ERRORS_WITHOUT_LOG_START = (ErrorCode.corrupt_message, ErrorCode.message_too_lar
 """With these errors Kafka returns no log start. Source: ReplicaManager.appendRecordsToLeader (Kafka 4.3)."""
 NOT_IN_TIME = Acknowledgement(error_code=ErrorCode.request_timed_out)
 """The records may still be committed, and an idempotent producer's repeat finds them."""
-SENT_AWAY = Acknowledgement(error_code=ErrorCode.not_leader_or_follower)
+REDIRECTION = Acknowledgement(error_code=ErrorCode.not_leader_or_follower)
 NO_TRANSACTIONAL_ID = Acknowledgement(error_code=ErrorCode.transactional_id_authorization_failed)
 """A transactional batch needs a transactional id."""
 
 
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
-    if body.acks != ACKS_NONE and await services.draining.sends_away():
-        return _refused(request, body, SENT_AWAY)
+    if body.acks != ACKS_NONE and await services.draining.redirects():
+        return _refused(request, body, REDIRECTION)
     if body.transactional_id is None and _has_transactional_batches(body):
         return _refused(request, body, NO_TRANSACTIONAL_ID)
     has_room = await services.produce.wait_for_room(_timeout_s(body))
@@ -89,9 +89,9 @@ async def handle(services: Services, request: Request) -> Answer:
             await pacer.step()
         await pacer.step()
     # Checks and the wait for memory take time. Once a drain has begun meanwhile, other agents may lead (S8).
-    if body.acks != ACKS_NONE and await services.draining.sends_away():
+    if body.acks != ACKS_NONE and await services.draining.redirects():
         for group in accepted:
-            cast("PartitionAnswer", group.ticket).settle(SENT_AWAY)
+            cast("PartitionAnswer", group.ticket).settle(REDIRECTION)
         accepted = []
     _take_in(services, request, accepted)
     if body.acks == ACKS_NONE:
@@ -111,7 +111,7 @@ def _end_where_due(services: Services, pending: "PendingProduce", *, has_room: b
         raise NoAnswerOwed("the intake is full, and the client waits for no error")
     if pending.refused is not None:
         raise NoAnswerOwed(f"{pending.refused.name} for records with acks=0")
-    if services.draining.is_sending_away:
+    if services.draining.is_redirecting:
         raise NoAnswerOwed("this agent is stopping, and the client waits for no error")
 
 

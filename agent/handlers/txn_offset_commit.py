@@ -98,7 +98,7 @@ async def _producer(services: Services, request: Request, body: Any) -> Committi
         producer_id=producer_id,
         epoch=epoch,
         version=version,
-        stamp=await connection_epoch_of(services, request) if version is TransactionVersion.V1 else None,
+        connection_epoch=await connection_epoch_of(services, request) if version is TransactionVersion.V1 else None,
     )
 
 

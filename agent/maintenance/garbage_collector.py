@@ -141,7 +141,7 @@ class GarbageCollector:
                 count += len(deleted)
             # An object may be deleted only once the newest snapshot knows its release: a recovery begins with that
             # snapshot, and would miss the object (safety rule S9). So garbage asks for a snapshot if one is too old.
-            elif not plan.is_snapshot_wanted or not await self._snapshots.cover(interval_s=self._snapshot_interval_s):
+            elif not plan.needs_snapshot or not await self._snapshots.cover(interval_s=self._snapshot_interval_s):
                 return count
 
     async def _retry_leftovers(self, time_ms: Milliseconds) -> int:

@@ -10,13 +10,13 @@ import asyncio
 
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
-from coordinator.commands.transaction import Stamp
+from coordinator.commands.transaction import ConnectionEpoch
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.limits import CONNECTION_EPOCH_SECONDS_MAX
 from protocol.types import Position
 
 
-class ConnectionEpoch:
+class PendingConnectionEpoch:
     """The epoch of one connection: known soon after it was accepted, or never."""
 
     __slots__ = ("_accepted_s", "_position", "_serial")
@@ -31,7 +31,7 @@ class ConnectionEpoch:
         is_in_time = now_s - self._accepted_s <= CONNECTION_EPOCH_SECONDS_MAX
         self._position.set_result(position if is_in_time else None)
 
-    async def known(self, clock: Clock) -> Stamp | None:
+    async def known(self, clock: Clock) -> ConnectionEpoch | None:
         """The epoch; None where the connection cannot get one: the caller closes it."""
         if not self._position.done():
             try:
@@ -40,7 +40,7 @@ class ConnectionEpoch:
             except TimeoutError:
                 return None
         position = self._position.result()
-        return None if position is None else Stamp(position=position, serial=self._serial)
+        return None if position is None else ConnectionEpoch(position=position, serial=self._serial)
 
 
 class ConnectionEpochs:
@@ -50,31 +50,31 @@ class ConnectionEpochs:
         self._ledger = ledger
         self._clock = clock
         self._serial_next = 0
-        self._waiting: list[ConnectionEpoch] = []
-        self._wanted = asyncio.Event()
+        self._waiting: list[PendingConnectionEpoch] = []
+        self._has_waiting = asyncio.Event()
 
-    def accepted(self) -> ConnectionEpoch:
+    def accepted(self) -> PendingConnectionEpoch:
         """The epoch of a connection that is accepted now."""
-        stamp = ConnectionEpoch(
+        epoch = PendingConnectionEpoch(
             serial=self._serial_next,
             accepted_s=self._clock.monotonic_s(),
             position=asyncio.get_running_loop().create_future(),
         )
         self._serial_next += 1
-        self._waiting.append(stamp)
-        self._wanted.set()
-        return stamp
+        self._waiting.append(epoch)
+        self._has_waiting.set()
+        return epoch
 
     async def run(self) -> None:
         """Takes a barrier for the accepted connections, again and again. Never returns."""
         while True:
-            await self._wanted.wait()
-            self._wanted.clear()
+            await self._has_waiting.wait()
+            self._has_waiting.clear()
             waiting, self._waiting = self._waiting, []
             position = await self._position()
             now_s = self._clock.monotonic_s()
-            for stamp in waiting:
-                stamp.settle(position, now_s)
+            for epoch in waiting:
+                epoch.settle(position, now_s)
 
     async def _position(self) -> Position | None:
         try:

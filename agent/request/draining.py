@@ -15,31 +15,31 @@ class Draining:
     """Whether clients are redirected, and how many times one was. Handlers read it, the agent's drain sets it."""
 
     def __init__(self) -> None:
-        self.is_sending_away = False
-        self.sent_away_count = 0
+        self.is_redirecting = False
+        self.redirected_count = 0
         self._do_others_lead = asyncio.Event()
 
     def begin(self) -> None:
-        self.is_sending_away = True
+        self.is_redirecting = True
 
     def announce(self) -> None:
         """Releases the waiting clients: from now on other agents lead, or none will."""
         self._do_others_lead.set()
 
-    async def sends_away(self) -> bool:
+    async def redirects(self) -> bool:
         """Whether to redirect the client of this request; counted, so that the drain sees that clients still come.
 
         Waits until the client can find another leader. One that is redirected too early comes back, and waits longer.
         """
-        if self.is_sending_away:
-            self.sent_away_count += 1
+        if self.is_redirecting:
+            self.redirected_count += 1
             await self._do_others_lead.wait()
-        return self.is_sending_away
+        return self.is_redirecting
 
     async def until_quiet(self, clock: Clock) -> None:
         """Returns once no client had to be redirected for a while."""
-        seen_count, quiet_since_s = self.sent_away_count, clock.monotonic_s()
+        seen_count, quiet_since_s = self.redirected_count, clock.monotonic_s()
         while clock.monotonic_s() - quiet_since_s < DRAIN_QUIET_SECONDS:
             await clock.sleep(DRAIN_POLL_SECONDS)
-            if self.sent_away_count != seen_count:
-                seen_count, quiet_since_s = self.sent_away_count, clock.monotonic_s()
+            if self.redirected_count != seen_count:
+                seen_count, quiet_since_s = self.redirected_count, clock.monotonic_s()

@@ -22,7 +22,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.ledger.producer_ids import ProducerIdBlock
 from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
-from agent.request.connection_epochs import ConnectionEpoch, ConnectionEpochs
+from agent.request.connection_epochs import ConnectionEpochs, PendingConnectionEpoch
 from agent.request.draining import Draining
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
@@ -114,7 +114,7 @@ class Request:
     peer: str
     client: ConnectedClient = field(default_factory=ConnectedClient)
     """The name and version that the connection's client has given."""
-    stamp: ConnectionEpoch | None = None
+    connection_epoch: PendingConnectionEpoch | None = None
     """The epoch of the connection (safety rule S7); None for a request without a connection."""
     received_s: float = field(default=0.0)
     """The injected monotonic clock's time when the frame was complete."""

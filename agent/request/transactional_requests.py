@@ -11,9 +11,9 @@ from agent.request.services import NoAnswerOwed, Request, Services
 from coordinator.commands.commands import Refused
 from coordinator.commands.transaction import (
     AddToTransaction,
+    ConnectionEpoch,
     EndTransaction,
     InitTransactionalProducer,
-    Stamp,
     TransactionDecided,
 )
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 NOT_KNOWN = TransactionDecided(error_code=ErrorCode.coordinator_not_available)
 """The ledger has not answered in time, or never will: the command may be applied."""
-SENT_AWAY = TransactionDecided(error_code=ErrorCode.not_coordinator)
+REDIRECTION = TransactionDecided(error_code=ErrorCode.not_coordinator)
 """This agent is stopping: the client asks another one."""
 
 
@@ -35,8 +35,8 @@ async def decided(
     services: Services, request: Request, command: InitTransactionalProducer | AddToTransaction | EndTransaction
 ) -> TransactionDecided:
     """The outcome of the command once it is applied. Raises `NoAnswerOwed` where the request is stale (S7)."""
-    if await services.draining.sends_away():
-        return SENT_AWAY
+    if await services.draining.redirects():
+        return REDIRECTION
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
             outcome = await services.ledger.propose(command)
@@ -94,17 +94,17 @@ class BatchesOfTransaction:
         return held is not None and held.metadata.previous_producer_id == producer_id != NO_PRODUCER_ID
 
 
-async def connection_epoch_of(services: Services, request: Request) -> Stamp | None:
+async def connection_epoch_of(services: Services, request: Request) -> ConnectionEpoch | None:
     """The epoch of the request's connection, None for a request without one.
 
     Raises `NoAnswerOwed` where the connection gets none: the client comes back by a newer one (safety rule S7).
     """
-    if request.stamp is None:
+    if request.connection_epoch is None:
         return None
-    stamp = await request.stamp.known(services.clock)
-    if stamp is None:
+    epoch = await request.connection_epoch.known(services.clock)
+    if epoch is None:
         raise NoAnswerOwed("the ledger did not give this connection an epoch in time, and transactions need one")
-    return stamp
+    return epoch
 
 
 def stale(services: Services, request: Request, transactional_id: str, asked: str) -> NoAnswerOwed:

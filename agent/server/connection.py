@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from agent.fetch.wait import FetchWait
-from agent.request.connection_epochs import ConnectionEpoch
+from agent.request.connection_epochs import PendingConnectionEpoch
 from agent.request.services import NoAnswerOwed, Request, Services
 from agent.runtime.supervisor import begin_in, contain
 from agent.server.connection_table import ConnectionTable
@@ -75,7 +75,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._unread_since_s = 0.0
         self._closing_since_s: float | None = None
         self._client = ConnectedClient()
-        self._connection_epoch: ConnectionEpoch | None = None
+        self._connection_epoch: PendingConnectionEpoch | None = None
         self.peer = ""
         self.used_s = 0.0
 
@@ -393,7 +393,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             listener=self.listener,
             peer=self.peer,
             client=self._client,
-            stamp=self._connection_epoch,
+            connection_epoch=self._connection_epoch,
             received_s=began_s,
             fetch_wait=self._fetch_wait,
             room=self._table.answers.room,

@@ -10,7 +10,13 @@ from typing import Final, assert_never
 
 from coordinator.apply.objects import add_object, is_key_known
 from coordinator.apply.producer_bounds import may_begin, note_written
-from coordinator.apply.transactions import begin, has_room_to_wait, is_placed_at_commit, join_partition, wait_for_commit
+from coordinator.apply.transactions import (
+    begin,
+    has_unplaced_capacity,
+    is_placed_at_commit,
+    join_partition,
+    wait_for_commit,
+)
 from coordinator.commands.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Refused
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES
 from coordinator.commands.transaction import TransactionPartition
@@ -305,7 +311,7 @@ class _ChunkColumns:
             self.state.topics[key[0]], partition, ProducerId(producer_id)
         )
         # Not retriable: there is no room until the transaction ends, so its producer has to abort it.
-        if is_waiting and not has_room_to_wait(self.state, ProducerId(producer_id), batches.record_bytes[row]):
+        if is_waiting and not has_unplaced_capacity(self.state, ProducerId(producer_id), batches.record_bytes[row]):
             return int(ErrorCode.policy_violation), NO_OFFSET
         # Last: it drops another producer's state, and must not for a batch that is rejected after all.
         if producer is None and not may_begin(self.state, key, partition):

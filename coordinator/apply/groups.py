@@ -240,9 +240,9 @@ def _stamp_untimed(group: GroupState, now_ms: Milliseconds) -> None:
     if group.empty_since_ms == NO_TIME:
         group.empty_since_ms = now_ms
     for partitions in group.offsets.values():
-        for partition, found in partitions.items():
-            if found.commit_ms == NO_TIME:
-                partitions[partition] = found._replace(commit_ms=now_ms)
+        for partition, offset in partitions.items():
+            if offset.commit_ms == NO_TIME:
+                partitions[partition] = offset._replace(commit_ms=now_ms)
 
 
 def forget_topic(state: ClusterState, topic_id: TopicId) -> None:
@@ -270,10 +270,10 @@ def end_pending_offsets(state: ClusterState, group: GroupState, ending: Ending) 
     if ending.is_commit:
         for topic_id, partitions in pending.items():
             committed = group.offsets.setdefault(topic_id, {})
-            for partition, found in partitions.items():
+            for partition, pending_offset in partitions.items():
                 before = committed.get(partition)
-                if before is None or before.number < found.number:
-                    committed[partition] = found._replace(commit_ms=state.known_time_ms)
+                if before is None or before.number < pending_offset.number:
+                    committed[partition] = pending_offset._replace(commit_ms=state.known_time_ms)
     _stay(state, group)
 
 

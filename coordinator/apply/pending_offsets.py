@@ -6,12 +6,12 @@ added the group before, under V2 this adds it (KIP-890). All rows are kept or, b
 What ends a transaction is in `coordinator.apply.transactions`; what becomes of the offsets then in
 `coordinator.apply.groups`.
 
-A request of V1 carries the stamp of its connection, which is compared with those of this group's commits alone: it came
-to the group's coordinator, by another connection than those to the transaction's (safety rule S7).
+A request of V1 carries the epoch of its connection, which is compared with those of this group's commits alone: it
+came to the group's coordinator, by another connection than those to the transaction's (safety rule S7).
 """
 
 from coordinator.apply.groups import claimed
-from coordinator.apply.transactions import applied_stamp, join
+from coordinator.apply.transactions import applied_connection_epoch, join
 from coordinator.commands.commands import Outcome, Refused
 from coordinator.commands.group_values import CommittedOffset, GroupState
 from coordinator.commands.transaction import CommitTransactionalOffsets, TransactionalOffsetsPending
@@ -47,9 +47,9 @@ def commit_transactional_offsets(
     )
     if error_code is not ErrorCode.none:
         return _all(command, error_code)
-    stamp = applied_stamp(state, session_id, command.stamp)
-    if stamp is not None:
-        id_state.keep_offset_stamp(command.group_id, stamp)
+    applied = applied_connection_epoch(state, session_id, command.connection_epoch)
+    if applied is not None:
+        id_state.keep_offset_commit_epoch(command.group_id, applied)
     return TransactionalOffsetsPending(error_codes=_keep(state, group, command))
 
 
@@ -81,6 +81,9 @@ def _all(command: CommitTransactionalOffsets, error_code: ErrorCode) -> Transact
 
 def _is_stale(id_state: TransactionalId, session_id: SessionId, command: CommitTransactionalOffsets) -> bool:
     metadata = id_state.metadata
-    if command.stamp is None or (metadata.producer_id, metadata.epoch) != (command.producer_id, command.epoch):
+    if command.connection_epoch is None or (metadata.producer_id, metadata.epoch) != (
+        command.producer_id,
+        command.epoch,
+    ):
         return False
-    return id_state.is_offset_commit_stale(command.group_id, session_id, command.stamp)
+    return id_state.is_offset_commit_stale(command.group_id, session_id, command.connection_epoch)

@@ -64,14 +64,14 @@ def note_dropped(state: ClusterState, partition: PartitionState) -> None:
 
 def put_in_order(state: ClusterState) -> None:
     """Put the bounds into force. Older rules noted no positions, so those states are ordered by their last write."""
-    found = [
+    by_last_write = [
         (producer.last_active_ms, topic_id, index, producer_id, producer)
         for topic_id, topic in state.topics.items()
         for index, partition in enumerate(topic.partitions)
         for producer_id, producer in partition.producers.items()
     ]
-    found.sort(key=lambda one: one[:4])
-    for number, (*_, producer) in enumerate(found, start=-len(found)):
+    by_last_write.sort(key=lambda row: row[:4])
+    for number, (*_, producer) in enumerate(by_last_write, start=-len(by_last_write)):
         producer.last_position = Position(number)
 
 

@@ -124,9 +124,9 @@ def _check_partition(state: ClusterState, partition: PartitionState, replacement
     for row, named in enumerate(replacement.replaced, start=row_first):
         chunk = index.row(row)
         key = "" if chunk.marker is not None else state.objects[chunk.object_id].key
-        found = (chunk.offset_first, chunk.offset_end, key, chunk.byte_first)
-        if found != (named.offset_first, named.offset_end, named.object_key, named.byte_first):
-            raise _Different(f"{where}: the index holds {found}, the command names {named}")
+        indexed = (chunk.offset_first, chunk.offset_end, key, chunk.byte_first)
+        if indexed != (named.offset_first, named.offset_end, named.object_key, named.byte_first):
+            raise _Different(f"{where}: the index holds {indexed}, the command names {named}")
     chunks = _archived_chunks(state.object_id_next, replacement)
     transactions = partition.transactions
     # Its records may be aborted yet, and an archived record is read as a committed one (S5).

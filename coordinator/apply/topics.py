@@ -10,7 +10,7 @@ from itertools import chain
 from coordinator.apply.groups import forget_topic
 from coordinator.apply.objects import release_references
 from coordinator.apply.tables import release_table
-from coordinator.apply.transactions import forget_topic_in_transactions, release_waiting
+from coordinator.apply.transactions import forget_topic_in_transactions, release_unplaced
 from coordinator.commands.admin import AssignReplicas, CreatePartitions, Replicas
 from coordinator.commands.commands import (
     AllocateProducerIds,
@@ -189,7 +189,7 @@ def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
     forget_topic(state, command.topic_id)
     forget_topic_in_transactions(state, command.topic_id)
     release_references(state, chain.from_iterable(partition.index.object_ids() for partition in topic.partitions))
-    release_waiting(state, topic.partitions)
+    release_unplaced(state, topic.partitions)
     release_table(state, topic)
     return Done()
 

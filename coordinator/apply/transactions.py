@@ -5,9 +5,9 @@ Rule: `txn.transitions.decide` says what becomes of an event; this carries it ou
 however many partitions and groups it has: in each partition its marker takes the next offset, and what its group
 committed becomes true or is dropped. Neither is ever half done, so no other entry finds a transaction on its way.
 
-A request of a V1 client carries the stamp of the connection that it came on (safety rule S7): once another one has
-acted later than this one began, what comes on it decides nothing, for its client has left it. A refusal is an entry
-too, so the position has moved on when the client comes back by another connection.
+A request of a V1 client carries the epoch of the connection that it came on (safety rule S7). Once another connection
+has acted later than this one began, its client has left this one, and its requests decide nothing. A rejection is an
+entry too, so the position has moved on when the client comes back by another connection.
 """
 
 from collections.abc import Iterable
@@ -20,13 +20,13 @@ from coordinator.apply.producer_bounds import may_begin, note_dropped, note_writ
 from coordinator.commands.commands import Done, Outcome, Refused
 from coordinator.commands.transaction import (
     AddToTransaction,
+    ConnectionEpoch,
     EndTransaction,
     ExpireTransaction,
     ExpireTransactionalIds,
     InitTransactionalProducer,
     PlainTransactionCommand,
     SetTransactionVersion,
-    Stamp,
     TerminateTransaction,
     TransactionDecided,
     TransactionPartition,
@@ -34,13 +34,13 @@ from coordinator.commands.transaction import (
 from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT
 from coordinator.state.chunk_index import MarkerRow, marker_row
 from coordinator.state.state import NO_TIME, TRANSACTION_VERSION_NEWEST, ClusterState, PartitionState, TopicState
-from coordinator.state.transactions import NOT_STARTED, AppliedStamp, TransactionalId, TransactionEnding
+from coordinator.state.transactions import NOT_STARTED, AppliedConnectionEpoch, TransactionalId, TransactionEnding
 from coordinator.state.unplaced_batches import UnplacedBatch
 from protocol.errors import ErrorCode
 from protocol.limits import (
     TRANSACTION_MEMBERS_MAX,
-    TRANSACTION_WAITING_BYTES_MAX,
-    TRANSACTION_WAITING_RUNS_MAX,
+    TRANSACTION_UNPLACED_BYTES_MAX,
+    TRANSACTION_UNPLACED_RUNS_MAX,
     TRANSACTIONAL_IDS_MAX,
 )
 from protocol.types import Offset, ProducerEpoch, ProducerId, SessionId, TopicId
@@ -86,7 +86,7 @@ def init_producer(state: ClusterState, command: InitTransactionalProducer) -> Ou
     decision = decide(None if id_state is None else id_state.metadata, event, state.producer_id_next)
     decided = _carry_out(state, command.transactional_id, id_state, decision, TransactionEnding.FENCED)
     if decision.following is not None:
-        state.transactional_ids[command.transactional_id].forget_stamps()
+        state.transactional_ids[command.transactional_id].forget_connection_epochs()
     return decided
 
 
@@ -114,7 +114,7 @@ def add_to_transaction(state: ClusterState, session_id: SessionId, command: AddT
     decided = _carry_out(state, command.transactional_id, id_state, decision)
     id_state.partitions.update(dict.fromkeys(partitions))
     id_state.groups.update(dict.fromkeys(command.groups))
-    _keep_stamp(state, id_state, session_id, command)
+    _keep_connection_epoch(state, id_state, session_id, command)
     return decided
 
 
@@ -200,7 +200,7 @@ def end_transaction(state: ClusterState, session_id: SessionId, command: EndTran
     how = TransactionEnding.COMMITTED if command.is_commit else TransactionEnding.ABORTED
     decided = _carry_out(state, command.transactional_id, id_state, decision, how)
     if id_state is not None and decision.error_code is ErrorCode.none:
-        _keep_stamp(state, id_state, session_id, command)
+        _keep_connection_epoch(state, id_state, session_id, command)
     return decided
 
 
@@ -271,21 +271,25 @@ def _is_stale(
 
     One of another producer id or epoch is judged by these alone: it is fenced, and says so.
     """
-    if id_state is None or id_state.stamp is None or command.stamp is None:
+    if id_state is None or id_state.connection_epoch is None or command.connection_epoch is None:
         return False
     is_current = (id_state.metadata.producer_id, id_state.metadata.epoch) == (command.producer_id, command.epoch)
-    return is_current and id_state.stamp.is_newer(session_id, command.stamp)
+    return is_current and id_state.connection_epoch.is_newer(session_id, command.connection_epoch)
 
 
-def _keep_stamp(
+def _keep_connection_epoch(
     state: ClusterState, id_state: TransactionalId, session_id: SessionId, command: AddToTransaction | EndTransaction
 ) -> None:
-    id_state.stamp = applied_stamp(state, session_id, command.stamp) or id_state.stamp
+    id_state.connection_epoch = (
+        applied_connection_epoch(state, session_id, command.connection_epoch) or id_state.connection_epoch
+    )
 
 
-def applied_stamp(state: ClusterState, session_id: SessionId, stamp: Stamp | None) -> AppliedStamp | None:
-    """The stamp of a request that acts by the entry that is being applied, as the state keeps it."""
-    return None if stamp is None else AppliedStamp(state.position, session_id, stamp.serial)
+def applied_connection_epoch(
+    state: ClusterState, session_id: SessionId, epoch: ConnectionEpoch | None
+) -> AppliedConnectionEpoch | None:
+    """The connection epoch of a request that acts by the entry that is being applied, as the state keeps it."""
+    return None if epoch is None else AppliedConnectionEpoch(state.position, session_id, epoch.serial)
 
 
 def _carry_out(
@@ -397,14 +401,14 @@ def wait_for_commit(
     return True
 
 
-def has_room_to_wait(state: ClusterState, producer_id: ProducerId, byte_count: int) -> bool:
+def has_unplaced_capacity(state: ClusterState, producer_id: ProducerId, byte_count: int) -> bool:
     """Whether the producer's open transaction may have one more run of so many bytes wait for its commit."""
     id_state = state.transactional_ids[state.producers_of_transactions[producer_id]]
-    is_room = id_state.unplaced_runs < TRANSACTION_WAITING_RUNS_MAX
-    return is_room and id_state.unplaced_bytes + byte_count <= TRANSACTION_WAITING_BYTES_MAX
+    is_room = id_state.unplaced_runs < TRANSACTION_UNPLACED_RUNS_MAX
+    return is_room and id_state.unplaced_bytes + byte_count <= TRANSACTION_UNPLACED_BYTES_MAX
 
 
-def release_waiting(state: ClusterState, partitions: Iterable[PartitionState]) -> None:
+def release_unplaced(state: ClusterState, partitions: Iterable[PartitionState]) -> None:
     """The partitions are deleted, and what waited there with them."""
     for partition in partitions:
         for producer_id, runs in partition.unplaced_batches.items():

@@ -96,9 +96,9 @@ def _checked(record: LedgerRecord) -> memoryview:
         raise LedgerCorrupt(f"an entry of {len(payload)} bytes ends before its checksum")
     _, flags, expected = _CHECKED_HEADER.unpack_from(payload)
     body = memoryview(payload)[_CHECKED_HEADER.size :]
-    found = _crc(flags, record.session, record.number, body)
-    if found != expected:
-        raise LedgerCorrupt(f"its checksum is {expected:08x}, that of what is there {found:08x}: it is damaged")
+    actual = _crc(flags, record.session, record.number, body)
+    if actual != expected:
+        raise LedgerCorrupt(f"its checksum is {expected:08x}, that of what is there {actual:08x}: it is damaged")
     return body
 
 

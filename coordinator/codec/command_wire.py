@@ -32,7 +32,7 @@ from coordinator.commands.field_types import (
 from coordinator.commands.forms import WireStruct, since
 from coordinator.commands.group import CommitOffsets
 from coordinator.commands.rules import RULES_CHECKED_STORAGE
-from coordinator.commands.transaction import CommitTransactionalOffsets, Stamp
+from coordinator.commands.transaction import CommitTransactionalOffsets, ConnectionEpoch
 from coordinator.ledger.port import LedgerCorrupt
 from txn.transaction import TransactionVersion
 
@@ -102,7 +102,7 @@ class WireCommitTransactionalOffsets(WireStruct, frozen=True, tag=37):
     producer_id: ProducerIdField
     epoch: ProducerEpochField
     version: TransactionVersion
-    stamp: Stamp | None
+    connection_epoch: ConnectionEpoch | None
     topic_ids: tuple[TopicIdField, ...]
     columns: list[bytes]
     metadata: tuple[str, ...]
@@ -118,7 +118,7 @@ class WireCommitTransactionalOffsets(WireStruct, frozen=True, tag=37):
             producer_id=self.producer_id,
             epoch=self.epoch,
             version=self.version,
-            stamp=self.stamp,
+            connection_epoch=self.connection_epoch,
             topic_ids=self.topic_ids,
             topic=topic,
             partition=partition,
@@ -170,7 +170,7 @@ def to_wire(command: Command) -> WireCommand:
                 command.producer_id,
                 command.epoch,
                 command.version,
-                command.stamp,
+                command.connection_epoch,
                 command.topic_ids,
                 pending_offset_columns(command),
                 command.metadata,

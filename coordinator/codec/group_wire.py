@@ -76,7 +76,7 @@ def _offsets_to_wire(
     offsets: Mapping[TopicId, Mapping[PartitionIndex, CommittedOffset]],
 ) -> list[tuple[bytes, list[WireOffset]]]:
     return [
-        (topic_id, [_offset_to_wire(partition, found) for partition, found in sorted(partitions.items())])
+        (topic_id, [_offset_to_wire(partition, offset) for partition, offset in sorted(partitions.items())])
         for topic_id, partitions in sorted(offsets.items())
     ]
 

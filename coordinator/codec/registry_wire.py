@@ -45,7 +45,10 @@ def registry_to_wire(registry: Registry) -> WireRegistry:
             (
                 subject,
                 state.changed_at,
-                [(version, found.schema_id, found.is_deleted) for version, found in state.versions.items()],
+                [
+                    (version, version_state.schema_id, version_state.is_deleted)
+                    for version, version_state in state.versions.items()
+                ],
             )
             for subject, state in sorted(registry.subjects.items())
         ],

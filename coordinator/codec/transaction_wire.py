@@ -2,7 +2,7 @@
 
 from coordinator.commands.forms import WireStruct
 from coordinator.commands.transaction import TransactionPartition
-from coordinator.state.transactions import AppliedStamp, TransactionalId
+from coordinator.state.transactions import AppliedConnectionEpoch, TransactionalId
 from protocol.types import (
     Milliseconds,
     PartitionIndex,
@@ -14,7 +14,7 @@ from protocol.types import (
 )
 from txn.transaction import TransactionMetadata, TransactionStatus, TransactionVersion
 
-WireAppliedStamp = tuple[int, int, int]
+WireAppliedConnectionEpoch = tuple[int, int, int]
 """Position, session, serial."""
 
 
@@ -34,11 +34,11 @@ class WireTransactionalId(WireStruct, frozen=True):
     started_ms: int
     partitions: list[tuple[bytes, int]]
     groups: list[str]
-    stamp: WireAppliedStamp | None
-    offset_stamps: list[tuple[str, WireAppliedStamp]]
-    waiting_runs: int = 0
-    waiting_bytes: int = 0
-    offset_stamps_from: int = 0
+    connection_epoch: WireAppliedConnectionEpoch | None
+    offset_commit_epochs: list[tuple[str, WireAppliedConnectionEpoch]]
+    unplaced_runs: int = 0
+    unplaced_bytes: int = 0
+    offset_commit_epochs_from: int = 0
 
     def value(self) -> TransactionalId:
         return TransactionalId(
@@ -56,11 +56,15 @@ class WireTransactionalId(WireStruct, frozen=True):
             started_ms=Milliseconds(self.started_ms),
             partitions=dict.fromkeys(map(_partition, self.partitions)),
             groups=dict.fromkeys(self.groups),
-            unplaced_runs=self.waiting_runs,
-            unplaced_bytes=self.waiting_bytes,
-            stamp=None if self.stamp is None else _applied_stamp(self.stamp),
-            offset_stamps={group_id: _applied_stamp(stamp) for group_id, stamp in self.offset_stamps},
-            offset_stamps_from=Position(self.offset_stamps_from),
+            unplaced_runs=self.unplaced_runs,
+            unplaced_bytes=self.unplaced_bytes,
+            connection_epoch=None
+            if self.connection_epoch is None
+            else _applied_connection_epoch(self.connection_epoch),
+            offset_commit_epochs={
+                group_id: _applied_connection_epoch(epoch) for group_id, epoch in self.offset_commit_epochs
+            },
+            offset_commit_epochs_from=Position(self.offset_commit_epochs_from),
         )
 
 
@@ -80,17 +84,17 @@ def transactional_id_to_wire(transactional_id: str, id_state: TransactionalId) -
         started_ms=id_state.started_ms,
         partitions=list(id_state.partitions),
         groups=list(id_state.groups),
-        stamp=id_state.stamp,
-        offset_stamps=sorted(id_state.offset_stamps.items()),
-        waiting_runs=id_state.unplaced_runs,
-        waiting_bytes=id_state.unplaced_bytes,
-        offset_stamps_from=id_state.offset_stamps_from,
+        connection_epoch=id_state.connection_epoch,
+        offset_commit_epochs=sorted(id_state.offset_commit_epochs.items()),
+        unplaced_runs=id_state.unplaced_runs,
+        unplaced_bytes=id_state.unplaced_bytes,
+        offset_commit_epochs_from=id_state.offset_commit_epochs_from,
     )
 
 
-def _applied_stamp(wire: WireAppliedStamp) -> AppliedStamp:
+def _applied_connection_epoch(wire: WireAppliedConnectionEpoch) -> AppliedConnectionEpoch:
     position, session, serial = wire
-    return AppliedStamp(Position(position), SessionId(session), serial)
+    return AppliedConnectionEpoch(Position(position), SessionId(session), serial)
 
 
 def _partition(wire: tuple[bytes, int]) -> TransactionPartition:

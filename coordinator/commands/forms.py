@@ -59,11 +59,11 @@ def form_needed(value: object) -> int:
         needed = kind.SINCE
         if _newest(kind) > needed:
             for field in _fields(kind):
-                found: object = getattr(value, field.name)
-                if found != field.default:
+                part: object = getattr(value, field.name)
+                if part != field.default:
                     needed = max(needed, field.since)
                 if field.newest > needed:
-                    needed = max(needed, form_needed(found))
+                    needed = max(needed, form_needed(part))
         return needed
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
@@ -99,10 +99,10 @@ def parts_in_form(value: WireStruct, rules_version: int) -> Iterator[tuple[str, 
     Raises `NewerForm` for a field that this form lacks, unless it holds its default.
     """
     for field in _fields(type(value)):
-        found: object = getattr(value, field.name)
+        part: object = getattr(value, field.name)
         if field.since <= rules_version:
-            yield field.name, found, field.newest > rules_version
-        elif found != field.default:
+            yield field.name, part, field.newest > rules_version
+        elif part != field.default:
             kind = type(value).__name__
             raise NewerForm(f"{kind}.{field.name} comes with rules {field.since}, {rules_version} are in force")
 
@@ -159,7 +159,7 @@ def _array(items: Iterable[str]) -> str:
 
 @cache
 def _fields(kind: type[WireStruct]) -> tuple[_Field, ...]:
-    found = tuple(
+    described = tuple(
         _Field(
             name=info.name,
             type=info.type,
@@ -169,11 +169,11 @@ def _fields(kind: type[WireStruct]) -> tuple[_Field, ...]:
         )
         for info in fields(kind)
     )
-    versions = [field.since for field in found]
+    versions = [field.since for field in described]
     assert versions == sorted(versions), f"{kind.__name__}: a newer field stands before an older one"
-    is_optional = all(field.default is not NODEFAULT for field in found if field.since > RULES_FIRST)
+    is_optional = all(field.default is not NODEFAULT for field in described if field.since > RULES_FIRST)
     assert is_optional, f"{kind.__name__}: a newer field has no default"
-    return found
+    return described
 
 
 @cache

@@ -30,7 +30,7 @@ from txn.transaction import TransactionVersion
 TransactionPartition = tuple[TopicIdField, PartitionField]
 
 
-class Stamp(WireStruct, frozen=True, kw_only=True):
+class ConnectionEpoch(WireStruct, frozen=True, kw_only=True):
     """Which connection a V1 client's request came on (safety rule S7); its agent is the one that appended the entry.
 
     `position`: the ledger's when the agent accepted the connection, at least. `serial`: rises with every connection
@@ -59,7 +59,7 @@ class AddToTransaction(WireStruct, frozen=True, kw_only=True, tag=32):
     epoch: ProducerEpochField
     partitions: tuple[TransactionPartition, ...]
     groups: tuple[str, ...]
-    stamp: Stamp | None
+    connection_epoch: ConnectionEpoch | None
 
 
 class EndTransaction(WireStruct, frozen=True, kw_only=True, tag=33):
@@ -70,7 +70,7 @@ class EndTransaction(WireStruct, frozen=True, kw_only=True, tag=33):
     epoch: ProducerEpochField
     version: TransactionVersion
     is_commit: bool
-    stamp: Stamp | None
+    connection_epoch: ConnectionEpoch | None
 
 
 class ExpireTransaction(WireStruct, frozen=True, kw_only=True, tag=34):
@@ -118,7 +118,7 @@ class CommitTransactionalOffsets:
     producer_id: ProducerId
     epoch: ProducerEpoch
     version: TransactionVersion
-    stamp: Stamp | None
+    connection_epoch: ConnectionEpoch | None
     topic_ids: tuple[TopicId, ...]
     topic: Sequence[int]
     partition: Sequence[int]

@@ -75,8 +75,11 @@ def _by_subscribers(
     members_of_kind = list(alike.values())
     places = {member_id: place for place, member_id in enumerate(order)}
     return [
-        (tuple(sorted(chain.from_iterable(members_of_kind[kind] for kind in found), key=places.__getitem__)), topics)
-        for found, topics in topics_of.items()
+        (
+            tuple(sorted(chain.from_iterable(members_of_kind[kind] for kind in subscribed), key=places.__getitem__)),
+            topics,
+        )
+        for subscribed, topics in topics_of.items()
     ]
 
 
@@ -210,5 +213,5 @@ def _even_out(members: Iterable[str], topics: list[TopicId], owned: _Owned, load
 
 
 def _result(owned: _Owned) -> dict[str, Partitions]:
-    found = {member_id: partitions(topics) for member_id, topics in sorted(owned.items())}
-    return {member_id: target for member_id, target in found.items() if target}
+    targets = {member_id: partitions(topics) for member_id, topics in sorted(owned.items())}
+    return {member_id: target for member_id, target in targets.items() if target}

@@ -192,7 +192,9 @@ class LiveConsumerGroup:
             config,
             find_topic,
             now_s,
-            is_wanted=self.copy.is_new or has_other_names or (not is_same_regex and self._is_resolved(member, before)),
+            is_required=self.copy.is_new
+            or has_other_names
+            or (not is_same_regex and self._is_resolved(member, before)),
         )
         self._check_has_anything(member, standing, find_topic)
         has_changed = has_other_names or not is_same_regex
@@ -279,13 +281,13 @@ class LiveConsumerGroup:
         return member.subscribed_regex in self.group.regexes
 
     def _update_target(
-        self, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float, *, is_wanted: bool
+        self, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float, *, is_required: bool
     ) -> None:
-        """Raise the epoch where that is wanted or topics look different; compute the assignment that it asks for."""
+        """Raise the epoch where that is required or topics look different; compute the assignment that it asks for."""
         topics_hash = self.copy.topics_hash(find_topic)
-        if is_wanted or topics_hash != self.group.topics_hash:
+        if is_required or topics_hash != self.group.topics_hash:
             self.copy.raise_epoch(topics_hash)
-        self._assign_if_due(config, find_topic, now_s, is_asked=is_wanted)
+        self._assign_if_due(config, find_topic, now_s, is_asked=is_required)
 
     def _assign_if_due(
         self, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float, *, is_asked: bool = False

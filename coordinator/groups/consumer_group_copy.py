@@ -118,24 +118,24 @@ class GroupCopy:
 
     def names_of(self, member: ConsumerMember) -> Iterable[str]:
         """The topics that a member subscribes to; an expression that was never resolved matches none."""
-        found = self.group.regexes.get(member.subscribed_regex, ())
-        return {*member.subscribed_names, *found} if found else member.subscribed_names
+        matches = self.group.regexes.get(member.subscribed_regex, ())
+        return {*member.subscribed_names, *matches} if matches else member.subscribed_names
 
     def topics_of(self, member: ConsumerMember, find_topic: FindTopic) -> frozenset[TopicId]:
         """The subscribed topics that exist."""
-        found = map(find_topic, self.names_of(member))
-        return frozenset(topic_id for topic_id, _ in filter(None, found))
+        topics = map(find_topic, self.names_of(member))
+        return frozenset(topic_id for topic_id, _ in filter(None, topics))
 
     def topics_hash(self, find_topic: FindTopic) -> bytes:
         """The hash of the subscribed topics: it changes where one is created, deleted, or grows."""
         if self._look_hash is not None and find_topic is self._looked_with:
             return self._look_hash
         if self._all_names is None:
-            found = (self.group.regexes.get(regex, ()) for regex in self._regex_counts)
-            self._all_names = sorted({*self._names, *chain.from_iterable(found)})
+            matches = (self.group.regexes.get(regex, ()) for regex in self._regex_counts)
+            self._all_names = sorted({*self._names, *chain.from_iterable(matches)})
         look = [find_topic(name) for name in self._all_names]
         if look != self._look or self._look_hash is None:
-            rows = [(name, *found) for name, found in zip(self._all_names, look, strict=True) if found is not None]
+            rows = [(name, *topic) for name, topic in zip(self._all_names, look, strict=True) if topic is not None]
             digest = hashlib.blake2b(repr(rows).encode(), digest_size=TOPICS_HASH_BYTES).digest()
             self._look, self._look_hash = look, digest if rows else NO_TOPICS_HASH
         self._looked_with = find_topic
@@ -226,9 +226,9 @@ class GroupCopy:
             key = member.subscribed_names, member.subscribed_regex
             topics = same.get(key)
             if topics is None:
-                found = list(filter(None, map(find_topic, self.names_of(member))))
-                counts.update(found)
-                topics = same[key] = frozenset(topic_id for topic_id, _ in found)
+                topic_counts = list(filter(None, map(find_topic, self.names_of(member))))
+                counts.update(topic_counts)
+                topics = same[key] = frozenset(topic_id for topic_id, _ in topic_counts)
             subscribers[member_id] = Subscriber(instance_id=member.instance_id, topics=topics)
         targets = ASSIGNORS[name](subscribers, counts, self.group.targets)
         rows = {member_id: targets.get(member_id, ()) for member_id in self.group.members}
@@ -304,8 +304,8 @@ class GroupCopy:
 
     def _own(self, member_id: str, assignment: MemberAssignment) -> None:
         for rows in (assignment.assigned, assignment.revoking):
-            for topic_id, found in rows:
-                for partition, _ in found:
+            for topic_id, partitions in rows:
+                for partition, _ in partitions:
                     self._owners[topic_id, partition] = member_id
 
     def _disown(self, member_id: str) -> None:
@@ -313,8 +313,8 @@ class GroupCopy:
         if assignment is None:
             return
         for rows in (assignment.assigned, assignment.revoking):
-            for topic_id, found in rows:
-                for partition, _ in found:
+            for topic_id, partitions in rows:
+                for partition, _ in partitions:
                     self._owners.pop((topic_id, partition), None)
 
 

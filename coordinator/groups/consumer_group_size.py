@@ -89,7 +89,7 @@ def _member_bytes(member: ConsumerMember) -> int:
 
 def _assignment_bytes(assignment: AssignmentRow) -> int:
     rows = [rows for _, rows in (*assignment.assigned, *assignment.revoking)]
-    return MEMBER_BYTES + sum(TOPIC_BYTES + (2 * TEXT_HEAD_BYTES + 1) * len(found) for found in rows)
+    return MEMBER_BYTES + sum(TOPIC_BYTES + (2 * TEXT_HEAD_BYTES + 1) * len(partitions) for partitions in rows)
 
 
 def _partitions_bytes(partitions: Partitions) -> int:

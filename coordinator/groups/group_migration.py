@@ -51,16 +51,18 @@ def upgraded(group: ClassicGroup, find_topic: FindTopic) -> ConsumerGroup:
     if group.protocol_type != PROTOCOL_TYPE:
         raise NotMigratable(f"its members are no consumers, but speak {group.protocol_type!r}")
     _check_size(group.members)
-    found = ConsumerGroup(epoch=max(1, group.generation), target_epoch=max(1, group.generation))
+    consumer_group = ConsumerGroup(epoch=max(1, group.generation), target_epoch=max(1, group.generation))
     try:
         for member in group.members:
-            _upgrade_member(found, group, member, find_topic)
+            _upgrade_member(consumer_group, group, member, find_topic)
     except NotConsumerProtocol as error:
         raise NotMigratable(f"what its members say cannot be read: {error}") from error
-    had = [(topic_id, index) for target in found.targets.values() for topic_id, rows in target for index in rows]
+    had = [
+        (topic_id, index) for target in consumer_group.targets.values() for topic_id, rows in target for index in rows
+    ]
     if len(had) != len(set(had)):
         raise NotMigratable("its assignor gave a partition to two members")
-    return found
+    return consumer_group
 
 
 def _upgrade_member(
@@ -138,7 +140,7 @@ def downgraded(
         _downgrade_member(member, group.targets.get(member.member_id, ()), protocol, name_of) for member in staying
     )
     _check_size(members)
-    found = ClassicGroup(
+    classic_group = ClassicGroup(
         generation=group.epoch,
         protocol_type=PROTOCOL_TYPE,
         protocol=protocol,
@@ -147,9 +149,9 @@ def downgraded(
         is_synced=True,
         is_rebalance_due=is_rebalance_due,
     )
-    if not classic_fits(found):
+    if not classic_fits(classic_group):
         raise NotMigratable("its members and their assignments do not fit into one ledger entry")
-    return found
+    return classic_group
 
 
 def _check_size(members: Iterable[ClassicMember]) -> None:

@@ -31,8 +31,8 @@ def due_offsets(
     aged = [
         (topic_id, partition)
         for topic_id, partitions in group.offsets.items()
-        for partition, found in partitions.items()
-        if _is_aged(found, _kept_since_ms(group, found), now_ms, retention_ms)
+        for partition, offset in partitions.items()
+        if _is_aged(offset, _kept_since_ms(group, offset), now_ms, retention_ms)
     ]
     if aged and group.pending:
         pending = group.pending_partitions()

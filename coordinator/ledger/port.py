@@ -160,11 +160,12 @@ def not_fenced() -> LedgerCorrupt:
     return LedgerCorrupt("this ledger was not fenced, so agents may write to it meanwhile: nothing was changed")
 
 
-def another_incarnation(opened: LedgerIdentity, found: LedgerIdentity) -> str:
+def another_incarnation(opened: LedgerIdentity, current: LedgerIdentity) -> str:
     """Says that a ledger became another one while it was open."""
     return (
         f"this agent opened the ledger of cluster {opened.cluster_id}, incarnation {opened.incarnation}, and now it is "
-        f"that of {found.cluster_id}, incarnation {found.incarnation}: was the cluster recovered? Start the agent again"
+        f"that of {current.cluster_id}, incarnation {current.incarnation}: was the cluster recovered? Start the agent "
+        "again"
     )
 
 

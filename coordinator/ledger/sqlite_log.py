@@ -251,7 +251,7 @@ def _is_one_bit(difference: Words) -> bool:
 
 def _inverses(odd: Words) -> Words:
     """Modulo 2**32, by Newton's method: each step doubles the right bits, of which an odd number has three."""
-    found = odd.copy()
+    inverses = odd.copy()
     for _ in range(4):
-        found = found * (np.uint32(2) - odd * found)
-    return found
+        inverses = inverses * (np.uint32(2) - odd * inverses)
+    return inverses

@@ -218,22 +218,22 @@ class ChunkIndex:
     def archived_objects(self) -> list[int]:
         """The Parquet files that hold rows of this log, each once, ascending."""
         rows = np.frombuffer(self._rows, _ROW_TYPE)
-        found: list[int] = np.unique(
+        object_ids: list[int] = np.unique(
             rows["object_id"][(rows["row_group"] != NO_ROWS) & (rows["row_count"] > 0)]
         ).tolist()
-        return found
+        return object_ids
 
     def archived_without_rows(self) -> list[tuple[int, int]]:
         """Archived offsets [first, end) of which no file has a row, ascending; neighbours are one."""
         count = self.intake_row
         rows = np.frombuffer(self._rows, _ROW_TYPE)[:count]
         is_empty = np.flatnonzero(rows["row_count"] == 0)
-        found: list[tuple[int, int]] = []
+        ranges: list[tuple[int, int]] = []
         for row in is_empty.tolist():
             first = self.offset_first(row)
-            begun = found.pop()[0] if found and found[-1][1] == first else first
-            found.append((begun, self._offset_end[row]))
-        return found
+            begun = ranges.pop()[0] if ranges and ranges[-1][1] == first else first
+            ranges.append((begun, self._offset_end[row]))
+        return ranges
 
     def archived(self) -> "ChunkIndex":
         """A copy of the archived rows, which are the first ones."""

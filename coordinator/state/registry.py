@@ -39,7 +39,7 @@ class SubjectState:
 
     def live(self) -> list[int]:
         """Versions that are not deleted, in their order."""
-        return [version for version, found in self.versions.items() if not found.is_deleted]
+        return [version for version, version_state in self.versions.items() if not version_state.is_deleted]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,12 +71,12 @@ class Registry:
 
     def changed_at(self, subject: str) -> int:
         """When the subject's versions changed last; `NEVER_CHANGED` where it has none."""
-        found = self.subjects.get(subject)
-        return NEVER_CHANGED if found is None else found.changed_at
+        subject_state = self.subjects.get(subject)
+        return NEVER_CHANGED if subject_state is None else subject_state.changed_at
 
     def live_version(self, subject: str, version: int) -> VersionState | None:
-        found = self.subjects.get(subject)
-        state = None if found is None else found.versions.get(version)
+        subject_state = self.subjects.get(subject)
+        state = None if subject_state is None else subject_state.versions.get(version)
         return None if state is None or state.is_deleted else state
 
     def find(self, subject: str, content: SchemaContent, *, with_deleted: bool = False) -> tuple[int, int] | None:
@@ -102,8 +102,8 @@ class Registry:
 
     def referrers_of(self, subject: str, version: int, *, with_deleted: bool) -> list[int]:
         """Schemas that refer to the version and are themselves in use, in order."""
-        found = self.referrers.get((subject, version), {})
-        return sorted(each for each in found if self.users_of(each, with_deleted=with_deleted))
+        referrers = self.referrers.get((subject, version), {})
+        return sorted(each for each in referrers if self.users_of(each, with_deleted=with_deleted))
 
     def add_schema(self, schema_id: int, content: SchemaContent) -> None:
         """Where neither the id nor the content is there yet."""
@@ -174,8 +174,8 @@ def _subject_faults(registry: Registry, rebuilt: Registry) -> Iterable[str]:
             yield f"the subject {subject!r} has the versions {list(state.versions)}"
         if not NEVER_CHANGED < state.changed_at <= registry.changes_count:
             yield f"the subject {subject!r} changed at {state.changed_at} of {registry.changes_count}"
-        for version, found in state.versions.items():
-            if found.schema_id in rebuilt.schemas:
-                rebuilt.put_version(subject, version, found)
+        for version, version_state in state.versions.items():
+            if version_state.schema_id in rebuilt.schemas:
+                rebuilt.put_version(subject, version, version_state)
             else:
-                yield f"the subject {subject!r} has the schema {found.schema_id}, which is not there"
+                yield f"the subject {subject!r} has the schema {version_state.schema_id}, which is not there"

@@ -84,12 +84,12 @@ class Placement:
         if not len(self._nodes):
             return ()
         key = (topic_id, zone if zone in self._rows else None)
-        found = self._made.get(key, ())
-        if len(found) < partition_count:
+        assigned = self._made.get(key, ())
+        if len(assigned) < partition_count:
             if len(self._made) >= PLACEMENTS_CACHED_MAX:
                 self._made.clear()
-            found = self._made[key] = self._assign(topic_id, partition_count, key[1])
-        return found[:partition_count] if len(found) > partition_count else found
+            assigned = self._made[key] = self._assign(topic_id, partition_count, key[1])
+        return assigned[:partition_count] if len(assigned) > partition_count else assigned
 
     def by_hand(self, replicas: Replicas, zone: str | None, otherwise: Assignment) -> Assignment:
         """The assignment of a partition whose replicas were set by an operator.

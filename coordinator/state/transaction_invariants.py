@@ -9,7 +9,7 @@ from coordinator.commands.transaction import TransactionPartition
 from coordinator.state.state import ClusterState, PartitionState
 from coordinator.state.transactions import NOT_STARTED, TransactionalId
 from coordinator.state.unplaced_batches import UnplacedBatch
-from protocol.limits import OFFSET_STAMPS_MAX
+from protocol.limits import OFFSET_COMMIT_EPOCHS_MAX
 from protocol.types import PartitionIndex, ProducerId
 
 
@@ -53,10 +53,10 @@ def _transactional_id(state: ClusterState, id_state: TransactionalId) -> Iterato
         yield f"is {metadata.status.value}, and has {members}"
     if max(id_state.updated_ms, id_state.started_ms) > state.time_ms:
         yield "was used in the future"
-    if len(id_state.offset_stamps) > OFFSET_STAMPS_MAX:
-        yield f"has stamps of {len(id_state.offset_stamps)} groups"
-    if any(stamp.position < id_state.offset_stamps_from - 1 for stamp in id_state.offset_stamps.values()):
-        yield f"dropped stamps below {id_state.offset_stamps_from}, and has an older one"
+    if len(id_state.offset_commit_epochs) > OFFSET_COMMIT_EPOCHS_MAX:
+        yield f"has connection epochs of {len(id_state.offset_commit_epochs)} groups"
+    if any(epoch.position < id_state.offset_commit_epochs_from - 1 for epoch in id_state.offset_commit_epochs.values()):
+        yield f"dropped connection epochs below {id_state.offset_commit_epochs_from}, and has an older one"
     for key in id_state.partitions:
         if state.partition(*key) is None:
             yield f"has partition {key[1]} of a topic that is not there, {key[0].hex()}"

@@ -1,15 +1,16 @@
 """A transactional id in the state: `txn.transaction.TransactionMetadata`, its partitions and groups, and times.
 
-Rule: values only; pure. Times are the state's at apply. A stamp says which connection of a V1 client acted last
-(safety rule S7). One id has a bounded number of them, however many groups it commits for.
+Rule: values only; pure. Times are the state's at apply. A connection epoch identifies the connection
+of a V1 client that acted last (safety rule S7). One id has a bounded number of them, however many groups it commits
+for.
 """
 
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from coordinator.commands.transaction import Stamp, TransactionPartition
-from protocol.limits import OFFSET_STAMPS_MAX
+from coordinator.commands.transaction import ConnectionEpoch, TransactionPartition
+from protocol.limits import OFFSET_COMMIT_EPOCHS_MAX
 from protocol.types import Milliseconds, Position, SessionId
 from txn.transaction import TransactionMetadata
 
@@ -17,7 +18,7 @@ NOT_STARTED = Milliseconds(-1)
 FROM_THE_BEGINNING = Position(0)
 
 
-class AppliedStamp(NamedTuple):
+class AppliedConnectionEpoch(NamedTuple):
     """The connection that acted last: when it did, through whose session, and which one of that agent's it was."""
 
     position: Position
@@ -26,13 +27,13 @@ class AppliedStamp(NamedTuple):
     session: SessionId
     serial: int
 
-    def is_newer(self, session: SessionId, stamp: Stamp) -> bool:
-        """Whether a request with `stamp` from that session came on a connection that the client had before this one
+    def is_newer(self, session: SessionId, connection_epoch: ConnectionEpoch) -> bool:
+        """Whether a request with that epoch from that session came on a connection that the client had before this one
         acted, or on one of unknown age: at the same position through another agent. The connections of one agent are
         ordered by their serials."""
         if session == self.session:
-            return stamp.serial < self.serial
-        return stamp.position <= self.position
+            return connection_epoch.serial < self.serial
+        return connection_epoch.position <= self.position
 
 
 class TransactionEnding(Enum):
@@ -71,33 +72,38 @@ class TransactionalId:
     """Runs of unplaced batches of the open transaction, in all its partitions (`coordinator.state.unplaced_batches`);
     `unplaced_bytes` are their bytes."""
     unplaced_bytes: int = 0
-    stamp: AppliedStamp | None = None
+    connection_epoch: AppliedConnectionEpoch | None = None
     """The connection on which a V1 request acted last since the producer was initialised (S7)."""
-    offset_stamps: dict[str, AppliedStamp] = field(default_factory=dict[str, AppliedStamp])
-    """The same for V1's TxnOffsetCommit, by group: the newest `OFFSET_STAMPS_MAX`."""
-    offset_stamps_from: Position = FROM_THE_BEGINNING
-    """Stamps of older positions were dropped: of a group without one, every connection that began before is stale.
+    offset_commit_epochs: dict[str, AppliedConnectionEpoch] = field(default_factory=dict[str, AppliedConnectionEpoch])
+    """The same for V1's TxnOffsetCommit, by group: the newest `OFFSET_COMMIT_EPOCHS_MAX`."""
+    offset_commit_epochs_from: Position = FROM_THE_BEGINNING
+    """Epochs of older positions were dropped: of a group without one, every connection that began before is stale.
 
-    A dropped stamp refused, of other agents, what began at its position or before, and of its own agent what began
+    A dropped epoch rejected, of other agents, what began at its position or before, and of its own agent what began
     before the connection that acted then: all of that began before its position. So nothing is let in that it would
-    have refused. What is refused beyond that comes again on a new connection, which began after it.
+    have rejected. What is rejected beyond that comes again on a new connection, which began after it.
     """
 
-    def keep_offset_stamp(self, group_id: str, stamp: AppliedStamp) -> None:
-        """A connection acted for the group. The oldest stamp goes where there is one too many."""
-        self.offset_stamps[group_id] = stamp
-        if len(self.offset_stamps) > OFFSET_STAMPS_MAX:
-            oldest = min(self.offset_stamps, key=lambda one: (self.offset_stamps[one].position, one))
-            dropped = self.offset_stamps.pop(oldest)
-            self.offset_stamps_from = max(self.offset_stamps_from, Position(dropped.position + 1))
+    def keep_offset_commit_epoch(self, group_id: str, connection_epoch: AppliedConnectionEpoch) -> None:
+        """A connection acted for the group. The oldest epoch is dropped where there is one too many."""
+        self.offset_commit_epochs[group_id] = connection_epoch
+        if len(self.offset_commit_epochs) > OFFSET_COMMIT_EPOCHS_MAX:
+            epochs = self.offset_commit_epochs
+            oldest = min(epochs, key=lambda group_id: (epochs[group_id].position, group_id))
+            dropped = self.offset_commit_epochs.pop(oldest)
+            self.offset_commit_epochs_from = max(self.offset_commit_epochs_from, Position(dropped.position + 1))
 
-    def is_offset_commit_stale(self, group_id: str, session: SessionId, stamp: Stamp) -> bool:
+    def is_offset_commit_stale(self, group_id: str, session: SessionId, connection_epoch: ConnectionEpoch) -> bool:
         """Whether a commit for the group came on a connection that its client had, or may have, left."""
-        newest = self.offset_stamps.get(group_id)
-        return stamp.position < self.offset_stamps_from if newest is None else newest.is_newer(session, stamp)
+        newest = self.offset_commit_epochs.get(group_id)
+        return (
+            connection_epoch.position < self.offset_commit_epochs_from
+            if newest is None
+            else newest.is_newer(session, connection_epoch)
+        )
 
-    def forget_stamps(self) -> None:
+    def forget_connection_epochs(self) -> None:
         """A new epoch fences whatever is still on its way on older connections."""
-        self.stamp = None
-        self.offset_stamps.clear()
-        self.offset_stamps_from = FROM_THE_BEGINNING
+        self.connection_epoch = None
+        self.offset_commit_epochs.clear()
+        self.offset_commit_epochs_from = FROM_THE_BEGINNING

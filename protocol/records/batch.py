@@ -207,11 +207,11 @@ def check_crcs(buffer: Buffer) -> int:
         batch_end = position + length + LOG_OVERHEAD
         if not position + HEADER_BYTES <= batch_end <= end:
             raise _cut(position, end - position)
-        found = crc32c(view[position + _ATTRIBUTES_AT : batch_end])
-        if found != crc:
+        actual = crc32c(view[position + _ATTRIBUTES_AT : batch_end])
+        if actual != crc:
             raise InvalidBatch(
                 ErrorCode.corrupt_message,
-                f"the record batch at byte {position} says CRC {crc:#010x}, its bytes have {found:#010x}",
+                f"the record batch at byte {position} says CRC {crc:#010x}, its bytes have {actual:#010x}",
             )
         crcs.append(crc)
         position = batch_end

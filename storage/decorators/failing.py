@@ -94,23 +94,23 @@ class FailingStore:
 
     async def get(self, key: str) -> bytes:
         kind = await self._begin(StoreOperation.GET, key)
-        found = await self._inner.get(key)
+        content = await self._inner.get(key)
         self._end(kind, f"get {key}")
-        return found[: len(found) // 2] if kind is FaultKind.TRUNCATED else found
+        return content[: len(content) // 2] if kind is FaultKind.TRUNCATED else content
 
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
         kind = await self._begin(StoreOperation.GET, key)
-        found = await self._inner.get_range(key, byte_first, byte_count)
+        content = await self._inner.get_range(key, byte_first, byte_count)
         self._end(kind, f"get {key}")
         if kind is FaultKind.TRUNCATED:
             raise StoreUnavailable(f"{key} gave {byte_count // 2} instead of {byte_count} bytes from byte {byte_first}")
-        return found
+        return content
 
     async def head(self, key: str) -> ObjectMeta:
         kind = await self._begin(StoreOperation.HEAD, key)
-        found = await self._inner.head(key)
+        meta = await self._inner.head(key)
         self._end(kind, f"head {key}")
-        return found
+        return meta
 
     async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:
         kind = await self._begin(StoreOperation.LIST, prefix)
@@ -135,9 +135,9 @@ class FailingStore:
 
     async def server_time_ms(self) -> int | None:
         kind = await self._begin(StoreOperation.TIME, "")
-        found = await self._inner.server_time_ms()
+        time_ms = await self._inner.server_time_ms()
         self._end(kind, "time")
-        return found
+        return time_ms
 
     async def close(self) -> None:
         await self._inner.close()

@@ -50,15 +50,15 @@ class MeteredStore:
 
     async def get(self, key: str) -> bytes:
         with self._observed(self._get) as request:
-            found = await self._inner.get(key)
-            request.object_bytes = len(found)
-        return found
+            content = await self._inner.get(key)
+            request.object_bytes = len(content)
+        return content
 
     async def get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
         with self._observed(self._get) as request:
-            found = await self._inner.get_range(key, byte_first, byte_count)
-            request.object_bytes = len(found)
-        return found
+            content = await self._inner.get_range(key, byte_first, byte_count)
+            request.object_bytes = len(content)
+        return content
 
     async def head(self, key: str) -> ObjectMeta:
         with self._observed(self._head):

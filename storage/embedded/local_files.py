@@ -63,13 +63,13 @@ class Files:
 
     def read_at(self, descriptor: int, byte_count: int, position: int) -> bytes:
         """Up to `byte_count` bytes from `position`; fewer at the end of the file, and nowhere else."""
-        found = os.pread(descriptor, byte_count, position)
-        while len(found) < byte_count:  # a read ends short before an unreadable page, too: only the next read raises
-            more = os.pread(descriptor, byte_count - len(found), position + len(found))
+        content = os.pread(descriptor, byte_count, position)
+        while len(content) < byte_count:  # a read ends short before an unreadable page, too: only the next read raises
+            more = os.pread(descriptor, byte_count - len(content), position + len(content))
             if not more:
                 break
-            found += more
-        return found
+            content += more
+        return content
 
     def readable(self, descriptor: int) -> ReadableBytes:
         """The readable bytes of a file, wherever its disk is bad."""

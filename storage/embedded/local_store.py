@@ -228,10 +228,10 @@ class LocalStore:
 
     def _get_range(self, key: str, byte_first: int, byte_count: int) -> bytes:
         with errors_of(key, is_read=True):
-            found = self._files.read_range(self._path(key), byte_first, byte_count)
-        if len(found) != byte_count:
-            raise cut_short(key, len(found), byte_first, byte_count)
-        return found
+            content = self._files.read_range(self._path(key), byte_first, byte_count)
+        if len(content) != byte_count:
+            raise cut_short(key, len(content), byte_first, byte_count)
+        return content
 
     def _head(self, key: str) -> ObjectMeta:
         with errors_of(key, is_read=True):
@@ -262,7 +262,7 @@ class LocalStore:
     def _scan(self, prefix: str) -> Sequence[str | ObjectMeta]:
         """The entries of one directory, last first by whole keys: the name of a directory ends with `/`, and what is no
         key comes with its fault."""
-        found: deque[str | ObjectMeta] = deque()
+        names: deque[str | ObjectMeta] = deque()
         with (
             errors_of(prefix),
             suppress(FileNotFoundError, NotADirectoryError),
@@ -271,10 +271,10 @@ class LocalStore:
             for entry in entries:
                 key = prefix + entry.name
                 if not is_key(key):
-                    found.append(_unlisted(printable(key), "its name is no key of an object"))
+                    names.append(_unlisted(printable(key), "its name is no key of an object"))
                 elif key not in OWN_FOLDERS:
-                    found.append(f"{key}/" if _is_folder(entry) else key)
-        return sorted(found, key=_name, reverse=True)
+                    names.append(f"{key}/" if _is_folder(entry) else key)
+        return sorted(names, key=_name, reverse=True)
 
     def _scan_below(self, prefix: str) -> Sequence[str | ObjectMeta]:
         """The same of a directory that the list came upon: one that cannot be read is named, and holds up no other.

@@ -108,8 +108,8 @@ def read_pack_header(header: bytes) -> PackHeader | None:
 
 def read_nonce(header: bytes, number: int) -> bytes | None:
     """The nonce of the pack `number`; None where these are not its first bytes."""
-    found = read_pack_header(header)
-    return found.nonce if found is not None and found.number == number else None
+    pack_header = read_pack_header(header)
+    return pack_header.nonce if pack_header is not None and pack_header.number == number else None
 
 
 def encode_record_header(
@@ -146,9 +146,9 @@ def read_record(buffer: bytes, nonce: bytes) -> PackRecord | None:
     if len(buffer) < RECORD_HEADER_BYTES:
         return None
     fields = RECORD_HEADER.unpack_from(buffer)
-    magic, crc, found_nonce, payload_bytes, modified_ms, payload_crc, key_bytes, state, group = fields
+    magic, crc, record_nonce, payload_bytes, modified_ms, payload_crc, key_bytes, state, group = fields
     payload_first = RECORD_HEADER_BYTES + key_bytes
-    if magic != _RECORD_MAGIC or found_nonce != nonce or len(buffer) < payload_first:
+    if magic != _RECORD_MAGIC or record_nonce != nonce or len(buffer) < payload_first:
         return None
     name = buffer[RECORD_HEADER_BYTES:payload_first]
     group_meant = _GROUPS[int(group)]
@@ -182,8 +182,8 @@ def next_record(buffer: bytes, nonce: bytes, first: int = 0) -> int | None:
 
 def resembles_record(buffer: bytes, nonce: bytes) -> bool:
     """Whether `buffer` begins with what may have been a record of this pack, a few bits of which have changed."""
-    found = buffer[_NONCE_FIRST : _NONCE_FIRST + NONCE_BYTES]
-    return len(found) == NONCE_BYTES and _differing_bits(_number(found), _number(nonce)) <= _DAMAGED_BITS
+    candidate = buffer[_NONCE_FIRST : _NONCE_FIRST + NONCE_BYTES]
+    return len(candidate) == NONCE_BYTES and _differing_bits(_number(candidate), _number(nonce)) <= _DAMAGED_BITS
 
 
 def is_marked_dead(buffer: bytes) -> bool:

@@ -88,7 +88,7 @@ class PackFiles:
 
     def in_order(self) -> list[PackFile]:
         """The files in the order in which their packs were begun; of two of one pack the rightly named one first."""
-        found: list[PackFile] = []
+        files: list[PackFile] = []
         for number in self.numbers():
             with suppress(FileNotFoundError):  # taken back meanwhile
                 descriptor = self._files.open_existing(self.path(number))
@@ -96,8 +96,8 @@ class PackFiles:
                     own_number = own_number_of(self._files.readable(descriptor).read, number)
                 finally:
                     self._files.close(descriptor)
-                found.append(PackFile(own_number, number))
-        return sorted(found, key=lambda file: (file.own_number, file.is_renamed))
+                files.append(PackFile(own_number, number))
+        return sorted(files, key=lambda file: (file.own_number, file.is_renamed))
 
     def open_pack(
         self, number: int, *, is_newest: bool, is_writer: bool, is_durable: bool, doubted: Container[str]
@@ -179,7 +179,7 @@ class PackFiles:
         return [damage for damage in self._look_for_damage() if damage in before] if before else ()
 
     def _look_for_damage(self) -> Sequence[StoreDamage]:
-        found = list(self.strays())
+        damages = list(self.strays())
         in_order = self.in_order()
         for own_number, number in in_order:
             with suppress(FileNotFoundError):  # taken back meanwhile
@@ -189,9 +189,9 @@ class PackFiles:
                     scan = scan_pack(held.read, number)
                 finally:
                     self._files.close(descriptor)
-                found += damages_of(scan, self.path(number), is_newest=own_number == in_order[-1].own_number)
-                found += _unreadable(held, self.path(number))
-        return [damage for damage in found if damage.is_certain]
+                damages += damages_of(scan, self.path(number), is_newest=own_number == in_order[-1].own_number)
+                damages += _unreadable(held, self.path(number))
+        return [damage for damage in damages if damage.is_certain]
 
     def _live(
         self,
@@ -204,7 +204,7 @@ class PackFiles:
         is_checked: bool,
     ) -> list[tuple[str, PackLocation]]:
         """The live objects of a pack before `end`, in their order; what is found to be damaged is reported."""
-        found: list[tuple[str, PackLocation]] = []
+        objects: list[tuple[str, PackLocation]] = []
         seen: set[str] = set()
         for scanned in scan.records:
             record = scanned.record
@@ -224,9 +224,9 @@ class PackFiles:
                         is_certain=scanned.position < scan.durable_end,
                     )
                 )
-            found.append((record.key, place_of(record, pack, scanned.position)))
+            objects.append((record.key, place_of(record, pack, scanned.position)))
             seen.add(record.key)
-        return found
+        return objects
 
 
 def _unreadable(held: ReadableBytes, path: str) -> Iterator[StoreDamage]:

@@ -63,9 +63,9 @@ class PackReader:
                 if look is not None:
                     look()
                 place = self._places.get(key)
-                found = None if place is None else self._read(place, byte_first, byte_count)
-                if found is not None:
-                    return found
+                content = None if place is None else self._read(place, byte_first, byte_count)
+                if content is not None:
+                    return content
         if self._has_gaps:
             raise ObjectDamaged(f"{key} is in no pack, and not all of the packs can be read: run penstock doctor")
         raise ObjectMissing(f"{key} does not exist")
@@ -117,15 +117,15 @@ class PackReader:
     def _read(self, place: _RecordLocation, byte_first: int, byte_count: int | None) -> bytes | None:
         """None where the object is there no more: its pack was taken back, or its bytes were overwritten."""
         record = place.record
-        wanted = record.payload_bytes - byte_first if byte_count is None else byte_count
+        expected_bytes = record.payload_bytes - byte_first if byte_count is None else byte_count
         try:
             descriptor = self._files.open_existing(self._pack_files.path(place.number))
         except FileNotFoundError:
             return None
         try:
-            within = min(wanted, max(record.payload_bytes - byte_first, 0))
+            within = min(expected_bytes, max(record.payload_bytes - byte_first, 0))
             held = self._files.readable(descriptor)
-            found = held.read(within, place.record_first + record.payload_first + byte_first)
+            content = held.read(within, place.record_first + record.payload_first + byte_first)
             unreadable = next(iter(held.stretches), None)
             # Asked after the payload: a pack is written from its beginning, so a header that stands vouches for it.
             now = _record_at(held, place.record_first, place.nonce)
@@ -133,15 +133,17 @@ class PackReader:
             self._files.close(descriptor)
         if now is None or now.key != record.key or now.payload_crc != record.payload_crc:
             return None
-        if within != wanted:
-            raise cut_short(record.key, within, byte_first, wanted)
+        if within != expected_bytes:
+            raise cut_short(record.key, within, byte_first, expected_bytes)
         if unreadable is not None:
             first, end, reason = unreadable
             path = self._pack_files.path(place.number)
             raise ObjectDamaged(f"{record.key}: bytes {first} to {end} of {path} cannot be read: {reason}")
-        if len(found) != wanted or (wanted == record.payload_bytes and crc32c(found) != record.payload_crc):
+        if len(content) != expected_bytes or (
+            expected_bytes == record.payload_bytes and crc32c(content) != record.payload_crc
+        ):
             raise ObjectDamaged(f"{record.key}: its checksum in {self._pack_files.path(place.number)} is wrong")
-        return found
+        return content
 
     def _has_strays(self) -> bool:
         try:

@@ -79,10 +79,10 @@ class PackScan:
         In a pack of before there were marks it is all of it. Where there are marks, and no record is the first of a
         write, that of the only write may be what a crash has torn.
         """
-        firsts = [found.position for found in self.records if found.record.is_group_first]
+        firsts = [scanned.position for scanned in self.records if scanned.record.is_group_first]
         if not self.is_ended and firsts:
             return firsts[-1]
-        is_torn = not self.is_ended and any(found.record.is_marked for found in self.records)
+        is_torn = not self.is_ended and any(scanned.record.is_marked for scanned in self.records)
         return PACK_HEADER_BYTES if is_torn else self.end
 
     @property
@@ -93,12 +93,12 @@ class PackScan:
 
     def whole_end(self, is_whole: Callable[[ScannedRecord], bool]) -> int:
         """Where to cut what a crash has torn: behind the last whole record, and behind all that was synced."""
-        has_groups = any(found.record.is_group_first for found in self.records)
+        has_groups = any(scanned.record.is_group_first for scanned in self.records)
         if self.is_ended:
             return self.end
-        for found in reversed(self.records):
-            if (has_groups and found.position < self.durable_end) or is_whole(found):
-                return found.end
+        for scanned in reversed(self.records):
+            if (has_groups and scanned.position < self.durable_end) or is_whole(scanned):
+                return scanned.end
         return PACK_HEADER_BYTES if self.nonce is not None else 0
 
 
@@ -110,12 +110,12 @@ def scan_pack(read: Read, number: int) -> PackScan:
     records: list[ScannedRecord] = []
     gaps: list[Gap] = []
     position, is_ended = PACK_HEADER_BYTES, False
-    for found in () if nonce is None else records_from(read, nonce, PACK_HEADER_BYTES):
-        if found.position > position:
-            gaps.append(Gap(first=position, end=found.position))
-        position, is_ended = found.end, found.record.is_end
+    for scanned in () if nonce is None else records_from(read, nonce, PACK_HEADER_BYTES):
+        if scanned.position > position:
+            gaps.append(Gap(first=position, end=scanned.position))
+        position, is_ended = scanned.end, scanned.record.is_end
         if not is_ended:
-            records.append(found)
+            records.append(scanned)
     scan = PackScan(
         nonce=nonce,
         is_header_damaged=False,
@@ -155,11 +155,11 @@ def records_from(read: Read, nonce: bytes, position: int) -> Iterator[ScannedRec
                 return
             position = following
             continue
-        found = ScannedRecord(position=position, record=record)
-        yield found
+        scanned = ScannedRecord(position=position, record=record)
+        yield scanned
         if record.is_end:
             return
-        position = found.end
+        position = scanned.end
 
 
 def pack_of(read: Read, number: int) -> PackHeader | None:
@@ -202,12 +202,12 @@ def _has_objects(read: Read, nonce: bytes, number: int) -> bool:
     crash has torn the first write of that use, it may begin within a record's header.
     """
     position, has_damaged = PACK_HEADER_BYTES, False
-    for found in records_from(read, nonce, PACK_HEADER_BYTES):
-        if found.record.is_live:
+    for scanned in records_from(read, nonce, PACK_HEADER_BYTES):
+        if scanned.record.is_live:
             return True
-        has_damaged |= found.position > position and _may_be_live(read, nonce, position)
-        position = found.end
-        if found.record.is_end:
+        has_damaged |= scanned.position > position and _may_be_live(read, nonce, position)
+        position = scanned.end
+        if scanned.record.is_end:
             break
     else:
         has_damaged |= _may_be_live(read, nonce, position)
@@ -230,9 +230,9 @@ def _is_next_use_begun(read: Read, nonce: bytes, number: int) -> bool:
 
 def _search(read: Read, nonce: bytes, first: int) -> int | None:
     for position, block in _blocks(read, first):
-        found = next_record(block, nonce)
-        if found is not None:
-            return position + found
+        distance = next_record(block, nonce)
+        if distance is not None:
+            return position + distance
     return None
 
 

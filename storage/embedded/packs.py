@@ -138,7 +138,7 @@ class PackFolder:
         descriptor = self._files.open_existing(self.path(place.pack.number))
         try:
             held = self._files.readable(descriptor)
-            found = held.read(byte_count, place.payload_first + byte_first)
+            content = held.read(byte_count, place.payload_first + byte_first)
             unreadable = next(iter(held.stretches), None)
             # Asked after the payload: a pack is written from its beginning, so a header that stands vouches for it.
             header = held.read(place.payload_first - place.record_first, place.record_first)
@@ -153,11 +153,11 @@ class PackFolder:
             first, end, reason = unreadable
             path = self.path(place.pack.number)
             raise ObjectDamaged(f"{key}: bytes {first} to {end} of {path} cannot be read: {reason}")
-        if len(found) != byte_count:
+        if len(content) != byte_count:
             raise ObjectDamaged(f"{key}: {self.path(place.pack.number)} ends within it")
-        if byte_count == place.payload_bytes and crc32c(found) != place.payload_crc:
+        if byte_count == place.payload_bytes and crc32c(content) != place.payload_crc:
             raise ObjectDamaged(f"{key}: its checksum in {self.path(place.pack.number)} is wrong")
-        return found
+        return content
 
     def _check_pack(self, held: ReadableBytes, key: str, place: PackLocation) -> None:
         """The record's header is not there: its pack was taken back, or the header alone is damaged."""
@@ -226,7 +226,7 @@ class PackFolder:
         for stray in self._pack_files.strays():
             self._has_strays = True
             self._on_damage(stray)
-        found: dict[str, PackLocation] = {}
+        locations: dict[str, PackLocation] = {}
         replaced: list[PackLocation] = []
         unmarked: list[PackLocation] = []
         packs: list[Pack] = []
@@ -237,7 +237,7 @@ class PackFolder:
                 is_newest=file.own_number == in_order[-1].own_number,
                 is_writer=self._is_writer,
                 is_durable=self._is_durable,
-                doubted=found.keys(),
+                doubted=locations.keys(),
             )
             packs.append(opened.pack)
             if file.is_renamed:
@@ -245,18 +245,18 @@ class PackFolder:
             if opened.has_gaps:
                 self._gap_numbers.add(file.number)
             for key, place in opened.objects:
-                earlier = found.get(key)
+                earlier = locations.get(key)
                 if earlier is not None and earlier.pack is not place.pack and earlier.pack.nonce == place.pack.nonce:
                     continue  # the same object, in a copy of its pack
                 if earlier is not None:
                     (unmarked if renamed & {earlier.pack, place.pack} else replaced).append(earlier)
                     earlier.pack.live_count -= 1
                 place.pack.live_count += 1
-                found[key] = place
+                locations[key] = place
         if self._is_writer:
             self._tidy(packs, replaced, unmarked)
         self._highest = max((number for file in in_order for number in file if number < NUMBERS_END), default=-1)
-        return found
+        return locations
 
     def _tidy(self, packs: Sequence[Pack], replaced: Sequence[PackLocation], unmarked: Sequence[PackLocation]) -> None:
         """Leave the folder as if no crash had been. `unmarked`: what a renamed pack has replaced, or had."""

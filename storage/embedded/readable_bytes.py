@@ -49,13 +49,13 @@ class ReadableBytes:
     @property
     def stretches(self) -> Sequence[Stretch]:
         """The ranges that could not be read so far, in the file's order, neighbours as one."""
-        found: list[Stretch] = []
+        merged: list[Stretch] = []
         for _, bad in sorted(self._bad.items()):
-            if found and found[-1].end == bad.first:
-                found[-1] = found[-1]._replace(end=bad.end)
+            if merged and merged[-1].end == bad.first:
+                merged[-1] = merged[-1]._replace(end=bad.end)
             else:
-                found.append(bad)
-        return found
+                merged.append(bad)
+        return merged
 
     def unreadable(self, first: int, end: int) -> Stretch | None:
         """The first range of `[first, end)` that could not be read."""
@@ -65,16 +65,16 @@ class ReadableBytes:
         return any(bad.first < end and bad.end > first for bad in self._bad.values())
 
     def _read_by_sectors(self, first: int, end: int) -> bytes:
-        found = bytearray()
+        content = bytearray()
         position = first
         while position < end:
             sector_end = min(position - position % SECTOR_BYTES + SECTOR_BYTES, end)
             part = self._read_sector(position, sector_end)
-            found += part
+            content += part
             if len(part) < sector_end - position:
                 break  # the file became shorter meanwhile
             position = sector_end
-        return bytes(found)
+        return bytes(content)
 
     def _read_sector(self, first: int, end: int) -> bytes:
         number = first // SECTOR_BYTES

@@ -100,8 +100,8 @@ _TLS_REMEDIES = (
 
 def store_error(operation: S3Operation, subject: str, text: str, place: ErrorContext) -> StoreError:
     """The error for the library's `text`; `subject` is the key, the prefix or a count of keys."""
-    if operation is S3Operation.LIST and (found := _KEY_NOT_LISTED.match(text)):
-        return _key_not_listed(subject, found[1], place)
+    if operation is S3Operation.LIST and (named := _KEY_NOT_LISTED.match(text)):
+        return _key_not_listed(subject, named[1], place)
     message, _, debug = text.partition("\n\n")
     answer = _answer(message)
     if answer is None:
@@ -218,21 +218,21 @@ def _unanswered(subject: str, message: str, debug: str, place: ErrorContext) -> 
 
 def _answer(text: str) -> _Answer | None:
     """The server's answer, as far as the library's words hold it; None if it said nothing."""
-    if found := _STATUS.search(text):
-        status, reason, body = int(found[1]), found[2].strip(), found[3]
+    if match := _STATUS.search(text):
+        status, reason, body = int(match[1]), match[2].strip(), match[3]
         code = _element("Code", body)
         message = _element("Message", body) if code else _without_markup(f"{reason} {body}")
         return _Answer(status=status, code=code, message=message, region=_element("Region", body))
-    if found := _DELETE_REFUSED.search(text):
-        return _Answer(status=0, code=found[2], message=_without_markup(found[1]), region="")
+    if match := _DELETE_REFUSED.search(text):
+        return _Answer(status=0, code=match[2], message=_without_markup(match[1]), region="")
     if "redirect without LOCATION" in text:
         return _Answer(status=301, code="", message="Moved Permanently", region="")
     return None
 
 
 def _element(name: str, body: str) -> str:
-    found = re.search(_ELEMENT.format(name), body)
-    return html.unescape(found[1]).strip() if found else ""
+    match = re.search(_ELEMENT.format(name), body)
+    return html.unescape(match[1]).strip() if match else ""
 
 
 def _without_markup(text: str) -> str:

@@ -92,7 +92,7 @@ def assume_role(
             ),
         )
         try:
-            found = client.assume_role(
+            credentials = client.assume_role(
                 RoleArn=role_arn or PLACEHOLDER_ROLE,
                 RoleSessionName=SESSION_NAME,
                 Policy=policy,
@@ -107,10 +107,10 @@ def assume_role(
     except (BotoCoreError, ValueError) as error:  # an address that is none is a ValueError there
         raise StoreUnavailable(f"STS{_at(sts_endpoint)}: {error}") from error
     return SessionCredentials(
-        access_key_id=found["AccessKeyId"],
-        secret_access_key=found["SecretAccessKey"],
-        session_token=found["SessionToken"],
-        expires_ms=Milliseconds(int(found["Expiration"].timestamp() * 1000)),
+        access_key_id=credentials["AccessKeyId"],
+        secret_access_key=credentials["SecretAccessKey"],
+        session_token=credentials["SessionToken"],
+        expires_ms=Milliseconds(int(credentials["Expiration"].timestamp() * 1000)),
     )
 
 

@@ -95,12 +95,12 @@ class S3Store:
         path = self._path(key)
         try:
             async with self._request(S3Operation.GET, path):
-                found = await obstore.get_range_async(self._client, path, start=byte_first, length=byte_count)
+                content = await obstore.get_range_async(self._client, path, start=byte_first, length=byte_count)
         except ObjectDamaged as error:  # it ends before the range's first byte
             raise cut_short(key, 0, byte_first, byte_count) from error
-        if len(found) != byte_count:
-            raise cut_short(key, len(found), byte_first, byte_count)
-        return found.to_bytes()
+        if len(content) != byte_count:
+            raise cut_short(key, len(content), byte_first, byte_count)
+        return content.to_bytes()
 
     async def head(self, key: str) -> ObjectMeta:
         """A missing bucket looks like a missing object here: the answer to a HEAD has no body."""
@@ -116,8 +116,8 @@ class S3Store:
         async with self._request(S3Operation.LIST, path):
             pages = obstore.list(self._client, path or None, offset=offset, chunk_size=LIST_PAGE_KEYS)  # pyright: ignore[reportUnknownMemberType]
             async for page in pages:
-                for found in page:
-                    yield self._meta(found)
+                for meta in page:
+                    yield self._meta(meta)
 
     async def delete(self, keys: Sequence[str]) -> None:
         """One DeleteObjects; where that names keys which it refused, one DeleteObject for each key.
@@ -196,11 +196,11 @@ class S3Store:
         check_key(key)
         return self._prefix + key
 
-    def _meta(self, found: "FoundMeta") -> ObjectMeta:
+    def _meta(self, meta: "FoundMeta") -> ObjectMeta:
         return ObjectMeta(
-            key=found["path"].removeprefix(self._prefix),
-            size_bytes=found["size"],
-            modified_ms=int(found["last_modified"].timestamp() * 1000),
+            key=meta["path"].removeprefix(self._prefix),
+            size_bytes=meta["size"],
+            modified_ms=int(meta["last_modified"].timestamp() * 1000),
         )
 
 

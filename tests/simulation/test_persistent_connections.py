@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 from coordinator.apply import pending_offsets as apply_pending_offsets
 from coordinator.apply import transactions as apply_transactions
-from coordinator.commands.transaction import Stamp
+from coordinator.commands.transaction import ConnectionEpoch
 from coordinator.state.state import ClusterState
-from coordinator.state.transactions import AppliedStamp
+from coordinator.state.transactions import AppliedConnectionEpoch
 from protocol.types import SessionId
 from tests.simulation.audit.transaction_auditor import Transaction
 from tests.simulation.clients import transaction_wire as wire
@@ -36,10 +36,12 @@ V1 = 1
 def connections_rank_by_when_they_began() -> Iterator[None]:
     """Not by when they acted last: one that was opened since, and left, ranks higher."""
 
-    def stamped(state: ClusterState, session_id: SessionId, stamp: Stamp | None) -> AppliedStamp | None:
-        return None if stamp is None else AppliedStamp(stamp.position, session_id, stamp.serial)
+    def applied(
+        state: ClusterState, session_id: SessionId, epoch: ConnectionEpoch | None
+    ) -> AppliedConnectionEpoch | None:
+        return None if epoch is None else AppliedConnectionEpoch(epoch.position, session_id, epoch.serial)
 
-    with patched(apply_transactions, "applied_stamp", stamped):
+    with patched(apply_transactions, "applied_connection_epoch", applied):
         yield
 
 

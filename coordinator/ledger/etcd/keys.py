@@ -192,12 +192,12 @@ def read_trimmed(value: bytes) -> Position:
 def _decode(decoder: JsonDecoder[_T], value: bytes, name: str) -> _T:
     """The decoded value, if it encodes to the very same bytes: a field under another name is damage (S20)."""
     try:
-        found = decoder.decode(value)
+        decoded = decoder.decode(value)
     except Undecodable as error:
         raise _unreadable(name, error) from error
-    if msgspec.json.encode(found) != value:
+    if msgspec.json.encode(decoded) != value:
         raise _unreadable(name, "it says more, or otherwise, than this program writes")
-    return found
+    return decoded
 
 
 def _unreadable(name: str, error: Undecodable | str) -> LedgerCorrupt:

@@ -169,20 +169,20 @@ class Lineage:
     def _judge_identity(self, metas: Sequence[kv_pb2.KeyValue]) -> None:
         if not metas:
             raise LedgerCorrupt(f"{self._keys.meta.decode()} is gone from etcd: was etcd wiped? {REMEDY}")
-        found = read_meta(metas[0].value)
-        if found.cluster_id != self.identity.cluster_id:
+        current = read_meta(metas[0].value)
+        if current.cluster_id != self.identity.cluster_id:
             raise LedgerCorrupt(
-                f"etcd holds the ledger of cluster {found.cluster_id} now, where that of {self.identity.cluster_id} "
+                f"etcd holds the ledger of cluster {current.cluster_id} now, where that of {self.identity.cluster_id} "
                 f"was: was etcd wiped, and another agent started since, or do two clusters share a name? {REMEDY}"
             )
-        if found.incarnation != self.identity.incarnation:
-            raise LedgerCorrupt(another_incarnation(self.identity, found))
-        if not self.identity.bucket_id and found.bucket_id:
-            self.claimed(found)
-        if found.bucket_id != self.identity.bucket_id:
-            bucket = f"the bucket {found.bucket_id}" if found.bucket_id else "no bucket"
+        if current.incarnation != self.identity.incarnation:
+            raise LedgerCorrupt(another_incarnation(self.identity, current))
+        if not self.identity.bucket_id and current.bucket_id:
+            self.claimed(current)
+        if current.bucket_id != self.identity.bucket_id:
+            bucket = f"the bucket {current.bucket_id}" if current.bucket_id else "no bucket"
             raise LedgerCorrupt(
-                f"etcd's ledger of cluster {found.cluster_id} names {bucket}, where "
+                f"etcd's ledger of cluster {current.cluster_id} names {bucket}, where "
                 f"it named {self.identity.bucket_id}: was etcd restored from a backup? {REMEDY}"
             )
 
@@ -200,10 +200,10 @@ class Lineage:
         the newest entry that was read is gone although it was not trimmed.
         """
         self.judge(responses[:2], seen)
-        head, trims, *found = (response.response_range.kvs for response in responses[1:])
+        head, trims, *newest = (response.response_range.kvs for response in responses[1:])
         trimmed = read_trimmed(trims[0].value) if trims else self._first
         if seen.read is not None and seen.read.position > trimmed:
-            is_there = bool(found[0]) and self.position(found[0][0].mod_revision) == seen.read.position
+            is_there = bool(newest[0]) and self.position(newest[0][0].mod_revision) == seen.read.position
             if not is_there:
                 raise LedgerCorrupt(
                     f"entry {seen.read.number} of session {seen.read.session}, which was read at {seen.read.position}, "

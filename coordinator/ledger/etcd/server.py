@@ -64,8 +64,8 @@ def check_version(version: str, endpoint: str) -> None:
 
 async def find_identity(client: EtcdClient, keys: EtcdKeys) -> LedgerIdentity | None:
     """Whose ledger there is, without making one."""
-    found = (await client.range(rpc_pb2.RangeRequest(key=keys.meta))).kvs
-    return read_meta(found[0].value) if found else None
+    pairs = (await client.range(rpc_pb2.RangeRequest(key=keys.meta))).kvs
+    return read_meta(pairs[0].value) if pairs else None
 
 
 async def find_or_create(client: EtcdClient, keys: EtcdKeys, cluster_id: str) -> LedgerIdentity:

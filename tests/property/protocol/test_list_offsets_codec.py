@@ -12,10 +12,10 @@ from protocol.list_offsets import (
     VERSION_MAX,
     VERSION_MIN,
     ListOffsetsRequest,
-    OffsetWanted,
+    OffsetQuery,
     PartitionOffset,
+    TopicOffsetQueries,
     TopicOffsets,
-    TopicOffsetsWanted,
     read_list_offsets_request,
     write_list_offsets_response,
 )
@@ -36,7 +36,7 @@ from tests.support.records.kio_messages import (
 VERSIONS = range(VERSION_MIN, VERSION_MAX + 1)
 API_KEY = 2
 
-wanted = st.builds(OffsetWanted, partition_index=int32, current_leader_epoch=int32, timestamp=int64)
+wanted = st.builds(OffsetQuery, partition_index=int32, current_leader_epoch=int32, timestamp=int64)
 told = st.builds(
     PartitionOffset,
     partition_index=int32,
@@ -48,7 +48,7 @@ told = st.builds(
 requests = st.builds(
     ListOffsetsRequest,
     isolation_level=st.integers(-128, 127),
-    topics=st.lists(st.builds(TopicOffsetsWanted, name=text, partitions=st.lists(wanted, max_size=4)), max_size=3),
+    topics=st.lists(st.builds(TopicOffsetQueries, name=text, partitions=st.lists(wanted, max_size=4)), max_size=3),
 )
 answers = st.lists(st.builds(TopicOffsets, name=text, partitions=st.lists(told, max_size=4)), max_size=3)
 

@@ -148,7 +148,7 @@ class _ServerEnd:
         self._is_closed = self._is_draining = False
         self._number = 0
         is_stamped = bool(around.plan.transactions)
-        self._stamp = life.context.run(services.connection_epochs.accepted) if is_stamped else None
+        self._connection_epoch = life.context.run(services.connection_epochs.accepted) if is_stamped else None
         self._serving = around.loop.create_task(self._serve(), name=f"{life} serves a client", context=life.context)
 
     def arrive(self) -> None:
@@ -192,7 +192,7 @@ class _ServerEnd:
     async def _take_up(self, received: bytes) -> None:
         frame = read_request_frame(self._number, memoryview(received))
         self._number += 1
-        request = Request(frame=frame, listener="PLAINTEXT", peer="client", stamp=self._stamp)
+        request = Request(frame=frame, listener="PLAINTEXT", peer="client", connection_epoch=self._connection_epoch)
         place: asyncio.Future[bytes] = self._around.loop.create_future()
         self._answers.append(place)
         try:

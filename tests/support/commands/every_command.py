@@ -43,12 +43,12 @@ from coordinator.commands.group_values import ClassicGroup, ClassicMember
 from coordinator.commands.transaction import (
     AddToTransaction,
     CommitTransactionalOffsets,
+    ConnectionEpoch,
     EndTransaction,
     ExpireTransaction,
     ExpireTransactionalIds,
     InitTransactionalProducer,
     SetTransactionVersion,
-    Stamp,
     TerminateTransaction,
 )
 from protocol.types import Milliseconds, Offset, PartitionIndex, Position, ProducerEpoch, ProducerId, SessionId
@@ -103,7 +103,7 @@ PENDING = CommitTransactionalOffsets(
     producer_id=ProducerId(7),
     epoch=ProducerEpoch(3),
     version=TransactionVersion.V1,
-    stamp=Stamp(position=Position(1 << 40), serial=9),
+    connection_epoch=ConnectionEpoch(position=Position(1 << 40), serial=9),
     topic_ids=(TOPIC, OTHER),
     topic=[1, 0],
     partition=[0, 9_999],
@@ -231,7 +231,7 @@ COMMANDS: dict[str, Command] = {
         epoch=ProducerEpoch(32_766),
         partitions=((TOPIC, PartitionIndex(3)), (OTHER, PartitionIndex(0))),
         groups=("g", "ü"),
-        stamp=Stamp(position=Position(5), serial=0),
+        connection_epoch=ConnectionEpoch(position=Position(5), serial=0),
     ),
     "end_transaction": EndTransaction(
         transactional_id="tx",
@@ -239,7 +239,7 @@ COMMANDS: dict[str, Command] = {
         epoch=ProducerEpoch(0),
         version=TransactionVersion.V2,
         is_commit=True,
-        stamp=None,
+        connection_epoch=None,
     ),
     "expire_transaction": ExpireTransaction(
         transactional_id="tx", producer_id=ProducerId(7), epoch=ProducerEpoch(3), serial=1 << 33

@@ -10,9 +10,9 @@ from coordinator.commands.commands import Command, Outcome
 from coordinator.commands.transaction import (
     AddToTransaction,
     CommitTransactionalOffsets,
+    ConnectionEpoch,
     EndTransaction,
     InitTransactionalProducer,
-    Stamp,
     TransactionDecided,
 )
 from protocol.types import PartitionIndex, Position, ProducerEpoch, ProducerId, TopicId
@@ -40,7 +40,7 @@ def add(
     producer: int = 0,
     epoch: int = 0,
     groups: tuple[str, ...] = (),
-    stamp: tuple[int, int] | None = None,
+    connection_epoch: tuple[int, int] | None = None,
     transactional_id: str = ID,
     topic_id: TopicId = TOPIC,
 ) -> AddToTransaction:
@@ -50,7 +50,7 @@ def add(
         epoch=ProducerEpoch(epoch),
         partitions=tuple((topic_id, PartitionIndex(index)) for index in partitions),
         groups=groups,
-        stamp=made_stamp(stamp),
+        connection_epoch=made_connection_epoch(connection_epoch),
     )
 
 
@@ -60,7 +60,7 @@ def end(
     version: TransactionVersion = V2,
     producer: int = 0,
     epoch: int = 0,
-    stamp: tuple[int, int] | None = None,
+    connection_epoch: tuple[int, int] | None = None,
     transactional_id: str = ID,
 ) -> EndTransaction:
     return EndTransaction(
@@ -69,7 +69,7 @@ def end(
         epoch=ProducerEpoch(epoch),
         version=version,
         is_commit=is_commit,
-        stamp=made_stamp(stamp),
+        connection_epoch=made_connection_epoch(connection_epoch),
     )
 
 
@@ -78,7 +78,7 @@ def pending(
     epoch: int = 0,
     producer: int = 0,
     version: TransactionVersion = V2,
-    stamp: tuple[int, int] | None = None,
+    connection_epoch: tuple[int, int] | None = None,
     metadata: Sequence[str] = (),
     group_id: str = "g",
     claim_epoch: int = 1,
@@ -91,7 +91,7 @@ def pending(
         producer_id=ProducerId(producer),
         epoch=ProducerEpoch(epoch),
         version=version,
-        stamp=made_stamp(stamp),
+        connection_epoch=made_connection_epoch(connection_epoch),
         topic_ids=(TOPIC,),
         topic=[0] * len(values),
         partition=list(range(len(values))),
@@ -109,8 +109,8 @@ def transactional(
     return replace(batch, is_transactional=version)
 
 
-def made_stamp(stamp: tuple[int, int] | None) -> Stamp | None:
-    return None if stamp is None else Stamp(position=Position(stamp[0]), serial=stamp[1])
+def made_connection_epoch(values: tuple[int, int] | None) -> ConnectionEpoch | None:
+    return None if values is None else ConnectionEpoch(position=Position(values[0]), serial=values[1])
 
 
 def decided(cluster: Cluster, command: Command, *, session: int = 1, time_ms: int | None = None) -> TransactionDecided:

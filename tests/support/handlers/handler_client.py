@@ -9,7 +9,7 @@ from datetime import timedelta
 from kio.index import load_request_schema
 from kio.static.constants import EntityType
 
-from agent.request.connection_epochs import ConnectionEpoch
+from agent.request.connection_epochs import PendingConnectionEpoch
 from agent.request.services import Request, Services
 from agent.server.dispatch import HANDLERS
 from agent.telemetry.client_info import ConnectedClient
@@ -27,12 +27,12 @@ async def ask(
     api_key: int,
     version: int,
     client: ConnectedClient | None = None,
-    stamp: ConnectionEpoch | None = None,
+    connection_epoch: PendingConnectionEpoch | None = None,
     /,
     **values: object,
 ) -> KioEntity:
     """The response to a request with these fields; mappings stand for structures, lists for arrays."""
-    data = await ask_for_bytes(services, api_key, version, client, stamp, **values)
+    data = await ask_for_bytes(services, api_key, version, client, connection_epoch, **values)
     return kio_read(_response_type(api_key, version), data)
 
 
@@ -41,7 +41,7 @@ async def ask_for_bytes(
     api_key: int,
     version: int,
     client: ConnectedClient | None = None,
-    stamp: ConnectionEpoch | None = None,
+    connection_epoch: PendingConnectionEpoch | None = None,
     /,
     **values: object,
 ) -> bytes:
@@ -60,7 +60,7 @@ async def ask_for_bytes(
         listener="PLAINTEXT",
         peer="127.0.0.1:50000",
         client=client or ConnectedClient(),
-        stamp=stamp,
+        connection_epoch=connection_epoch,
     )
     answer = await handled(services, request)
     served = range_of(api_key)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import NamedTuple
 from uuid import UUID
 
-from agent.request.connection_epochs import ConnectionEpoch
+from agent.request.connection_epochs import PendingConnectionEpoch
 from agent.request.services import Services
 from coordinator.ledger.memory import AppendFate, MemoryLedger
 from coordinator.ledger.port import LedgerEntry
@@ -102,7 +102,7 @@ async def add(
     version: int = 3,
     transactional_id: str = ID,
     topics: Mapping[str, Sequence[int]] | None = None,
-    stamp: ConnectionEpoch | None = None,
+    connection_epoch: PendingConnectionEpoch | None = None,
 ) -> Mapping[tuple[str, int], ErrorCode]:
     """The error of each partition, by AddPartitionsToTxn of a client."""
     named = [{"name": name, "partitions": list(indexes)} for name, indexes in (topics or {"t": [0]}).items()]
@@ -111,7 +111,7 @@ async def add(
         ADD_PARTITIONS,
         version,
         None,
-        stamp,
+        connection_epoch,
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer.producer_id,
         v3_and_below_producer_epoch=producer.epoch,
@@ -134,14 +134,14 @@ async def add_group(
     version: int = 3,
     group: str = "g",
     transactional_id: str = ID,
-    stamp: ConnectionEpoch | None = None,
+    connection_epoch: PendingConnectionEpoch | None = None,
 ) -> ErrorCode:
     told = await ask(
         services,
         ADD_OFFSETS,
         version,
         None,
-        stamp,
+        connection_epoch,
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
@@ -155,7 +155,7 @@ async def end(
     services: Services,
     producer: Producer,
     version: int = 3,
-    stamp: ConnectionEpoch | None = None,
+    connection_epoch: PendingConnectionEpoch | None = None,
     *,
     is_commit: bool = True,
     transactional_id: str = ID,
@@ -165,7 +165,7 @@ async def end(
         END_TXN,
         version,
         None,
-        stamp,
+        connection_epoch,
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
         producer_epoch=producer.epoch,
@@ -211,7 +211,7 @@ async def pend(
     topic: str = "t",
     note: str | None = None,
     transactional_id: str = ID,
-    stamp: ConnectionEpoch | None = None,
+    connection_epoch: PendingConnectionEpoch | None = None,
     member: str = "",
     generation: int = -1,
     instance: str | None = None,
@@ -227,7 +227,7 @@ async def pend(
         TXN_OFFSET_COMMIT,
         version,
         None,
-        stamp,
+        connection_epoch,
         transactional_id=transactional_id,
         group_id=group,
         producer_id=producer.producer_id,

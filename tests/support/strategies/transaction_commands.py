@@ -11,7 +11,7 @@ from coordinator.commands.transaction import (
     TransactionCommand,
 )
 from protocol.types import Milliseconds, ProducerEpoch, ProducerId
-from tests.support.commands.transaction_commands import add, begin, end, made_stamp
+from tests.support.commands.transaction_commands import add, begin, end, made_connection_epoch
 from tests.support.strategies.group_commands import TOPICS
 from txn.transaction import TransactionVersion
 
@@ -19,7 +19,7 @@ transactional_ids = st.sampled_from(["x", "y"])
 producer_ids = st.integers(-1, 3)
 epochs = st.integers(-1, 2)
 versions = st.sampled_from(TransactionVersion)
-stamps = st.none() | st.tuples(st.integers(0, 20), st.integers(0, 3))
+connection_epochs = st.none() | st.tuples(st.integers(0, 20), st.integers(0, 3))
 
 transaction_commands: st.SearchStrategy[TransactionCommand] = st.one_of(
     st.builds(begin, transactional_id=transactional_ids, producer=producer_ids, epoch=epochs),
@@ -31,7 +31,7 @@ transaction_commands: st.SearchStrategy[TransactionCommand] = st.one_of(
         producer=producer_ids,
         epoch=epochs,
         groups=st.sampled_from([(), ("g",), ("g", "h")]),
-        stamp=stamps,
+        connection_epoch=connection_epochs,
     ),
     st.builds(
         end,
@@ -40,7 +40,7 @@ transaction_commands: st.SearchStrategy[TransactionCommand] = st.one_of(
         transactional_id=transactional_ids,
         producer=producer_ids,
         epoch=epochs,
-        stamp=stamps,
+        connection_epoch=connection_epochs,
     ),
     st.builds(
         ExpireTransaction,
@@ -65,7 +65,7 @@ transaction_commands: st.SearchStrategy[TransactionCommand] = st.one_of(
         producer_id=producer_ids.map(ProducerId),
         epoch=epochs.map(ProducerEpoch),
         version=versions,
-        stamp=stamps.map(made_stamp),
+        connection_epoch=connection_epochs.map(made_connection_epoch),
         topic_ids=st.just((TOPICS[0], TOPICS[1])),
         topic=st.just([0, 1]),
         partition=st.tuples(st.integers(0, 3), st.integers(0, 3)).map(list),

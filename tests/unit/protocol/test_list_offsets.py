@@ -6,10 +6,10 @@ from protocol.errors import ErrorCode, MalformedRequest
 from protocol.limits import REQUEST_METADATA_BYTES_MAX
 from protocol.list_offsets import (
     ListOffsetsRequest,
-    OffsetWanted,
+    OffsetQuery,
     PartitionOffset,
+    TopicOffsetQueries,
     TopicOffsets,
-    TopicOffsetsWanted,
     read_list_offsets_request,
     write_list_offsets_response,
 )
@@ -26,7 +26,7 @@ TOLD = [TopicOffsets("t", [PartitionOffset(5, ErrorCode.offset_out_of_range, 42,
 
 
 def wanted(isolation_level: int, leader_epoch: int) -> ListOffsetsRequest:
-    return ListOffsetsRequest(isolation_level, [TopicOffsetsWanted("t", [OffsetWanted(5, leader_epoch, 42)])])
+    return ListOffsetsRequest(isolation_level, [TopicOffsetQueries("t", [OffsetQuery(5, leader_epoch, 42)])])
 
 
 class TestReading:

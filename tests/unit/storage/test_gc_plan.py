@@ -92,7 +92,7 @@ class TestReleased:
     def test_s9_what_the_newest_snapshot_may_still_refer_to_stays_and_a_snapshot_is_wanted(self) -> None:
         released = {"before": Milliseconds(9), "perhaps": Milliseconds(10), "after": Milliseconds(11)}
         plan = plan_released(released, time_ms=Milliseconds(50), covered_ms=Milliseconds(10), grace_ms=0, count_max=10)
-        assert plan == ReleasedPlan(deletable=("before",), is_snapshot_wanted=True)
+        assert plan == ReleasedPlan(deletable=("before",), needs_snapshot=True)
 
     def test_no_snapshot_is_wanted_for_what_is_not_due_or_would_not_be_covered(self) -> None:
         for released_ms, grace_ms in ((20, 40), (50, 0)):
@@ -100,7 +100,7 @@ class TestReleased:
             plan = plan_released(
                 released, time_ms=Milliseconds(50), covered_ms=Milliseconds(10), grace_ms=grace_ms, count_max=10
             )
-            assert plan == ReleasedPlan(deletable=(), is_snapshot_wanted=False)
+            assert plan == ReleasedPlan(deletable=(), needs_snapshot=False)
 
 
 class TestListed:

@@ -87,11 +87,11 @@ class TestS7StaleConnections:
         async with serving(is_stamping=True) as services:
             producer = await begun(services)
             old, new = services.connection_epochs.accepted(), services.connection_epochs.accepted()
-            await add(services, producer, stamp=old)
-            assert (await end(services, producer, stamp=new)).error_code is NONE
-            await add(services, producer, stamp=new)
+            await add(services, producer, connection_epoch=old)
+            assert (await end(services, producer, connection_epoch=new)).error_code is NONE
+            await add(services, producer, connection_epoch=new)
             with caplog.at_level(logging.WARNING), pytest.raises(NoAnswerOwed):
-                await end(services, producer, stamp=old)
+                await end(services, producer, connection_epoch=old)
             assert services.state.transactional_ids[ID].metadata.is_ongoing
             assert "penstock_transactions_fenced_requests_total 1.0" in services.metrics.exposition().decode()
         (record,) = [each for each in caplog.records if each.name == "agent.request.transactional_requests"]
@@ -103,34 +103,34 @@ class TestS7StaleConnections:
         async with serving(is_stamping=True) as services:
             producer = await begun(services)
             old, new = services.connection_epochs.accepted(), services.connection_epochs.accepted()
-            await add(services, producer, stamp=new)
-            assert (await end(services, producer, stamp=new)).error_code is NONE
+            await add(services, producer, connection_epoch=new)
+            assert (await end(services, producer, connection_epoch=new)).error_code is NONE
             with pytest.raises(NoAnswerOwed):
-                await add(services, producer, stamp=old)
+                await add(services, producer, connection_epoch=old)
             with pytest.raises(NoAnswerOwed):
-                await add_group(services, producer, stamp=old)
+                await add_group(services, producer, connection_epoch=old)
             assert not services.state.transactional_ids[ID].metadata.is_ongoing
 
     async def test_s7_a_new_epoch_is_enough_for_who_has_it(self) -> None:
         async with serving(is_stamping=True) as services:
             old, new = services.connection_epochs.accepted(), services.connection_epochs.accepted()
             producer = await begun(services)
-            await add(services, producer, stamp=new)
+            await add(services, producer, connection_epoch=new)
             fresh = await begun(services)
-            assert await add(services, fresh, stamp=old) == {("t", 0): NONE}
-            assert (await end(services, producer, stamp=new)).error_code is ErrorCode.producer_fenced
+            assert await add(services, fresh, connection_epoch=old) == {("t", 0): NONE}
+            assert (await end(services, producer, connection_epoch=new)).error_code is ErrorCode.producer_fenced
 
-    async def test_s7_v2_carries_no_stamp(self) -> None:
+    async def test_s7_v2_carries_no_connection_epoch(self) -> None:
         async with serving(is_stamping=True) as services:
             old, new = services.connection_epochs.accepted(), services.connection_epochs.accepted()
             producer = await begun(services)
-            await add(services, producer, stamp=new)
+            await add(services, producer, connection_epoch=new)
             assert (await end(services, producer, 5, old)).error_code is NONE
 
     async def test_s7_a_connection_whose_age_is_not_known_is_closed(self) -> None:
         async with serving(clock=Impatient()) as services:  # nobody asks for positions
             producer = await begun(services)
-            stamp = services.connection_epochs.accepted()
+            connection_epoch = services.connection_epochs.accepted()
             with pytest.raises(NoAnswerOwed):
-                await end(services, producer, stamp=stamp)
+                await end(services, producer, connection_epoch=connection_epoch)
             assert (await end(services, Producer(*producer))).error_code is ErrorCode.invalid_txn_state

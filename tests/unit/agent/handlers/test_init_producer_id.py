@@ -106,5 +106,5 @@ async def test_a_producer_of_an_agent_that_stops_is_sent_to_another() -> None:
         services.draining.announce()
         told = await init(services)
         assert told.error_code is ErrorCode.not_coordinator
-        assert services.draining.sent_away_count == 1
+        assert services.draining.redirected_count == 1
         assert not services.state.transactional_ids

@@ -208,7 +208,7 @@ class TestClientsThatAreSentAway:
             told = read(ProduceResponse, answer).responses[0].partition_responses[0]
             assert (told.error_code, told.base_offset) == (ErrorCode.not_leader_or_follower, -1)
             assert cluster.paths.produce_path.bytes_held == 0
-            assert cluster.services.draining.sent_away_count == 1
+            assert cluster.services.draining.redirected_count == 1
 
     async def test_a_producer_that_wants_no_answer_is_taken_and_loses_its_connection(self) -> None:
         async with trio() as cluster:

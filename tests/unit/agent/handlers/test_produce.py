@@ -130,7 +130,7 @@ async def test_s8_what_is_checked_while_a_drain_lets_others_lead_is_sent_away(mo
         await services.produce.drain()
         assert services.state.topics[TOPIC].partitions[0].log_end == 0
     assert struct.unpack(">h", answer[19:21]) == (ErrorCode.not_leader_or_follower,)
-    assert services.draining.sent_away_count == 1
+    assert services.draining.redirected_count == 1
 
 
 async def test_s4_a_ledger_that_is_away_costs_an_unknown_topic_alone(monkeypatch: pytest.MonkeyPatch) -> None:

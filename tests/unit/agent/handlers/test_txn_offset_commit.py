@@ -389,11 +389,11 @@ async def test_s7_a_request_on_a_connection_that_its_client_gave_up_is_not_answe
         producer = await begun(services)
         assert await add_group(services, producer) is NONE
         older, newer = services.connection_epochs.accepted(), services.connection_epochs.accepted()
-        for stamp in (older, newer):
-            stamp.settle(Position(1), services.clock.monotonic_s())
-        assert await pend(services, producer, {0: 5}, version=3, stamp=newer) == [(0, NONE)]
+        for epoch in (older, newer):
+            epoch.settle(Position(1), services.clock.monotonic_s())
+        assert await pend(services, producer, {0: 5}, version=3, connection_epoch=newer) == [(0, NONE)]
         with caplog.at_level(logging.WARNING), pytest.raises(NoAnswerOwed):
-            await pend(services, producer, {0: 4}, version=3, stamp=older)
+            await pend(services, producer, {0: 4}, version=3, connection_epoch=older)
         assert "closing the connection" in caplog.text
         assert services.metrics.transactions_fenced_requests._value.get() == 1
         await end(services, producer, version=3)

@@ -1,4 +1,4 @@
-"""Stamps of connections (safety rule S7): a position no older than the connection, in time or not at all."""
+"""Epochs of connections (safety rule S7): a position no older than the connection, in time or not at all."""
 
 import asyncio
 import struct
@@ -13,7 +13,7 @@ from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from coordinator.commands.commands import ReportTime
-from coordinator.commands.transaction import Stamp
+from coordinator.commands.transaction import ConnectionEpoch
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.limits import CONNECTION_EPOCH_SECONDS_MAX
 from protocol.types import Position
@@ -42,7 +42,7 @@ class Asked:
 
 
 @asynccontextmanager
-async def stamping(parts: Parts) -> AsyncIterator[ConnectionEpochs]:
+async def settling(parts: Parts) -> AsyncIterator[ConnectionEpochs]:
     connection_epochs = ConnectionEpochs(ledger=parts.ledger, clock=parts.clock)
     running = asyncio.ensure_future(connection_epochs.run())
     try:
@@ -51,21 +51,21 @@ async def stamping(parts: Parts) -> AsyncIterator[ConnectionEpochs]:
         running.cancel()
 
 
-async def test_s7_a_stamp_is_as_new_as_its_connection_and_serials_rise() -> None:
-    async with running_parts() as parts, stamping(parts) as connection_epochs:
+async def test_s7_an_epoch_is_as_new_as_its_connection_and_serials_rise() -> None:
+    async with running_parts() as parts, settling(parts) as connection_epochs:
         first, second = connection_epochs.accepted(), connection_epochs.accepted()
         before = parts.ledger.state.position
         known = [await first.known(parts.clock), await second.known(parts.clock)]
-        assert known == [Stamp(position=before, serial=0), Stamp(position=before, serial=1)]
+        assert known == [ConnectionEpoch(position=before, serial=0), ConnectionEpoch(position=before, serial=1)]
         await parts.ledger.propose(ReportTime())
         later = await connection_epochs.accepted().known(parts.clock)
-        assert later == Stamp(position=parts.ledger.state.position, serial=2)
+        assert later == ConnectionEpoch(position=parts.ledger.state.position, serial=2)
         assert later is not None
         assert later.position > before
 
 
 async def test_one_barrier_serves_all_that_were_accepted_before_it_began(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_parts() as parts, stamping(parts) as connection_epochs:
+    async with running_parts() as parts, settling(parts) as connection_epochs:
         asked = Asked(parts, monkeypatch)
         asked.goes_on.clear()
         early = [connection_epochs.accepted() for _ in range(5)]
@@ -73,9 +73,9 @@ async def test_one_barrier_serves_all_that_were_accepted_before_it_began(monkeyp
         late = [connection_epochs.accepted() for _ in range(5)]
         await parts.ledger.propose(ReportTime())
         asked.goes_on.set()
-        told = [await stamp.known(parts.clock) for stamp in (*early, *late)]
+        epochs = [await pending.known(parts.clock) for pending in (*early, *late)]
         assert asked.count == 2
-        positions = [stamp.position for stamp in told if stamp is not None]
+        positions = [epoch.position for epoch in epochs if epoch is not None]
         assert len(set(positions[:5])) == len(set(positions[5:])) == 1
         assert positions[5] > positions[0]
 
@@ -86,18 +86,18 @@ async def test_one_barrier_serves_all_that_were_accepted_before_it_began(monkeyp
 async def test_s7_a_position_that_comes_late_ranks_nothing(
     monkeypatch: pytest.MonkeyPatch, late_s: float, *, is_known: bool
 ) -> None:
-    async with running_parts() as parts, stamping(parts) as connection_epochs:
+    async with running_parts() as parts, settling(parts) as connection_epochs:
         asked = Asked(parts, monkeypatch)
         asked.goes_on.clear()
-        stamp = connection_epochs.accepted()
+        epoch = connection_epochs.accepted()
         await until(lambda: asked.count == 1)
         parts.clock.seconds += late_s
         asked.goes_on.set()
-        assert (await stamp.known(parts.clock) is not None) is is_known
+        assert (await epoch.known(parts.clock) is not None) is is_known
 
 
 async def test_a_ledger_that_is_away_costs_the_connections_of_that_time_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with running_parts() as parts, stamping(parts) as connection_epochs:
+    async with running_parts() as parts, settling(parts) as connection_epochs:
         asked = Asked(parts, monkeypatch)
         asked.is_away = True
         assert await connection_epochs.accepted().known(parts.clock) is None
@@ -113,7 +113,7 @@ class Impatient(ManualClock):
         return asyncio.timeout(0.01)
 
 
-async def test_a_request_waits_for_its_stamp_for_some_time_only() -> None:
+async def test_a_request_waits_for_its_connection_epoch_for_some_time_only() -> None:
     async with running_parts() as parts:
         connection_epochs = ConnectionEpochs(ledger=parts.ledger, clock=parts.clock)  # nobody asks for positions
         assert await connection_epochs.accepted().known(Impatient()) is None
@@ -123,12 +123,12 @@ END_TXN = struct.pack(">hhih", 26, 0, 1, -1) + struct.pack(">h1sqhb", 1, b"x", 0
 API_VERSIONS = struct.pack(">hhih", 18, 0, 2, -1)
 
 
-async def test_s7_a_connection_without_a_stamp_is_closed_by_a_request_that_needs_one_and_by_no_other() -> None:
+async def test_s7_a_connection_without_an_epoch_is_closed_by_a_request_that_needs_one_and_by_no_other() -> None:
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         clock = paths.parts.clock
         server = KafkaServer(table=ConnectionTable(metrics=paths.parts.metrics), clock=clock)
         port = await server.listen("PLAINTEXT", "127.0.0.1", 0)
-        services = services_of(paths, Impatient(), tasks)  # whose stamps nobody makes
+        services = services_of(paths, Impatient(), tasks)  # without the task that settles epochs
         await server.start_serving(partial(ClientConnection, server.table, services, tasks))
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         for request in (API_VERSIONS, END_TXN):

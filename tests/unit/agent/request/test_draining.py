@@ -19,24 +19,24 @@ class Visited(ManualClock):
         await super().sleep(seconds)
         while self._times_s and self._times_s[0] <= self.seconds:
             self._times_s.pop(0)
-            assert await self._draining.sends_away()
+            assert await self._draining.redirects()
 
 
 async def test_nobody_is_sent_away_or_counted_before_it_begins() -> None:
     draining = Draining()
-    assert not await draining.sends_away()
-    assert draining.sent_away_count == 0
+    assert not await draining.redirects()
+    assert draining.redirected_count == 0
 
 
 async def test_a_client_waits_until_it_can_find_another_leader() -> None:
     draining = Draining()
     draining.begin()
-    waiting = asyncio.ensure_future(draining.sends_away())
+    waiting = asyncio.ensure_future(draining.redirects())
     await asyncio.wait([waiting], timeout=0.01)
     assert not waiting.done()
     draining.announce()
     assert await waiting
-    assert draining.sent_away_count == 1
+    assert draining.redirected_count == 1
 
 
 async def test_it_is_quiet_once_nobody_came_for_a_while() -> None:

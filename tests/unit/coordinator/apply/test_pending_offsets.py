@@ -193,24 +193,24 @@ class TestV1:
     def test_s7_a_commit_on_an_older_connection_changes_nothing(self) -> None:
         cluster = started()
         decided(cluster, add(groups=("g",)))
-        told(cluster, pending(5, version=V1, stamp=(4, 2)))
-        outcome = cluster.do(pending(3, version=V1, stamp=(4, 1)))
+        told(cluster, pending(5, version=V1, connection_epoch=(4, 2)))
+        outcome = cluster.do(pending(3, version=V1, connection_epoch=(4, 1)))
         assert outcome == TransactionalOffsetsPending(error_codes=(), is_stale=True)
-        assert told(cluster, pending(6, version=V1, stamp=(4, 3))) == [0]
+        assert told(cluster, pending(6, version=V1, connection_epoch=(4, 3))) == [0]
         decided(cluster, end(version=V1))
         assert committed(cluster) == [6]
 
     def test_s7_one_of_another_epoch_is_judged_by_that(self) -> None:
         cluster = started()
         decided(cluster, add(groups=("g",)))
-        told(cluster, pending(5, version=V1, stamp=(4, 2)))
-        assert told(cluster, pending(3, version=V1, epoch=9, stamp=(4, 1))) == [ErrorCode.producer_fenced]
+        told(cluster, pending(5, version=V1, connection_epoch=(4, 2)))
+        assert told(cluster, pending(3, version=V1, epoch=9, connection_epoch=(4, 1))) == [ErrorCode.producer_fenced]
 
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """A V1 transaction of the groups g, h and i, where stamps of two are kept."""
-    monkeypatch.setattr(transactions, "OFFSET_STAMPS_MAX", 2)
+    """A V1 transaction of the groups g, h and i, where epochs of two are kept."""
+    monkeypatch.setattr(transactions, "OFFSET_COMMIT_EPOCHS_MAX", 2)
     cluster = started()
     cluster.do(ClaimGroups(group_ids=("h", "i")))
     decided(cluster, add(groups=("g", "h", "i")))
@@ -220,8 +220,10 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
 CLAIMS = {"g": 1, "h": 2, "i": 3}
 
 
-def commit_for(group_id: str, stamp: tuple[int, int], *, epoch: int = 0) -> CommitTransactionalOffsets:
-    return pending(5, group_id=group_id, claim_epoch=CLAIMS[group_id], version=V1, stamp=stamp, epoch=epoch)
+def commit_for(group_id: str, connection_epoch: tuple[int, int], *, epoch: int = 0) -> CommitTransactionalOffsets:
+    return pending(
+        5, group_id=group_id, claim_epoch=CLAIMS[group_id], version=V1, connection_epoch=connection_epoch, epoch=epoch
+    )
 
 
 def is_stale(cluster: Cluster, command: CommitTransactionalOffsets) -> bool:
@@ -230,8 +232,8 @@ def is_stale(cluster: Cluster, command: CommitTransactionalOffsets) -> bool:
     return outcome.is_stale
 
 
-class TestStampsOfManyGroups:
-    """S7: only the newest stamps are kept, and without one the age of those that were dropped decides."""
+class TestConnectionEpochsOfManyGroups:
+    """S7: only the newest epochs are kept, and without one the age of those that were dropped decides."""
 
     def test_s7_what_a_dropped_stamp_refused_is_refused_without_it(self, cluster: Cluster) -> None:
         told(cluster, commit_for("g", (5, 2)))
@@ -239,7 +241,7 @@ class TestStampsOfManyGroups:
         for group_id in ("h", "i"):
             told(cluster, commit_for(group_id, (5, 2)))
         held = cluster.state.transactional_ids[ID]
-        assert (list(held.offset_stamps), held.offset_stamps_from) == (["h", "i"], dropped_at + 1)
+        assert (list(held.offset_commit_epochs), held.offset_commit_epochs_from) == (["h", "i"], dropped_at + 1)
         for began_at in range(5, dropped_at + 1):
             assert is_stale(cluster, commit_for("g", (began_at, 1)))
         assert group(cluster).pending_partitions() == {(TOPIC, 0)}
@@ -259,7 +261,7 @@ class TestStampsOfManyGroups:
     def test_the_one_that_acted_longest_ago_is_dropped(self, cluster: Cluster) -> None:
         for group_id in ("g", "h", "g", "i"):
             told(cluster, commit_for(group_id, (5, 2)))
-        assert set(cluster.state.transactional_ids[ID].offset_stamps) == {"g", "i"}
+        assert set(cluster.state.transactional_ids[ID].offset_commit_epochs) == {"g", "i"}
 
     def test_a_new_epoch_lets_every_connection_in(self, cluster: Cluster) -> None:
         for group_id in ("g", "h", "i"):

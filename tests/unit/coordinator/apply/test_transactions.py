@@ -166,46 +166,46 @@ class TestFencing:
         assert cluster.state.transactional_ids[ID].metadata.is_ongoing
 
 
-class TestStamps:
+class TestConnectionEpochs:
     def test_s7_a_request_on_an_older_connection_of_the_agent_decides_nothing(self) -> None:
         cluster = started()
-        decided(cluster, add(0, stamp=(5, 8)))
-        assert decided(cluster, end(version=V1, stamp=(5, 7))).is_stale
+        decided(cluster, add(0, connection_epoch=(5, 8)))
+        assert decided(cluster, end(version=V1, connection_epoch=(5, 7))).is_stale
         assert cluster.state.transactional_ids[ID].metadata.is_ongoing
-        assert not decided(cluster, end(version=V1, stamp=(5, 8))).is_stale
+        assert not decided(cluster, end(version=V1, connection_epoch=(5, 8))).is_stale
 
     def test_s7_partitions_are_not_added_on_an_older_connection(self) -> None:
         cluster = started()
-        decided(cluster, add(0, stamp=(5, 8)))
-        decided(cluster, end(version=V1, stamp=(5, 8)))
-        assert decided(cluster, add(0, stamp=(5, 7))).is_stale
+        decided(cluster, add(0, connection_epoch=(5, 8)))
+        decided(cluster, end(version=V1, connection_epoch=(5, 8)))
+        assert decided(cluster, add(0, connection_epoch=(5, 7))).is_stale
         assert not cluster.state.transactional_ids[ID].metadata.is_ongoing
 
     def test_s7_an_older_epoch_on_an_older_connection_is_fenced_and_told(self) -> None:
         cluster = started()
         decided(cluster, begin())
-        decided(cluster, add(0, epoch=1, stamp=(5, 8)))
-        told = decided(cluster, end(version=V1, stamp=(5, 7)))
+        decided(cluster, add(0, epoch=1, connection_epoch=(5, 8)))
+        told = decided(cluster, end(version=V1, connection_epoch=(5, 7)))
         assert (told.is_stale, told.error_code) == (False, FENCED)
 
     def test_s7_one_of_another_agent_has_to_be_later_than_what_was_done_last(self) -> None:
         cluster = started()
         cluster.do(start("b", node=2), session=2)
-        decided(cluster, add(0, stamp=(2, 8)))
+        decided(cluster, add(0, connection_epoch=(2, 8)))
         acted_at = cluster.state.position
-        assert decided(cluster, end(version=V1, stamp=(acted_at, 99)), session=2).is_stale
-        assert decided(cluster, end(version=V1, stamp=(acted_at - 1, 99)), session=2).is_stale
-        assert not decided(cluster, end(version=V1, stamp=(acted_at + 1, 1)), session=2).is_stale
+        assert decided(cluster, end(version=V1, connection_epoch=(acted_at, 99)), session=2).is_stale
+        assert decided(cluster, end(version=V1, connection_epoch=(acted_at - 1, 99)), session=2).is_stale
+        assert not decided(cluster, end(version=V1, connection_epoch=(acted_at + 1, 1)), session=2).is_stale
 
     def test_s7_who_goes_back_to_a_connection_that_it_has_had_for_long_has_left_those_since(self) -> None:
         cluster = started()
         cluster.do(start("b", node=2), session=2)
-        decided(cluster, add(0, stamp=(2, 0)), session=2)
+        decided(cluster, add(0, connection_epoch=(2, 0)), session=2)
         opened_at = cluster.state.position  # a connection to the other agent; what is asked there comes late
         cluster.do(ReportTime(), time_ms=1)
-        assert not decided(cluster, end(version=V1, stamp=(2, 0)), session=2).is_stale
-        decided(cluster, add(0, stamp=(2, 0)), session=2)
-        assert decided(cluster, end(version=V1, stamp=(opened_at, 0))).is_stale
+        assert not decided(cluster, end(version=V1, connection_epoch=(2, 0)), session=2).is_stale
+        decided(cluster, add(0, connection_epoch=(2, 0)), session=2)
+        assert decided(cluster, end(version=V1, connection_epoch=(opened_at, 0))).is_stale
         assert cluster.state.transactional_ids[ID].metadata.is_ongoing
 
 
@@ -234,7 +234,7 @@ def test_a_state_with_transactions_is_its_snapshot() -> None:
     decided(cluster, end(is_commit=False))
     written(cluster, transactional(0, epoch=1), number=1)
     decided(cluster, begin(transactional_id="other"))
-    decided(cluster, add(0, producer=1, transactional_id="other", groups=("g",), stamp=(3, 4)))
+    decided(cluster, add(0, producer=1, transactional_id="other", groups=("g",), connection_epoch=(3, 4)))
     copy = decode_snapshot(encode_snapshot(cluster.state))
     assert digest(copy) == digest(cluster.state)
     assert copy.transactional_ids == cluster.state.transactional_ids
@@ -436,8 +436,8 @@ def test_an_unknown_transactional_id_is_told(command: Command) -> None:
     assert decided(Cluster.started(), command).error_code is ErrorCode.invalid_producer_id_mapping
 
 
-def test_s7_a_new_epoch_begins_without_stamps() -> None:
+def test_s7_a_new_epoch_begins_without_connection_epochs() -> None:
     cluster = started()
-    decided(cluster, add(0, stamp=(5, 8)))
+    decided(cluster, add(0, connection_epoch=(5, 8)))
     decided(cluster, begin())
-    assert not decided(cluster, add(0, epoch=2, stamp=(1, 1))).is_stale
+    assert not decided(cluster, add(0, epoch=2, connection_epoch=(1, 1))).is_stale

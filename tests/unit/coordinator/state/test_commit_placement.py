@@ -203,7 +203,7 @@ def test_what_waits_is_part_of_the_state() -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "most"), [("TRANSACTION_WAITING_RUNS_MAX", 1), ("TRANSACTION_WAITING_BYTES_MAX", 150)]
+    ("limit", "most"), [("TRANSACTION_UNPLACED_RUNS_MAX", 1), ("TRANSACTION_UNPLACED_BYTES_MAX", 150)]
 )
 def test_there_is_a_limit_to_what_waits(monkeypatch: pytest.MonkeyPatch, limit: str, most: int) -> None:
     monkeypatch.setattr(apply_transactions, limit, most)

@@ -8,8 +8,8 @@ import pytest
 from coordinator.commands.group import ClaimGroups
 from coordinator.invariants import check
 from coordinator.state.state import ClusterState
-from coordinator.state.transactions import AppliedStamp, TransactionalId
-from protocol.limits import OFFSET_STAMPS_MAX
+from coordinator.state.transactions import AppliedConnectionEpoch, TransactionalId
+from protocol.limits import OFFSET_COMMIT_EPOCHS_MAX
 from protocol.types import Milliseconds, Offset, PartitionIndex, Position, ProducerId, SessionId
 from tests.support.commands.commands import TOPIC, Cluster
 from tests.support.commands.transaction_commands import ID, begin, decided, pending, transactional
@@ -108,14 +108,16 @@ def no_partition_waits(state: ClusterState) -> None:
     state.groups["g"].pending[ProducerId(0)] = {TOPIC: {}}
 
 
-def stamps_without_end(state: ClusterState) -> None:
-    stamp = AppliedStamp(state.position, SessionId(1), 1)
-    held(state).offset_stamps.update((str(number), stamp) for number in range(OFFSET_STAMPS_MAX + 1))
+def epochs_without_end(state: ClusterState) -> None:
+    connection_epoch = AppliedConnectionEpoch(state.position, SessionId(1), 1)
+    held(state).offset_commit_epochs.update(
+        (str(number), connection_epoch) for number in range(OFFSET_COMMIT_EPOCHS_MAX + 1)
+    )
 
 
-def stamp_below_those_dropped(state: ClusterState) -> None:
-    held(state).offset_stamps["g"] = AppliedStamp(Position(1), SessionId(1), 1)
-    held(state).offset_stamps_from = Position(3)
+def epoch_below_those_dropped(state: ClusterState) -> None:
+    held(state).offset_commit_epochs["g"] = AppliedConnectionEpoch(Position(1), SessionId(1), 1)
+    held(state).offset_commit_epochs_from = Position(3)
 
 
 @pytest.mark.parametrize(
@@ -127,8 +129,8 @@ def stamp_below_those_dropped(state: ClusterState) -> None:
         (never_started, "is Ongoing, and its transaction began at -1"),
         (ended_with_members, "is CompleteAbort, and has 1 partitions and 1 groups"),
         (used_in_the_future, "was used in the future"),
-        (stamps_without_end, f"has stamps of {OFFSET_STAMPS_MAX + 1} groups"),
-        (stamp_below_those_dropped, "dropped stamps below 3, and has an older one"),
+        (epochs_without_end, f"has connection epochs of {OFFSET_COMMIT_EPOCHS_MAX + 1} groups"),
+        (epoch_below_those_dropped, "dropped connection epochs below 3, and has an older one"),
         (no_such_partition, "has partition 9 of a topic"),
         (empty_memory, "remembers that it has no transactions"),
         (open_by_nobody, "producer 5 has a transaction open that is none"),
