@@ -10,7 +10,7 @@ from typing import Any
 
 from iceberg_export.jobs.findings import TableFinding
 
-FOUND, FAILED, FINE = 1, 2, 0
+EXIT_FINDINGS, EXIT_FAILED, EXIT_FINE = 1, 2, 0
 """Exit statuses."""
 
 
@@ -39,8 +39,8 @@ class TableReport:
 def exit_status(reports: Sequence[TableReport]) -> int:
     """The exit status: 1 with findings, 2 without findings where a table was not verified completely, else 0."""
     if any(report.findings for report in reports):
-        return FOUND
-    return FAILED if any(report.problem for report in reports) else FINE
+        return EXIT_FINDINGS
+    return EXIT_FAILED if any(report.problem for report in reports) else EXIT_FINE
 
 
 def as_json(reports: Sequence[TableReport]) -> str:

@@ -27,7 +27,7 @@ from iceberg_export.jobs.examine import FileReport, FileTask, TableFacts, examin
 from iceberg_export.jobs.findings import MISSING_SECTION, NOT_THERE, TableFinding, some
 from iceberg_export.jobs.listing import TableListing, list_table
 from iceberg_export.jobs.log_index import CannotVerify, LogIndex, ask_index, check_agent
-from iceberg_export.jobs.report import FAILED, TableReport, as_json, as_text, exit_status
+from iceberg_export.jobs.report import EXIT_FAILED, TableReport, as_json, as_text, exit_status
 from iceberg_export.jobs.session import StartSpark, spark_when_needed
 from iceberg_export.jobs.summaries import snapshot_records, wrong_counts
 from iceberg_export.spark.bucket import open_bucket
@@ -234,11 +234,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             reports = [verification.table(topic) for topic in verification.topics(options.topics)]
     except (CannotVerify, AgentUnavailable, AgentRejected, OptionError, StoreError) as error:
         _say(f"not verified: {error}")
-        return FAILED
+        return EXIT_FAILED
     except Exception:  # an error of Spark, or a bug; Python's exit status 1 would mean findings
         traceback.print_exc()
         _say("not verified: see above")
-        return FAILED
+        return EXIT_FAILED
     sys.stdout.write((as_json(reports) if options.json else as_text(reports)) + "\n")
     return exit_status(reports)
 

@@ -11,6 +11,7 @@ from tests.architecture.words import (
     banned_texts,
     counts,
     docstrings_without_subject,
+    participles,
     recorded,
     words_of,
 )
@@ -48,6 +49,12 @@ def test_no_class_of_tests_or_tools_has_the_name_of_one_in_a_package() -> None:
 def test_banned_words_in_names_become_fewer(package: str) -> None:
     found = list(banned_identifiers(package))
     assert len(found) <= recorded()[f"{package} identifiers"], "\n".join(found)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_participles_as_names_become_fewer(package: str) -> None:
+    found = list(participles(package))
+    assert len(found) <= recorded()[f"{package} participles"], "\n".join(found)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

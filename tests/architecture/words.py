@@ -1,5 +1,5 @@
-"""Counts words that the project does not use: in identifiers that a package defines, as first words of docstrings, and
-in its comments, docstrings and messages.
+"""Counts words that the project does not use: in identifiers that a package defines, as identifiers of their own, as
+first words of docstrings, and in its comments, docstrings and messages.
 
 `python -m tests.architecture.words` records the counts of each package in `words.txt`. `test_words.py` compares them:
 a count may fall and never rises.
@@ -17,6 +17,7 @@ RECORD = Path(__file__).with_name("words.txt")
 BANNED = {
     "anew",
     "beat",
+    "cleaner",
     "figures",
     "housekeep",
     "housekeeper",
@@ -35,6 +36,8 @@ BANNED = {
 }
 """Words of a private dialect. Kafka, Iceberg, etcd and Prometheus have a noun for each thing that they stood for."""
 BANNED_IN_CLASSES = {"place"}
+BANNED_ALONE = {"found", "told", "wanted"}
+"""Participles that are no names: a name says which thing was found."""
 NOT_OURS = {"tell"}
 """A method of Python's file protocol that a file-like class has to have."""
 FIRST_WORDS = {"And", "As", "Of", "Those", "What"}
@@ -61,6 +64,15 @@ def banned_identifiers(package: str) -> Iterator[str]:
             for name in _defined(node):
                 banned = BANNED | BANNED_IN_CLASSES if isinstance(node, ast.ClassDef) else BANNED
                 if words_of(name) & banned and not (isinstance(node, ast.FunctionDef) and name in NOT_OURS):
+                    yield f"{place(module)}:{getattr(node, 'lineno', 0)} {name}"
+
+
+def participles(package: str) -> Iterator[str]:
+    """`path:line name` for each definition in the package of a name that is one of `BANNED_ALONE`."""
+    for module in modules(package):
+        for node in ast.walk(tree(module)):
+            for name in _defined(node):
+                if name.strip("_").lower() in BANNED_ALONE:
                     yield f"{place(module)}:{getattr(node, 'lineno', 0)} {name}"
 
 
@@ -93,7 +105,12 @@ def banned_texts(package: str) -> Iterator[str]:
         yield from (f"{place(module)}:{number} {lines[number - 1].strip()}" for number in sorted(numbers))
 
 
-KINDS = {"identifiers": banned_identifiers, "docstrings": docstrings_without_subject, "texts": banned_texts}
+KINDS = {
+    "identifiers": banned_identifiers,
+    "participles": participles,
+    "docstrings": docstrings_without_subject,
+    "texts": banned_texts,
+}
 
 
 def counts() -> dict[str, int]:
