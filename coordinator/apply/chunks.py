@@ -1,4 +1,4 @@
-"""Makes the chunks of an intake object true: offsets, duplicates, refusals. Part of `coordinator.apply.apply`.
+"""Makes the chunks of an intake object true: offsets, duplicates, refusals. Called by `coordinator.apply.apply`.
 
 Rule: every batch is judged on its own, in the order of its bytes; a refused batch costs space in the object and nothing
 else. Chunks without producers are accepted whole, without looking at their batches one by one: this is the hot loop of

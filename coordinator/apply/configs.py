@@ -1,4 +1,4 @@
-"""Configs, quotas, and what else administrators alter. Part of `coordinator.apply.apply`.
+"""Configs, quotas, and what else administrators alter. Called by `coordinator.apply.apply`.
 
 Rule: an alteration is carried out on what is set at its position, so none undoes another. A mapping that changed is
 another object, by which caches that derive from it notice the change. The proposer checked names and values. How much

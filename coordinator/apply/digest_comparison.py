@@ -1,4 +1,4 @@
-"""Agents that compare the digests of their states (safety rule S3). Part of `coordinator.apply.apply`.
+"""Agents that compare the digests of their states (safety rule S3). Called by `coordinator.apply.apply`.
 
 The maintenance leader appends `CompareDigest` before it publishes a snapshot. Every agent that is live then computes
 the digest behind that very append, and appends it by `ReportDigest`. So the ledger holds what all computed, and each

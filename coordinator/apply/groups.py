@@ -1,4 +1,4 @@
-"""Groups and their committed offsets. Part of `coordinator.apply.apply`.
+"""Groups and their committed offsets. Called by `coordinator.apply.apply`.
 
 Rule: a group is changed by its coordinator alone: the session that claimed it last, under that claim's epoch, and a
 claim is given only to the session that rendezvous hashing names over the live sessions at that position, zones ignored

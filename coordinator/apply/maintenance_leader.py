@@ -1,4 +1,4 @@
-"""Which session is the cluster's maintenance leader. Part of `coordinator.apply.apply`.
+"""Which session is the cluster's maintenance leader. Called by `coordinator.apply.apply`.
 
 Rule: one live session holds the role, and keeps it until it ends or drains. The epoch counts the holders: a claim that
 was made of an older state is rejected, so of several concurrent claims only the first succeeds.

@@ -1,4 +1,4 @@
-"""Objects and their references (safety rule S6). Part of `coordinator.apply.apply`.
+"""Objects and their references (safety rule S6). Called by `coordinator.apply.apply`.
 
 Rule: an object is in the state while chunks refer to it; with the last reference its key goes to `released`, with the
 state's time, and stays there until its deletion is reported. An entry has no time while its agent's clock is unchecked.

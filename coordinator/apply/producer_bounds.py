@@ -1,4 +1,4 @@
-"""How many producers' states there may be, and which one is dropped for the next. Part of `coordinator.apply.apply`.
+"""How many producers' states there may be, and which one is dropped for the next. Called by `coordinator.apply.apply`.
 
 Rule: what is dropped has the oldest last position in its partition, or in the cluster, and no open transaction there.
 The drop is noted as an expiry is: its partition takes any first sequence of the producers that have an id by now

@@ -1,4 +1,4 @@
-"""Schemas, subjects and their settings. Part of `coordinator.apply.apply`.
+"""Schemas, subjects and their settings. Called by `coordinator.apply.apply`.
 
 Rule: a schema is registered under the versions and the compatibility that its agent judged it against, or not at all:
 of two at a time one is judged again, against the other. Texts are never read here. How much there may be is judged

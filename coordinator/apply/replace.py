@@ -1,4 +1,4 @@
-"""Replaces chunks by archived ones, and forgets deleted objects (S6). Part of `coordinator.apply.apply`.
+"""Replaces chunks by archived ones, and forgets deleted objects (S6). Called by `coordinator.apply.apply`.
 
 Rule: everything is compared before anything is changed; one difference from the state rejects the whole command. The
 table's part is compared with the state as it is once the replaced chunks have released their objects.

@@ -1,4 +1,4 @@
-"""Sessions and the version of the rules (safety rules S3 and S12). Part of `coordinator.apply.apply`."""
+"""Sessions and the version of the rules (safety rules S3 and S12). Called by `coordinator.apply.apply`."""
 
 from coordinator.apply.digest_comparison import excuse
 from coordinator.apply.producer_bounds import put_in_order

@@ -1,4 +1,4 @@
-"""Moves the pointers of topics' Iceberg tables. Part of `coordinator.apply.apply`.
+"""Moves the pointers of topics' Iceberg tables. Called by `coordinator.apply.apply`.
 
 Rule: nothing here reads metadata: what a version of a table needs, and what it needs no more, its proposer says, and
 each of it counts as one reference of the object (safety rule S6). So a data file stays while the log or any snapshot of

@@ -1,4 +1,4 @@
-"""Topics and producer ids. Part of `coordinator.apply.apply`.
+"""Topics and producer ids. Called by `coordinator.apply.apply`.
 
 Limits are judged here with the values of `protocol.limits`: changing one of them is a change of the rules (S3).
 Source of the checks and their order: org.apache.kafka.controller.ReplicationControlManager (Kafka 4.3).

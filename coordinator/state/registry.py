@@ -1,4 +1,4 @@
-"""Schemas by id and by subject, as the ledger's entries make them. Part of `coordinator.state.state`.
+"""Schemas by id and by subject, as the ledger's entries make them. A field of `coordinator.state.state.ClusterState`.
 
 Rule: only `coordinator.apply.registry` changes it, through the methods here, which keep the derived fields in step. An
 id is never given twice, and a schema is kept as long as any version of a subject is it.
@@ -152,7 +152,7 @@ class Registry:
 
 
 def registry_faults(registry: Registry) -> Iterator[str]:
-    """Violated invariants of a registry. Part of `coordinator.invariants`."""
+    """Violated invariants of a registry. Called by `coordinator.invariants`."""
     rebuilt = Registry(schema_id_next=registry.schema_id_next)
     for schema_id, content in registry.schemas.items():
         rebuilt.add_schema(schema_id, content)

@@ -1,4 +1,4 @@
-"""Invariants of the transactions in every state that entries can lead to. Part of `coordinator.invariants`.
+"""Invariants of the transactions in every state that entries can lead to. Called by `coordinator.invariants`.
 
 Rule: reads everything, changes nothing.
 """
