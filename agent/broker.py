@@ -2,8 +2,6 @@
 
 Nothing here knows sockets, HTTP or the process, and clock, ids, ledger and store are arguments: so the simulation runs
 this code. Background work is started here, under a name, in the supervisor.
-
-Above 500 lines, for each part of an agent is wired here once.
 """
 
 import asyncio
