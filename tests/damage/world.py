@@ -209,11 +209,8 @@ def _answer(request: urllib.request.Request) -> tuple[int, str]:
 
 
 def audit(data: Path) -> str:
-    """What an audit of a stopped agent's folder says, `--deep` where there is such an option."""
-    command = [str(PENSTOCK), "audit", "--data-dir", str(data), "--json"]
-    text = subprocess.run([PENSTOCK, "audit", "--help"], capture_output=True, check=False, timeout=60).stdout
-    if b"--deep" in text:
-        command.append("--deep")
+    """What an audit of a stopped agent's folder says that reads every object."""
+    command = [str(PENSTOCK), "audit", "--data-dir", str(data), "--json", "--deep"]
     done = subprocess.run(command, capture_output=True, check=False, timeout=300)
     return (done.stdout + done.stderr).decode(errors="replace")
 

@@ -24,7 +24,7 @@ from tests.faults.calm_client import API_VERSIONS, FETCH, MEMORY_BYTES_MAX, PROD
 from tests.faults.hostile_requests import RequestMaker
 from tests.support.services.local_services import Penstock, PenstockFactory
 
-STRINGS = [12_000, pytest.param(int(os.environ.get("HOSTILE_STRINGS", "100000")), marks=pytest.mark.slow)]
+STRINGS = [5_000, pytest.param(int(os.environ.get("HOSTILE_STRINGS", "100000")), marks=pytest.mark.slow)]
 SEED = int(os.environ.get("HOSTILE_SEED", "3"))
 LANES = 24
 UNFRAMED_SHARE = 0.05

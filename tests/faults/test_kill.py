@@ -24,7 +24,7 @@ from tests.support.lake.bucket_listing import local_bucket
 from tests.support.processes import free_port
 from tests.support.services.local_services import Minio, Penstock, PenstockFactory
 
-ROUNDS = [8, pytest.param(int(os.environ.get("KILL_ROUNDS", "25")), marks=pytest.mark.slow)]
+ROUNDS = [5, pytest.param(int(os.environ.get("KILL_ROUNDS", "25")), marks=pytest.mark.slow)]
 START_SECONDS_MAX = 3.0
 PARTITIONS = 4
 ACKNOWLEDGED_PER_ROUND_MAX = 3_000

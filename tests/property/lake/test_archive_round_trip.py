@@ -103,8 +103,12 @@ async def read_all(file: ArchiveFile, archived: tuple[ArchivedChunk, ...], compr
     return [await reader.read(KEY, chunk, compression) for chunk in archived]
 
 
+EXAMPLES = min(settings().max_examples, 300)
+"""An example takes a tenth of a second, and a test three minutes at most."""
+
+
 @given(sources(), st.sampled_from([1, 60, 300, 1 << 22]), st.sampled_from(Compression))
-@settings(max_examples=60)
+@settings(max_examples=EXAMPLES)
 def test_what_comes_out_is_what_went_in(
     source: tuple[list[SourceChunk], dict[int, list[Record]]], row_group_bytes_target: int, compression: Compression
 ) -> None:
@@ -113,7 +117,7 @@ def test_what_comes_out_is_what_went_in(
 
 
 @given(sources(), st.data(), st.sampled_from([1, 60, 300, 1 << 22]))
-@settings(max_examples=20)
+@settings(max_examples=EXAMPLES // 3)  # an example merges what several of the other test archive
 def test_files_that_are_merged_hold_what_they_held(
     source: tuple[list[SourceChunk], dict[int, list[Record]]], data: st.DataObject, row_group_bytes_target: int
 ) -> None:
