@@ -65,12 +65,8 @@ def recounted(field: pa.Field, rows: list[Any]) -> list[ColumnCount]:
     return found
 
 
-EXAMPLES = min(settings().max_examples, 1_000)
-"""A test takes three minutes at most."""
-
-
 @given(st.lists(VALUES, min_size=1, max_size=8), st.sampled_from([None, False, True]), st.booleans())
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=60, deadline=None)
 def test_counts_are_those_of_the_file(
     values: list[bytes | None], leaves_out: bool | None, has_small_groups: bool
 ) -> None:
@@ -85,7 +81,7 @@ def test_counts_are_those_of_the_file(
     st.booleans(),
     st.sampled_from([1, 30, 1 << 20]),
 )
-@settings(max_examples=EXAMPLES)
+@settings(max_examples=60, deadline=None)
 def test_keys_values_and_headers_are_counted(
     rows: list[tuple[bytes | None, bytes | None, Headers]], is_typed: bool, row_group_bytes: int
 ) -> None:
