@@ -235,9 +235,9 @@ DAMAGED_CHUNK_REMEMBERED_S = 600.0
 DAMAGED_CHUNKS_REMEMBERED_MAX = 10_000
 OBJECT_BYTES_READ_WHOLE_MAX = 32 * MIB
 """A larger intake object is read range by range, however many want parts of it."""
-OBJECT_PART_WANTED_MIN = 1 / 64
+OBJECT_PART_REQUESTED_MIN = 1 / 64
 """An intake object of which several chunks are requested is read whole where they are this part of it at least."""
-OBJECTS_WANTED_REMEMBERED_MAX = 4_096
+OBJECTS_REQUESTED_REMEMBERED_MAX = 4_096
 """Intake objects, and neighbourhoods of them, whose demand is remembered."""
 OBJECTS_PER_NEIGHBOURHOOD = 32
 """Objects one after the other in the ledger's order that are taken for alike in what is wanted of them."""

@@ -18,7 +18,7 @@ from agent.fetch.isolation import AbortedTransactions, visible_end
 from agent.fetch.pending_fetch import PendingFetch, ReadablePartition, ReadPlan
 from agent.fetch.read_ahead import FetchStep, ReadAhead
 from agent.fetch.read_budget import ReadBudget, Reservation
-from agent.fetch.sessions import WantedPartition
+from agent.fetch.sessions import RequestedPartition
 from agent.fetch.unreadable_records import UnreadableRecords
 from agent.fetch.wait import FetchWait
 from agent.ledger.apply_loop import PartitionKey
@@ -53,7 +53,7 @@ NO_REPLICA = -1
 class PartitionRead:
     """The answer of one partition. Without an error `high_watermark`, `last_stable` and `log_start` are set."""
 
-    wanted: WantedPartition
+    requested: RequestedPartition
     error_code: ErrorCode = ErrorCode.none
     high_watermark: int = -1
     last_stable: int = -1
@@ -99,7 +99,7 @@ class FetchPath:
 
     async def fetch(
         self,
-        targets: Sequence[WantedPartition],
+        targets: Sequence[RequestedPartition],
         *,
         max_wait_ms: int,
         bytes_min: int,
@@ -138,7 +138,7 @@ class FetchPath:
         self._ahead.answered(self._ledger.state, request.steps, has_read=reservation.bytes_read > 0)
         return reads
 
-    async def marks(self, targets: Sequence[WantedPartition], isolation: IsolationLevel) -> list[PartitionRead]:
+    async def marks(self, targets: Sequence[RequestedPartition], isolation: IsolationLevel) -> list[PartitionRead]:
         """Answers for all of `targets`, in order, without a wait and without records."""
         return await self._read_all(PendingFetch(targets, isolation, 0, 0, 0.0, FetchWait()), None)
 
@@ -224,7 +224,7 @@ class FetchPath:
             await self._yield_at(number)
         return available >= request.bytes_min
 
-    async def _find(self, request: PendingFetch, target: WantedPartition) -> ReadablePartition | ErrorCode:
+    async def _find(self, request: PendingFetch, target: RequestedPartition) -> ReadablePartition | ErrorCode:
         """The partition where it can be read, else the error for its consumer."""
         result = self._find_now(target, request.isolation)
         if not _needs_barrier(result):
@@ -244,7 +244,7 @@ class FetchPath:
             return False
         return True
 
-    def _find_now(self, target: WantedPartition, isolation: IsolationLevel) -> ReadablePartition | ErrorCode:
+    def _find_now(self, target: RequestedPartition, isolation: IsolationLevel) -> ReadablePartition | ErrorCode:
         """The partition, or the error for its consumer, by the entries that this agent has applied."""
         by_id = isinstance(target.topic, bytes)
         if isinstance(target.topic, str):
@@ -274,7 +274,7 @@ class FetchPath:
         self,
         request: PendingFetch,
         reservation: Reservation | None,
-        target: WantedPartition,
+        target: RequestedPartition,
         bytes_left: int,
         *,
         is_first: bool,
@@ -331,7 +331,7 @@ class FetchPath:
             self._unreadable.missing(self._readable_now(target), target.fetch_offset)
         return PartitionRead(target, ErrorCode.not_leader_or_follower)
 
-    def _readable_now(self, target: WantedPartition) -> ReadablePartition | None:
+    def _readable_now(self, target: RequestedPartition) -> ReadablePartition | None:
         result = self._find_now(target, IsolationLevel.READ_UNCOMMITTED)
         return None if isinstance(result, ErrorCode) else result
 

@@ -1,14 +1,14 @@
 """The demand for intake objects: an object of which consumers need several parts is read whole, by one request.
 
-An object is in shared demand where two of its chunks were requested that are OBJECT_PART_WANTED_MIN of it together, or
-where that is so for an object shortly before it in the ledger's order: consumers read neighbouring objects alike. A
+An object is in shared demand where two of its chunks were requested that are OBJECT_PART_REQUESTED_MIN of it together,
+or where that is so for an object shortly before it in the ledger's order: consumers read neighbouring objects alike. A
 lone consumer of one partition among many reads its ranges alone. Nothing is read here, and the memory is bounded.
 """
 
 from collections import OrderedDict
 
 from coordinator.state.chunk_index import ChunkRef
-from protocol.limits import OBJECT_PART_WANTED_MIN, OBJECTS_PER_NEIGHBOURHOOD, OBJECTS_WANTED_REMEMBERED_MAX
+from protocol.limits import OBJECT_PART_REQUESTED_MIN, OBJECTS_PER_NEIGHBOURHOOD, OBJECTS_REQUESTED_REMEMBERED_MAX
 from protocol.types import ObjectId
 
 
@@ -28,11 +28,11 @@ class ObjectDemand:
             return
         chunks = self._requested_chunks.setdefault(chunk.object_id, {})
         chunks[chunk.byte_first] = chunk.byte_count
-        if len(chunks) > 1 and sum(chunks.values()) >= OBJECT_PART_WANTED_MIN * object_bytes:
+        if len(chunks) > 1 and sum(chunks.values()) >= OBJECT_PART_REQUESTED_MIN * object_bytes:
             self._shared[neighbourhood] = None
             del self._requested_chunks[chunk.object_id]
         for memory in (self._requested_chunks, self._shared):
-            if len(memory) > OBJECTS_WANTED_REMEMBERED_MAX:
+            if len(memory) > OBJECTS_REQUESTED_REMEMBERED_MAX:
                 memory.popitem(last=False)
 
     def is_shared(self, object_id: ObjectId) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from agent.fetch.read_ahead import FetchStep
-from agent.fetch.sessions import WantedPartition
+from agent.fetch.sessions import RequestedPartition
 from agent.fetch.wait import FetchWait
 from agent.ledger.apply_loop import PartitionKey
 from coordinator.state.chunk_index import ChunkRef
@@ -35,7 +35,7 @@ class ReadablePartition(NamedTuple):
 class PendingFetch:
     """One fetch that is being answered."""
 
-    targets: Sequence[WantedPartition]
+    targets: Sequence[RequestedPartition]
     isolation: IsolationLevel
     bytes_min: int
     bytes_max: int

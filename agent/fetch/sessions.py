@@ -25,7 +25,7 @@ PartitionName = tuple[TopicKey, int]
 
 
 @dataclass(slots=True)
-class WantedPartition:
+class RequestedPartition:
     """A partition that a consumer fetches, and the offsets in its last answer (None before the first answer)."""
 
     topic: TopicKey
@@ -50,15 +50,18 @@ class FetchSession:
     epoch: int
     uses_topic_ids: bool
     used_s: float
-    wanted: "OrderedDict[PartitionName, WantedPartition]" = field(default_factory=OrderedDict)
+    partitions: "OrderedDict[PartitionName, RequestedPartition]" = field(default_factory=OrderedDict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FetchPlan:
-    """The partitions of one fetch. `session` is None for a fetch without one. `is_full`: the answer names all."""
+class FetchContext:
+    """The partitions of one fetch. `session` is None for a fetch without one. `is_full`: the answer names all.
+
+    Source: org.apache.kafka.server.FetchContext (Kafka 4.3).
+    """
 
     error_code: ErrorCode
-    wanted: Sequence[WantedPartition]
+    partitions: Sequence[RequestedPartition]
     session: FetchSession | None
     is_full: bool
 
@@ -84,12 +87,12 @@ class FetchSessions:
         *,
         session_id: int,
         epoch: int,
-        wanted: Sequence[WantedPartition],
+        requested: Sequence[RequestedPartition],
         forgotten: Sequence[PartitionName],
         uses_topic_ids: bool,
         session_id_new: int,
         now_s: float,
-    ) -> FetchPlan:
+    ) -> FetchContext:
         """The partitions that a request fetches, by its session. `session_id_new`, positive and free, is for a new one.
 
         Each error code makes the client start a new session with a full fetch.
@@ -97,9 +100,9 @@ class FetchSessions:
         if epoch in (EPOCH_INITIAL, EPOCH_FINAL):
             self._drop(session_id)
             session = None
-            if epoch == EPOCH_INITIAL and wanted:
-                session = self._open(session_id_new, wanted, now_s, uses_topic_ids=uses_topic_ids)
-            return FetchPlan(error_code=ErrorCode.none, wanted=wanted, session=session, is_full=True)
+            if epoch == EPOCH_INITIAL and requested:
+                session = self._open(session_id_new, requested, now_s, uses_topic_ids=uses_topic_ids)
+            return FetchContext(error_code=ErrorCode.none, partitions=requested, session=session, is_full=True)
         session = self._sessions.get(session_id)
         if session is None:  # dropped, of another agent, or of this one before a restart
             return self._rejected(ErrorCode.fetch_session_id_not_found)
@@ -107,62 +110,66 @@ class FetchSessions:
             return self._rejected(ErrorCode.invalid_fetch_session_epoch)
         if session.uses_topic_ids != uses_topic_ids:  # the client's version changed (KIP-516)
             return self._rejected(ErrorCode.fetch_session_topic_id_error)
-        count_before = len(session.wanted)
-        self._update(session, wanted, forgotten)
-        self._partitions_count += len(session.wanted) - count_before
+        count_before = len(session.partitions)
+        self._update(session, requested, forgotten)
+        self._partitions_count += len(session.partitions) - count_before
         session.epoch = 1 if epoch == EPOCH_MAX else epoch + 1
         session.used_s = now_s
         self._sessions.move_to_end(session_id)
-        if not session.wanted:
+        if not session.partitions:
             self._drop(session_id)
-        elif len(session.wanted) > self._session_partitions_max or self._partitions_count > self._partitions_max:
+        elif len(session.partitions) > self._session_partitions_max or self._partitions_count > self._partitions_max:
             # The session grew beyond a bound: this fetch is answered in full, and its client starts a new session.
             self._drop(session_id)
-            everything = list(session.wanted.values())
-            return FetchPlan(error_code=ErrorCode.none, wanted=everything, session=None, is_full=True)
-        return FetchPlan(
-            error_code=ErrorCode.none, wanted=list(session.wanted.values()), session=session, is_full=False
+            everything = list(session.partitions.values())
+            return FetchContext(error_code=ErrorCode.none, partitions=everything, session=None, is_full=True)
+        return FetchContext(
+            error_code=ErrorCode.none, partitions=list(session.partitions.values()), session=session, is_full=False
         )
 
     def is_free(self, session_id: int) -> bool:
         return session_id not in self._sessions
 
     def _open(
-        self, session_id: int, wanted: Sequence[WantedPartition], now_s: float, *, uses_topic_ids: bool
+        self, session_id: int, requested: Sequence[RequestedPartition], now_s: float, *, uses_topic_ids: bool
     ) -> FetchSession | None:
-        if len(wanted) > self._session_partitions_max:
+        if len(requested) > self._session_partitions_max:
             return None
         # Only a session that was idle for EVICTABLE_AFTER_S is evicted: else two clients could evict each other's.
-        while len(self._sessions) >= self._sessions_max or self._partitions_count + len(wanted) > self._partitions_max:
+        while (
+            len(self._sessions) >= self._sessions_max or self._partitions_count + len(requested) > self._partitions_max
+        ):
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_s - oldest.used_s < EVICTABLE_AFTER_S:
                 return None
             self._drop(oldest.session_id)
         session = FetchSession(session_id, 1, uses_topic_ids, now_s)
-        session.wanted.update((partition.name, partition) for partition in wanted)
+        session.partitions.update((partition.name, partition) for partition in requested)
         self._sessions[session_id] = session
-        self._partitions_count += len(session.wanted)
+        self._partitions_count += len(session.partitions)
         return session
 
     def _drop(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)
         if session is not None:
-            self._partitions_count -= len(session.wanted)
+            self._partitions_count -= len(session.partitions)
 
     @staticmethod
-    def _update(session: FetchSession, wanted: Sequence[WantedPartition], forgotten: Sequence[PartitionName]) -> None:
-        for partition in wanted:
-            known = session.wanted.get(partition.name)
+    def _update(
+        session: FetchSession, requested: Sequence[RequestedPartition], forgotten: Sequence[PartitionName]
+    ) -> None:
+        for partition in requested:
+            known = session.partitions.get(partition.name)
             if known is None:
-                session.wanted[partition.name] = partition
+                session.partitions[partition.name] = partition
                 continue
             known.fetch_offset = partition.fetch_offset
             known.partition_max_bytes = partition.partition_max_bytes
             known.current_leader_epoch = partition.current_leader_epoch
             known.last_fetched_epoch = partition.last_fetched_epoch
         for name in forgotten:
-            session.wanted.pop(name, None)
+            session.partitions.pop(name, None)
 
     @staticmethod
-    def _rejected(error_code: ErrorCode) -> FetchPlan:
-        return FetchPlan(error_code=error_code, wanted=(), session=None, is_full=True)
+    def _rejected(error_code: ErrorCode) -> FetchContext:
+        return FetchContext(error_code=error_code, partitions=(), session=None, is_full=True)

@@ -15,7 +15,7 @@
 from collections.abc import Sequence
 
 from agent.fetch.fetch_path import NO_REPLICA, PartitionRead
-from agent.fetch.sessions import FetchPlan, FetchSessions, PartitionName, TopicKey, WantedPartition
+from agent.fetch.sessions import FetchContext, FetchSessions, PartitionName, RequestedPartition, TopicKey
 from agent.request.services import Request, Services
 from agent.runtime.yielding import inline_or_in_thread, rows_at_most
 from coordinator.state.rendezvous import Assignment
@@ -46,29 +46,31 @@ UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     version = request.frame.api_version
-    body, wanted = await inline_or_in_thread(rows_at_most(request.frame.body), _read, request.frame)
+    body, requested = await inline_or_in_thread(rows_at_most(request.frame.body), _read, request.frame)
     if body.isolation_level not in LEVELS:
-        return await inline_or_in_thread(len(wanted), _answer_unknown_level, request.frame, wanted, body.session_id)
-    plan = _plan(services, body, wanted, version)
+        return await inline_or_in_thread(
+            len(requested), _answer_unknown_level, request.frame, requested, body.session_id
+        )
+    context = _context(services, body, requested, version)
     max_wait_ms, bytes_min, bytes_max = min(body.max_wait_ms, FETCH_WAIT_MS_MAX), body.bytes_min, body.bytes_max
     isolation, rack = IsolationLevel(body.isolation_level), body.rack_id
     # The fetch may wait long: it keeps only the parts of the request that the wait needs.
-    del body, wanted
+    del body, requested
     request.frame.leave_body()
-    if plan.error_code is not ErrorCode.none:
+    if context.error_code is not ErrorCode.none:
         return write_fetch_response(
-            request.frame.correlation_id, version, FetchResponse(topics=[], error_code=plan.error_code)
+            request.frame.correlation_id, version, FetchResponse(topics=[], error_code=context.error_code)
         )
     if await services.draining.redirects():
-        refused = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in plan.wanted]
-        return await inline_or_in_thread(len(refused), _answer, request.frame, refused, isolation, _session_id(plan))
+        refused = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in context.partitions]
+        return await inline_or_in_thread(len(refused), _answer, request.frame, refused, isolation, _session_id(context))
     reads: list[PartitionRead] = []
     is_elsewhere = _is_elsewhere(services, rack)
     if is_elsewhere:
-        reads = await services.fetch.marks(plan.wanted, isolation)
+        reads = await services.fetch.marks(context.partitions, isolation)
     if not is_elsewhere or not _name_replicas(services, reads, rack):
         reads = await services.fetch.fetch(
-            plan.wanted,
+            context.partitions,
             max_wait_ms=max_wait_ms,
             bytes_min=bytes_min,
             bytes_max=bytes_max,
@@ -77,14 +79,14 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             room=request.room,
         )
     services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))
-    if plan.session is not None:
-        _rotate(plan, reads)
-    reported = [read for read in reads if plan.is_full or _is_changed(read)]
-    if plan.session is not None:
+    if context.session is not None:
+        _rotate(context, reads)
+    reported = [read for read in reads if context.is_full or _is_changed(read)]
+    if context.session is not None:
         for read in reported:
-            read.wanted.high_watermark_reported = read.high_watermark
-            read.wanted.log_start_reported = read.log_start
-    return await inline_or_in_thread(len(reported), _answer, request.frame, reported, isolation, _session_id(plan))
+            read.requested.high_watermark_reported = read.high_watermark
+            read.requested.log_start_reported = read.log_start
+    return await inline_or_in_thread(len(reported), _answer, request.frame, reported, isolation, _session_id(context))
 
 
 def _is_elsewhere(services: Services, rack: str) -> bool:
@@ -101,26 +103,26 @@ def _name_replicas(services: Services, reads: Sequence[PartitionRead], rack: str
     placement = services.placement
     assignments: dict[TopicId, Sequence[Assignment]] = {}
     for read in reads:
-        key = read.wanted.topic
+        key = read.requested.topic
         topic_id = services.state.topic_ids.get(key) if isinstance(key, str) else key
         topic = None if topic_id is None else services.state.topics.get(topic_id)
         if read.error_code is ErrorCode.none and not read.is_diverging and topic is not None:
             if topic.topic_id not in assignments:
                 assignments[topic.topic_id] = services.assignments(topic, rack)
             leaders = assignments[topic.topic_id]
-            if read.wanted.partition >= len(leaders) or not placement.is_in(
-                rack, leaders[read.wanted.partition].leader
+            if read.requested.partition >= len(leaders) or not placement.is_in(
+                rack, leaders[read.requested.partition].leader
             ):
                 return False
-            read.preferred_read_replica = leaders[read.wanted.partition].leader
+            read.preferred_read_replica = leaders[read.requested.partition].leader
     return True
 
 
-def _session_id(plan: FetchPlan) -> int:
-    return plan.session.session_id if plan.session else 0
+def _session_id(context: FetchContext) -> int:
+    return context.session.session_id if context.session else 0
 
 
-def _read(frame: RequestFrame) -> tuple[FetchRequest, list[WantedPartition]]:
+def _read(frame: RequestFrame) -> tuple[FetchRequest, list[RequestedPartition]]:
     """The request, and the partitions that it names, each once: the last mention counts.
 
     Raises `MalformedRequest`, also where it names more partitions than any client has.
@@ -129,8 +131,8 @@ def _read(frame: RequestFrame) -> tuple[FetchRequest, list[WantedPartition]]:
     named_count = sum([len(topic.partitions) for topic in body.topics])
     if named_count > FETCH_PARTITIONS_MAX:
         raise MalformedRequest(f"a fetch of {named_count} partitions; at most {FETCH_PARTITIONS_MAX} are served")
-    each_wanted = (
-        WantedPartition(
+    each_requested = (
+        RequestedPartition(
             topic=_key(topic.name, topic.topic_id),
             partition=partition.index,
             fetch_offset=partition.fetch_offset,
@@ -141,7 +143,7 @@ def _read(frame: RequestFrame) -> tuple[FetchRequest, list[WantedPartition]]:
         for topic in body.topics
         for partition in topic.partitions
     )
-    return body, list({partition.name: partition for partition in each_wanted}.values())
+    return body, list({partition.name: partition for partition in each_requested}.values())
 
 
 def _answer(
@@ -152,11 +154,13 @@ def _answer(
     return write_fetch_response(frame.correlation_id, frame.api_version, response)
 
 
-def _answer_unknown_level(frame: RequestFrame, wanted: Sequence[WantedPartition], session_id: int) -> Sequence[Buffer]:
+def _answer_unknown_level(
+    frame: RequestFrame, requested: Sequence[RequestedPartition], session_id: int
+) -> Sequence[Buffer]:
     """Kafka's response to a request that it cannot read: partitions with defaults alone."""
     reported: Sequence[PartitionRead] = ()
     if frame.api_version < FIRST_WITH_TOPIC_IDS:
-        reported = [PartitionRead(partition, ErrorCode.unknown_server_error) for partition in wanted]
+        reported = [PartitionRead(partition, ErrorCode.unknown_server_error) for partition in requested]
     topics = _topics(reported, IsolationLevel.READ_UNCOMMITTED)
     for topic in topics:
         for partition in topic.partitions:
@@ -165,16 +169,18 @@ def _answer_unknown_level(frame: RequestFrame, wanted: Sequence[WantedPartition]
     return write_fetch_response(frame.correlation_id, frame.api_version, response)
 
 
-def _plan(services: Services, body: FetchRequest, wanted: Sequence[WantedPartition], version: int) -> FetchPlan:
+def _context(
+    services: Services, body: FetchRequest, requested: Sequence[RequestedPartition], version: int
+) -> FetchContext:
     if version < FIRST_WITH_SESSIONS:
-        return FetchPlan(error_code=ErrorCode.none, wanted=wanted, session=None, is_full=True)
+        return FetchContext(error_code=ErrorCode.none, partitions=requested, session=None, is_full=True)
     forgotten: list[PartitionName] = [
         (_key(topic.name, topic.topic_id), index) for topic in body.forgotten_topics for index in topic.partitions
     ]
     return services.fetch_sessions.begin(
         session_id=body.session_id,
         epoch=body.session_epoch,
-        wanted=wanted,
+        requested=requested,
         forgotten=forgotten,
         uses_topic_ids=version >= FIRST_WITH_TOPIC_IDS,
         session_id_new=_new_session_id(services, services.fetch_sessions),
@@ -204,17 +210,17 @@ def _is_changed(read: PartitionRead) -> bool:
         or read.error_code is not ErrorCode.none
         or read.is_diverging
         or read.preferred_read_replica != NO_REPLICA
-        or read.high_watermark != read.wanted.high_watermark_reported
-        or read.log_start != read.wanted.log_start_reported
+        or read.high_watermark != read.requested.high_watermark_reported
+        or read.log_start != read.requested.log_start_reported
     )
 
 
-def _rotate(plan: FetchPlan, reads: Sequence[PartitionRead]) -> None:
+def _rotate(context: FetchContext, reads: Sequence[PartitionRead]) -> None:
     """Moves partitions with data to the end of the session, so that the others come first next time."""
-    assert plan.session is not None
+    assert context.session is not None
     for read in reads:
-        if read.record_bytes > 0 and read.wanted.name in plan.session.wanted:
-            plan.session.wanted.move_to_end(read.wanted.name)
+        if read.record_bytes > 0 and read.requested.name in context.session.partitions:
+            context.session.partitions.move_to_end(read.requested.name)
 
 
 def _topics(reads: Sequence[PartitionRead], isolation: IsolationLevel) -> list[FetchResponseTopic]:
@@ -224,15 +230,15 @@ def _topics(reads: Sequence[PartitionRead], isolation: IsolationLevel) -> list[F
     partitions: list[FetchResponsePartition] = []
     has_aborted = (*UNKNOWN, ErrorCode.none) if isolation is IsolationLevel.READ_COMMITTED else UNKNOWN
     for read in reads:
-        if read.wanted.topic != key:
-            key = read.wanted.topic
+        if read.requested.topic != key:
+            key = read.requested.topic
             partitions = []
             name = key if isinstance(key, str) else None
             topic_id = None if isinstance(key, str) else key
             topics.append(FetchResponseTopic(name=name, topic_id=topic_id, partitions=partitions))
         partitions.append(
             FetchResponsePartition(
-                index=read.wanted.partition,
+                index=read.requested.partition,
                 error_code=read.error_code,
                 high_watermark=read.high_watermark,
                 last_stable_offset=read.last_stable,

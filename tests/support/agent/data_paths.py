@@ -15,7 +15,7 @@ from agent.fetch.damaged_objects import DamagedObjects
 from agent.fetch.fetch_path import FetchPath, PartitionRead
 from agent.fetch.read_ahead import ReadAhead
 from agent.fetch.read_budget import ReadBudget
-from agent.fetch.sessions import FetchSessions, WantedPartition
+from agent.fetch.sessions import FetchSessions, RequestedPartition
 from agent.fetch.timestamp_search import TimestampSearch
 from agent.groups.classic_coordinator import ClassicGroupCoordinator
 from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
@@ -152,7 +152,7 @@ class DataPaths:
 
     async def fetch(self, offset: int, *, bytes_max: int = MIB, partition_bytes_max: int = MIB) -> PartitionRead:
         """What a consumer at `offset` is given at once."""
-        wanted = WantedPartition("t", 0, offset, partition_bytes_max, -1, -1)
+        wanted = RequestedPartition("t", 0, offset, partition_bytes_max, -1, -1)
         reads = await self.fetch_path.fetch([wanted], max_wait_ms=0, bytes_min=1, bytes_max=bytes_max)
         return reads[0]
 

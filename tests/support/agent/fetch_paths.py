@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from agent.admin.topics import TopicAdmin
 from agent.fetch.fetch_path import FetchPath
-from agent.fetch.sessions import WantedPartition
+from agent.fetch.sessions import RequestedPartition
 from agent.runtime.clock import Clock
 from agent.runtime.ids import SystemIds
 from protocol.records.compression import Compression
@@ -39,5 +39,5 @@ def fetch_path_of(paths: DataPaths, clock: Clock, confirmed_s: Callable[[], floa
     )
 
 
-def consumer_of(topic: str, offset: int = 0, partition: int = 0) -> WantedPartition:
-    return WantedPartition(topic, partition, offset, 1 << 20, -1, -1)
+def consumer_of(topic: str, offset: int = 0, partition: int = 0) -> RequestedPartition:
+    return RequestedPartition(topic, partition, offset, 1 << 20, -1, -1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from crc32c import crc32c
 
 from agent.fetch.fetch_path import PartitionRead
-from agent.fetch.sessions import WantedPartition
+from agent.fetch.sessions import RequestedPartition
 from coordinator.commands.commands import Command
 from coordinator.commands.transaction import TransactionDecided
 from coordinator.state.state import PartitionState
@@ -121,7 +121,7 @@ async def fetch(
     max_wait_ms: int = 0,
     partition: int = 0,
 ) -> PartitionRead:
-    wanted = WantedPartition("t", partition, offset, bytes_max, -1, -1)
+    wanted = RequestedPartition("t", partition, offset, bytes_max, -1, -1)
     (read,) = await paths.fetch_path.fetch(
         [wanted], max_wait_ms=max_wait_ms, bytes_min=1, bytes_max=MIB, isolation=isolation
     )

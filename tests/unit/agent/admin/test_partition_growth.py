@@ -1,6 +1,6 @@
 """Partitions that are added to a topic are written, read and archived as if they had been there from the start."""
 
-from agent.fetch.sessions import WantedPartition
+from agent.fetch.sessions import RequestedPartition
 from coordinator.commands.admin import CreatePartitions
 from coordinator.commands.commands import Done
 from coordinator.invariants import check
@@ -21,7 +21,7 @@ def batch(value: bytes) -> bytes:
 
 async def fetched(paths: DataPaths, partition: int) -> tuple[int, list[bytes | None]]:
     """The error code and the values of what a consumer at the beginning is given at once."""
-    wanted = WantedPartition("t", partition, 0, MIB, -1, -1)
+    wanted = RequestedPartition("t", partition, 0, MIB, -1, -1)
     (read,) = await paths.fetch_path.fetch([wanted], max_wait_ms=0, bytes_min=1, bytes_max=MIB)
     records = read_batches(b"".join(bytes(part) for part in read.records)).records if read.records else []
     return read.error_code, [record.value for record in records]

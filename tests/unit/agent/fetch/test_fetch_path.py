@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from agent.fetch.fetch_path import PartitionRead
-from agent.fetch.sessions import WantedPartition
+from agent.fetch.sessions import RequestedPartition
 from agent.fetch.wait import FetchWait
 from agent.runtime.clock import SystemClock
 from coordinator.ledger.memory import MemoryLedger
@@ -321,7 +321,7 @@ async def held_while_reading(paths: DataPaths, partitions: int, *, bytes_max: in
 
     paths.during_pause = pause
     paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
-    wanted = [WantedPartition("t", partition, 0, 1 << 20, -1, -1) for partition in range(partitions)]
+    wanted = [RequestedPartition("t", partition, 0, 1 << 20, -1, -1) for partition in range(partitions)]
     reads = await paths.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=bytes_max)
     (held,) = each_held
     return held, reads
@@ -389,7 +389,7 @@ async def test_fetches_that_are_given_up_one_after_the_other_read_no_more_than_t
         paths.during_pause = pause
         for offset in range(0, 15, 3):
             paths.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET))
-            wanted = WantedPartition("t", 0, offset, 1, -1, -1)
+            wanted = RequestedPartition("t", 0, offset, 1, -1, -1)
             fetch = paths.fetch_path.fetch([wanted], max_wait_ms=60_000, bytes_min=1, bytes_max=1 << 20)
             fetching = tasks.create_task(fetch)
             while gets_count * 3 <= offset and paths.budget.waiting_count == 0:

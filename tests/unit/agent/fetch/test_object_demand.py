@@ -2,7 +2,7 @@
 
 from agent.fetch.object_demand import ObjectDemand
 from coordinator.state.chunk_index import ChunkIndex, ChunkRef
-from protocol.limits import OBJECTS_PER_NEIGHBOURHOOD, OBJECTS_WANTED_REMEMBERED_MAX
+from protocol.limits import OBJECTS_PER_NEIGHBOURHOOD, OBJECTS_REQUESTED_REMEMBERED_MAX
 from protocol.types import ObjectId
 
 OBJECT_BYTES = 6_400
@@ -39,8 +39,8 @@ def test_objects_shortly_after_a_shared_one_are_taken_for_shared_and_others_are_
 
 
 def test_what_is_remembered_has_a_bound() -> None:
-    wants = noted(*(chunk(n, 0) for n in range(OBJECTS_WANTED_REMEMBERED_MAX + 1)))
+    wants = noted(*(chunk(n, 0) for n in range(OBJECTS_REQUESTED_REMEMBERED_MAX + 1)))
     wants.note(chunk(0, 1), OBJECT_BYTES)
-    wants.note(chunk(OBJECTS_WANTED_REMEMBERED_MAX, 1), OBJECT_BYTES)
+    wants.note(chunk(OBJECTS_REQUESTED_REMEMBERED_MAX, 1), OBJECT_BYTES)
     assert not wants.is_shared(ObjectId(0))
-    assert wants.is_shared(ObjectId(OBJECTS_WANTED_REMEMBERED_MAX))
+    assert wants.is_shared(ObjectId(OBJECTS_REQUESTED_REMEMBERED_MAX))

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from agent.fetch.sessions import WantedPartition
+from agent.fetch.sessions import RequestedPartition
 from protocol.errors import ErrorCode
 from protocol.limits import MIB, READ_CACHE_ENTRY_BYTES
 from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
@@ -53,17 +53,17 @@ async def consume(paths: DataPaths, partitions: range, *, partition_bytes_max: i
     """How many records one consumer of these partitions gets until it has reached the end of each."""
     offsets, count = dict.fromkeys(partitions, 0), 0
     while True:
-        wanted = [WantedPartition("t", n, offset, partition_bytes_max, -1, -1) for n, offset in offsets.items()]
+        wanted = [RequestedPartition("t", n, offset, partition_bytes_max, -1, -1) for n, offset in offsets.items()]
         reads = await paths.fetch_path.fetch(wanted, max_wait_ms=60_000, bytes_min=0, bytes_max=bytes_max)
         assert {read.error_code for read in reads} == {ErrorCode.none}
         if not any(read.records for read in reads):
-            assert all(read.high_watermark == offsets[read.wanted.partition] for read in reads)
+            assert all(read.high_watermark == offsets[read.requested.partition] for read in reads)
             return count
         for read in reads:
             for part in read.records:
                 (_, offset_end) = read_batches(bytes(part)).ranges[-1]
-                count += offset_end - offsets.pop(read.wanted.partition)
-                offsets[read.wanted.partition] = offset_end  # at the end: whoever had records is asked for last
+                count += offset_end - offsets.pop(read.requested.partition)
+                offsets[read.requested.partition] = offset_end  # at the end: whoever had records is asked for last
 
 
 async def fill(paths: DataPaths) -> None:
@@ -164,7 +164,7 @@ async def test_a_store_that_is_away_turns_all_who_wait_for_an_object_away_and_it
         await fill(paths)
         async with another_agent(paths) as restarted:
             restarted.store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET))
-            wanted = [WantedPartition("t", n, 0, 1, -1, -1) for n in range(PARTITIONS)]
+            wanted = [RequestedPartition("t", n, 0, 1, -1, -1) for n in range(PARTITIONS)]
             away = await asyncio.gather(
                 *(restarted.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=MIB) for _ in range(3)),
                 return_exceptions=True,
@@ -179,7 +179,7 @@ async def test_a_slow_consumer_holds_what_it_is_sent_and_neither_its_object_nor_
     async with data_paths(partitions=PARTITIONS, memory=store) as paths:
         await fill(paths)
         async with another_agent(paths, cache_bytes=MIB) as restarted:
-            wanted = [WantedPartition("t", n, 0, 1, -1, -1) for n in range(PARTITIONS)]
+            wanted = [RequestedPartition("t", n, 0, 1, -1, -1) for n in range(PARTITIONS)]
             reads = await restarted.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=MIB)
             sent = [part for read in reads for part in read.records]
             held = restarted.budget.bytes_held
@@ -194,7 +194,7 @@ async def test_a_slow_consumer_holds_what_it_is_sent_and_neither_its_object_nor_
 async def test_fetches_that_wait_at_the_end_hold_nothing() -> None:
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         await paths.produce(BATCH)
-        wanted = [WantedPartition("t", 0, RECORDS, MIB, -1, -1)]
+        wanted = [RequestedPartition("t", 0, RECORDS, MIB, -1, -1)]
         polls = [
             tasks.create_task(paths.fetch_path.fetch(wanted, max_wait_ms=60_000, bytes_min=1, bytes_max=MIB))
             for _ in range(100)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.fetch.fetch_path import PartitionRead
-from agent.fetch.sessions import WantedPartition
+from agent.fetch.sessions import RequestedPartition
 from agent.maintenance.garbage_collector import GarbageCollector
 from agent.maintenance.snapshots import Snapshots
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
@@ -96,7 +96,7 @@ async def test_s4_many_consumers_beyond_the_known_end_share_barriers() -> None:
 
 async def test_a_long_poll_is_woken_by_what_another_agent_commits() -> None:
     async with two_agents() as (writes, reads, _):
-        wanted = [WantedPartition("t", 0, 0, 1 << 20, -1, -1)]
+        wanted = [RequestedPartition("t", 0, 0, 1 << 20, -1, -1)]
         async with asyncio.TaskGroup() as tasks:
             polling = tasks.create_task(
                 reads.fetch_path.fetch(wanted, max_wait_ms=60_000, bytes_min=1, bytes_max=1 << 20)
@@ -178,7 +178,7 @@ async def test_s6_so_is_one_that_several_wait_for_as_a_whole() -> None:
         await reads.parts.ledger.barrier()
         reads.during_pause = lambda: archive_and_clean(writes)
         reads.store.script(InjectedFault(kind=FaultKind.SLOW, operation=StoreOperation.GET, key_prefix=INTAKE_PREFIX))
-        wanted = [WantedPartition("t", partition, 0, 1 << 20, -1, -1) for partition in range(4)]
+        wanted = [RequestedPartition("t", partition, 0, 1 << 20, -1, -1) for partition in range(4)]
         fetches = [reads.fetch_path.fetch(wanted, max_wait_ms=0, bytes_min=1, bytes_max=1 << 20) for _ in range(5)]
         answers = await asyncio.gather(*fetches)
     assert [[records_of(read) for read in answer] for answer in answers] == [[list(range(6))] * 4] * 5

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from crc32c import crc32c
 
-from agent.fetch.sessions import WantedPartition
+from agent.fetch.sessions import RequestedPartition
 from agent.produce import produce_path
 from agent.produce.produce_path import NO_OFFSET, Acknowledgement, ProducePath
 from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationKind, ResourceType
@@ -256,7 +256,7 @@ async def test_of_very_many_chunks_some_stay_in_memory_and_all_can_be_read(monke
 
         monkeypatch.setattr(paths.store, "get_range", counted)
         for partition, is_read in ((0, False), (1, False), (2, True)):
-            wanted = WantedPartition("t", partition, 0, 1 << 20, -1, -1)
+            wanted = RequestedPartition("t", partition, 0, 1 << 20, -1, -1)
             found = await paths.fetch_path.fetch([wanted], max_wait_ms=0, bytes_min=1, bytes_max=1 << 20)
             assert (found[0].error_code, found[0].record_bytes) == (ErrorCode.none, len(PLAIN))
             assert bool(read) is is_read
