@@ -231,7 +231,7 @@ class Broker:
             ledger=ledger,
             produce=self._produce,
             record_rules=RecordRulesOfTopics(self._broker_configs),
-            fetch=self._fetch_path(topics, reader, budget, ahead_bytes_max),
+            fetch=self._fetch_path(reader, budget, ahead_bytes_max),
             fetch_sessions=FetchSessions(),
             timestamps=TimestampSearch(ledger=ledger, reader=reader, budget=budget, clock=clock),
             producer_ids=ProducerIdBlock(ledger=ledger),
@@ -254,12 +254,9 @@ class Broker:
         self._metrics.watch_state(lambda: state_statistics(self.state, self._clock_check.proposed_time()))
         self._watch_metrics(cache)
 
-    def _fetch_path(
-        self, topics: TopicAdmin, reader: ChunkReader, budget: ReadBudget, ahead_bytes_max: int
-    ) -> FetchPath:
+    def _fetch_path(self, reader: ChunkReader, budget: ReadBudget, ahead_bytes_max: int) -> FetchPath:
         return FetchPath(
             ledger=self._ledger,
-            topics=topics,
             reader=reader,
             budget=budget,
             ahead=ReadAhead(reader=reader, budget=budget, clock=self._clock, bytes_max=ahead_bytes_max),

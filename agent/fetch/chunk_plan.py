@@ -9,6 +9,7 @@ from protocol.records.compression import Compression
 
 SERVED_PER_STORED = 4
 """The estimate of record batch bytes for each byte of a Parquet file, before that is read."""
+_COMPRESSIONS = dict(Compression.__members__)
 
 
 def chunks_from(
@@ -57,7 +58,7 @@ def stored_bytes(chunks: Iterable[ChunkRef]) -> int:
 def archive_compression(topic: TopicState, broker_configs: Mapping[str, str]) -> Compression:
     """The compression of archived records when they are served: the topic's `compression.type`, by default none."""
     name = effective(topic.configs, broker_configs, "compression.type")
-    return Compression[name.upper()] if name.upper() in Compression.__members__ else Compression.NONE
+    return _COMPRESSIONS.get(name.upper(), Compression.NONE)
 
 
 def available_bytes(partition: PartitionState, offset: int, bytes_max: int, offset_end: int) -> int:

@@ -133,6 +133,14 @@ class ChunkReader:
         """Whether the chunk is in memory, or a marker, which is made without a read."""
         return chunk.object_id == NO_OBJECT or self._cache.holds(chunk, compression)
 
+    def from_memory(self, chunk: ChunkRef, compression: Compression) -> ServedChunk:
+        """The chunk, without a read: only where `holds` says so."""
+        if chunk.object_id == NO_OBJECT:
+            return serve_marker(chunk)
+        cached = self._cache.get(chunk, compression)
+        assert cached is not None
+        return cached
+
     def is_missing(self, chunk: ChunkRef, compression: Compression) -> bool:
         """Whether the chunk is neither in memory nor being read."""
         return not self.holds(chunk, compression) and chunk_key(chunk, compression) not in self._flights

@@ -14,7 +14,7 @@
 
 from collections.abc import Sequence
 
-from agent.fetch.fetch_path import NO_REPLICA, PartitionRead
+from agent.fetch.partition_read import NO_REPLICA, PartitionRead
 from agent.fetch.sessions import FetchContext, FetchSessions, PartitionName, RequestedPartition, TopicKey
 from agent.request.services import Request, Services
 from agent.runtime.yielding import inline_or_in_thread, rows_at_most

@@ -8,7 +8,7 @@ from typing import Any
 
 import tests.simulation.cluster.agents as agents_module
 from agent.admin import topics
-from agent.fetch.fetch_path import FetchPath
+from agent.fetch import partition_lookup
 from agent.handlers import delete_records
 from agent.maintenance.retention import Retention
 from agent.recovery.intake_commits import IntakeCommits
@@ -153,14 +153,15 @@ def s4_records_are_deleted_without_a_barrier() -> Iterator[None]:
 def what_is_gone_is_stepped_over() -> Iterator[None]:
     """A consumer below the log's start gets what is there, and is not told that it misses something."""
 
-    def find_now(self: FetchPath, wanted: Any, *others: Any) -> Any:
-        topic = self._topics.known(wanted.topic)
-        if topic is not None:
-            wanted.fetch_offset = max(wanted.fetch_offset, topic.partitions[wanted.partition].log_start)
-        return find_right(self, wanted, *others)
+    def find_partition(state: ClusterState, requested: Any, isolation: Any) -> Any:
+        topic_id = state.topic_ids.get(requested.topic)
+        if topic_id is not None:
+            log_start = state.topics[topic_id].partitions[requested.partition].log_start
+            requested.fetch_offset = max(requested.fetch_offset, log_start)
+        return find_right(state, requested, isolation)
 
-    find_right = FetchPath._find_now
-    with patched(FetchPath, "_find_now", find_now):
+    find_right = partition_lookup.find_partition
+    with patched(partition_lookup, "find_partition", find_partition):
         yield
 
 

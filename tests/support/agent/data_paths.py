@@ -12,7 +12,8 @@ from agent.admin.topics import TopicAdmin
 from agent.cache.chunk_cache import ChunkCache
 from agent.fetch.chunk_reader import ChunkReader
 from agent.fetch.damaged_objects import DamagedObjects
-from agent.fetch.fetch_path import FetchPath, PartitionRead
+from agent.fetch.fetch_path import FetchPath
+from agent.fetch.partition_read import PartitionRead
 from agent.fetch.read_ahead import ReadAhead
 from agent.fetch.read_budget import ReadBudget
 from agent.fetch.sessions import FetchSessions, RequestedPartition
@@ -40,7 +41,6 @@ from protocol.types import PartitionIndex
 from storage.batcher import BatchGroup
 from storage.decorators.failing import FailingStore
 from storage.memory_store import MemoryStore
-from tests.support.agent.broker_configs import broker_configs
 from tests.support.agent.ledger_parts import ManualClock, Parts, always_ours, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create, start
 from tests.support.records.plain_records import Record, read_batches
@@ -95,7 +95,6 @@ class DataPaths:
             is_store_cheap=True,
         )
         archive = ParquetReader(store=self.store, run_in_thread=run_in_thread)
-        topics = TopicAdmin(ledger=parts.ledger, ids=SystemIds(), broker_configs=broker_configs())
         self.budget = ReadBudget(bytes_max=budget_bytes)
         self.reader = ChunkReader(
             store=self.store,
@@ -111,7 +110,6 @@ class DataPaths:
         )
         self.fetch_path = FetchPath(
             ledger=parts.ledger,
-            topics=topics,
             reader=self.reader,
             budget=self.budget,
             ahead=self.ahead,

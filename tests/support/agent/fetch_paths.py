@@ -2,15 +2,12 @@
 
 from collections.abc import Callable
 
-from agent.admin.topics import TopicAdmin
 from agent.fetch.fetch_path import FetchPath
 from agent.fetch.sessions import RequestedPartition
 from agent.runtime.clock import Clock
-from agent.runtime.ids import SystemIds
 from protocol.records.compression import Compression
 from storage.object_store import ObjectMeta
 from storage.refs import INTAKE_PREFIX
-from tests.support.agent.broker_configs import broker_configs
 from tests.support.agent.data_paths import DataPaths
 from tests.support.records.plain_records import Record, make_batch
 
@@ -28,7 +25,6 @@ def fetch_path_of(paths: DataPaths, clock: Clock, confirmed_s: Callable[[], floa
     parts = paths.parts
     return FetchPath(
         ledger=parts.ledger,
-        topics=TopicAdmin(ledger=parts.ledger, ids=SystemIds(), broker_configs=broker_configs()),
         reader=paths.reader,
         budget=paths.budget,
         ahead=paths.ahead,

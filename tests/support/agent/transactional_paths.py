@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from crc32c import crc32c
 
-from agent.fetch.fetch_path import PartitionRead
+from agent.fetch.partition_read import PartitionRead
 from agent.fetch.sessions import RequestedPartition
 from coordinator.commands.commands import Command
 from coordinator.commands.transaction import TransactionDecided

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent.fetch import fetch_path
+from agent.fetch import planner
 from agent.fetch.timestamp_search import TimestampSearch
 from agent.runtime.clock import SystemClock
 from protocol.errors import ErrorCode
@@ -95,7 +95,7 @@ async def test_a_store_that_denies_its_objects_is_told_once_a_minute_and_not_wit
 async def test_a_fetch_answers_what_is_in_memory_once_the_store_has_not_answered_for_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fetch_path, "FETCH_READ_SECONDS_MAX", 0.01)
+    monkeypatch.setattr(planner, "FETCH_READ_SECONDS_MAX", 0.01)
     async with data_paths(partitions=4) as paths:
         for partition in range(4):
             await paths.produce(batch(3), partition=partition)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec.structs import replace
 
-from agent.fetch.fetch_path import PartitionRead
+from agent.fetch.partition_read import PartitionRead
 from agent.fetch.sessions import RequestedPartition
 from agent.fetch.wait import FetchWait
 from agent.runtime.clock import SystemClock

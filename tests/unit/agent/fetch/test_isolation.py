@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.fetch.fetch_path import PartitionRead
 from agent.fetch.isolation import AbortedTransactions, visible_end
+from agent.fetch.partition_read import PartitionRead
 from agent.runtime.clock import SystemClock
 from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT, TABLE_RETENTION
 from coordinator.ledger.memory import MemoryLedger

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from agent.fetch.fetch_path import PartitionRead
+from agent.fetch.partition_read import PartitionRead
 from agent.fetch.read_ahead import FetchStep, chunks_ahead
 from protocol.errors import ErrorCode
 from protocol.limits import CONSUMER_POSITIONS_REMEMBERED_MAX, READ_AHEAD_SECONDS_MAX, READ_AHEAD_SHARE_OF_READS_MAX

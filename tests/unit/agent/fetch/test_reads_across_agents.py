@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.fetch.fetch_path import PartitionRead
+from agent.fetch.partition_read import PartitionRead
 from agent.fetch.sessions import RequestedPartition
 from agent.maintenance.garbage_collector import GarbageCollector
 from agent.maintenance.snapshots import Snapshots
