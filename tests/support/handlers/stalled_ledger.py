@@ -34,7 +34,7 @@ async def never(_session: SessionId, _entries: Sequence[LedgerEntry]) -> AppendF
 async def stalled(clock: Impatient) -> AsyncIterator[Services]:
     """The services of an agent with the topic `t`, whose ledger answers no append from now on."""
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
-        ledger = paths.parts.ledger
+        ledger = paths.parts.backend
         assert isinstance(ledger, MemoryLedger)
         ledger.fate_of_append = never
         yield services_of(paths, clock, tasks)
