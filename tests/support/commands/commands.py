@@ -32,6 +32,7 @@ from coordinator.ledger.port import LedgerRecord
 from coordinator.state.state import ClusterState, PartitionState
 from protocol.records.crc import pack_crcs
 from protocol.types import Milliseconds, ObjectNumber, PartitionIndex, Position, SessionId, TopicId
+from tests.support.commands.entries import since_of
 
 TOPIC = TopicId(bytes(range(16)))
 BATCH_BYTES = 100
@@ -164,7 +165,8 @@ class Cluster:
         """Apply a command under a number of the test's choice."""
         time = None if time_ms is None else Milliseconds(time_ms)
         # The fields of all rules, for tests of what apply makes of them; a checksum where the rules in force have one.
-        rules_version = max(self.state.rules_version, RULES_CHECKED_STORAGE)
+        # A command of newer rules is written in their form, which apply rejects.
+        rules_version = max(self.state.rules_version, RULES_CHECKED_STORAGE, since_of(command))
         record = LedgerRecord(
             position=Position(len(self.records) + 1),
             session=SessionId(session),

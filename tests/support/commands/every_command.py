@@ -1,4 +1,4 @@
-"""Commands of every kind, by the names of their golden files."""
+"""Commands of every kind, by the names of their golden files, and those that entries without a checksum can carry."""
 
 from coordinator.commands.admin import (
     AlterClientQuotas,
@@ -40,6 +40,7 @@ from coordinator.commands.group import (
     WriteClassicGroup,
 )
 from coordinator.commands.group_values import ClassicGroup, ClassicMember
+from coordinator.commands.rules import RULES_CHECKED_ENTRIES
 from coordinator.commands.transaction import (
     AddToTransaction,
     CommitTransactionalOffsets,
@@ -53,6 +54,7 @@ from coordinator.commands.transaction import (
 )
 from protocol.types import Milliseconds, Offset, PartitionIndex, Position, ProducerEpoch, ProducerId, SessionId
 from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, idempotent, start
+from tests.support.commands.entries import since_of
 from tests.support.commands.table_commits import commit_table, table_commit
 from txn.transaction import TransactionVersion
 
@@ -274,3 +276,5 @@ COMMANDS: dict[str, Command] = {
     "delete_group": DeleteGroup(group_id="g", claim_epoch=5),
     "expire_offsets": ExpireOffsets(now_ms=Milliseconds(1 << 41), retention_ms=7, group_ids=("g", "h")),
 }
+UNCHECKED_COMMANDS = {name: command for name, command in COMMANDS.items() if since_of(command) < RULES_CHECKED_ENTRIES}
+"""The commands of the rules whose entries have no checksum."""

@@ -20,7 +20,7 @@ from coordinator.snapshot import digest
 from coordinator.state.state import ClusterState
 from protocol.types import Milliseconds, Position, SessionId
 from tests.golden import FOLDER, golden_bytes
-from tests.support.commands.entries import decode, encode
+from tests.support.commands.entries import decode, encode, since_of
 from tests.support.commands.every_command import COMMANDS
 
 KEPT = msgspec.msgpack.decode(golden_bytes("rules_1/commands"), type=dict[str, bytes])
@@ -36,7 +36,7 @@ def body_of(entry: bytes) -> bytes:
 def test_s3_an_entry_is_what_an_older_agent_reads_while_its_rules_are_in_force(name: str) -> None:
     """Its bytes and no others: what they cannot say is not written."""
     proposal = Proposal(time_ms=Milliseconds(1_700_000_000_000), command=COMMANDS[name])
-    needed = decode(encode(proposal, RULES_CHECKED_STORAGE)).form
+    needed = decode(encode(proposal, max(RULES_CHECKED_STORAGE, since_of(proposal.command)))).form
     if needed > RULES_FIRST:
         with pytest.raises(Unwritable, match=f"comes with rules {needed}, {needed - 1} are in force"):
             encode(proposal, needed - 1)
