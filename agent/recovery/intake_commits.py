@@ -42,14 +42,21 @@ class IntakeCommits:
         pending: list[FoundObject] = []  # with the columns of their batches, without records
         for session, metas in bucket.intake.items():
             if session not in ended and not is_bridge_session(session):
-                pending += [found async for found in self._read(recovery.state, metas)]
-        pending.sort(key=lambda found: (found.modified_ms, found.command.object_session, found.command.object_number))
-        for found in pending:
-            recovery.expect(found)
+                pending += [intake_object async for intake_object in self._read(recovery.state, metas)]
+        pending.sort(
+            key=lambda intake_object: (
+                intake_object.modified_ms,
+                intake_object.command.object_session,
+                intake_object.command.object_number,
+            )
+        )
+        for intake_object in pending:
+            recovery.expect(intake_object)
         while pending:
             ahead = enumerate(pending[:RECOVERY_OBJECTS_AHEAD_MAX])
-            found = pending.pop(next((row for row, found in ahead if recovery.is_in_order(found)), 0))
-            recovery.commit(found)
+            row = next((row for row, following in ahead if recovery.is_in_order(following)), 0)
+            intake_object = pending.pop(row)
+            recovery.commit(intake_object)
             self._report.objects_committed += 1
 
     async def _read(self, state: ClusterState, metas: "deque[ObjectMeta]") -> AsyncIterator[FoundObject]:
@@ -58,30 +65,32 @@ class IntakeCommits:
             session, number = session_of_key(meta.key), number_of_intake_key(meta.key)
             if session is None or number is None or is_key_known(state, meta.key):
                 continue
-            found = await self._object(meta, session, number)
-            if isinstance(found, str):
-                self._report.damaged.append((meta.key, found))
+            intake_object = await self._object(meta, session, number)
+            if isinstance(intake_object, str):
+                self._report.damaged.append((meta.key, intake_object))
             else:
-                self._report.damaged += [(found.key, fault) for fault in found.faults]
-                yield found
+                self._report.damaged += [(intake_object.key, fault) for fault in intake_object.faults]
+                yield intake_object
 
     async def _object(self, meta: ObjectMeta, session: SessionId, number: ObjectNumber) -> FoundObject | str:
         """The object; the reason as text where nothing of it can be read.
 
         A damaged object is read again: it may have been damaged in transit only.
         """
-        found: FoundObject | str = ""
+        intake_object: FoundObject | str = ""
         for attempt in range(RECOVERY_READS_MAX):
             await self._clock.sleep(RECOVERY_READ_RETRY_S if attempt else 0)
             try:
                 content = await self._content(meta)
-                found = read_object(meta.key, content, session=session, number=number, modified_ms=meta.modified_ms)
+                intake_object = read_object(
+                    meta.key, content, session=session, number=number, modified_ms=meta.modified_ms
+                )
             except (ChunkFormatError, ObjectDamaged, ObjectMissing) as error:
-                found = str(error) if isinstance(found, str) else found
+                intake_object = str(error) if isinstance(intake_object, str) else intake_object
                 continue
-            if not found.faults:
+            if not intake_object.faults:
                 break
-        return found
+        return intake_object
 
     async def _content(self, meta: ObjectMeta) -> bytes:
         """The object's bytes, even if the store reports damage: each chunk has a checksum of its own.

@@ -60,12 +60,12 @@ async def check_preconditions(
 
 
 async def _cluster_file(store: ObjectStore) -> ClusterFile:
-    found = await read_cluster_file(store)
-    if found is None:
+    cluster_file = await read_cluster_file(store)
+    if cluster_file is None:
         raise LedgerCorrupt(
             f"the bucket has no {CLUSTER_KEY}, so it belongs to no cluster: check --store. Nothing was changed"
         )
-    return found
+    return cluster_file
 
 
 async def _check_ledger(ledger: Ledger, cluster: ClusterFile) -> None:

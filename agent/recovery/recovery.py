@@ -157,7 +157,7 @@ class _RecoveryRun:
         """The state of the newest intact snapshot, or an empty one, with the entries that the ledger still has."""
         is_mine = identity.cluster_id == self._cluster.cluster_id
         begun = max(self._cluster.incarnation, identity.incarnation if is_mine else 0)
-        found = await newest_snapshot(
+        snapshot = await newest_snapshot(
             self._store,
             self._clock,
             self._ledger,
@@ -165,9 +165,9 @@ class _RecoveryRun:
             is_counted=lambda position: _incarnation_of(position) <= begun,  # a later one was never completed
             damaged=self._report.damaged,
         )
-        self._report.snapshot_key, self._report.position = found.key, found.position
-        self._report.snapshot_checked_by = found.checked_by
-        return await self._with_entries(identity, found)
+        self._report.snapshot_key, self._report.position = snapshot.key, snapshot.position
+        self._report.snapshot_checked_by = snapshot.checked_by
+        return await self._with_entries(identity, snapshot)
 
     async def _with_entries(self, identity: LedgerIdentity, snapshot: FoundSnapshot) -> ClusterState:
         """The snapshot's state after the ledger's entries, if these follow it without a gap.
