@@ -10,7 +10,17 @@ from dataclasses import dataclass
 from coordinator.apply.apply import apply
 from coordinator.commands.commands import CompareDigest, Outcome, Proposal
 from coordinator.commands.rules import RULES_NEWEST
-from coordinator.ledger.port import RECOVER, UNREADABLE, Head, LedgerCorrupt, LedgerIdentity, LedgerRecord, LedgerStart
+from coordinator.ledger.port import (
+    RECOVER,
+    UNREADABLE,
+    Head,
+    LedgerCorrupt,
+    LedgerIdentity,
+    LedgerRecord,
+    LedgerStart,
+    NewerRules,
+    newer_rules,
+)
 from coordinator.snapshot import Frozen, decode_with_digest
 from coordinator.state.state import ClusterState
 from protocol.types import Position, SessionId
@@ -133,13 +143,11 @@ class Follower:
 
     def _check_rules(self) -> None:
         if self.state.rules_version > self.rules_known:
-            raise LedgerCorrupt(
-                f"rules {self.state.rules_version} are in force, this program knows {self.rules_known}: upgrade it (S3)"
-            )
+            raise newer_rules(self.state.rules_version, self.rules_known)
 
     def _check_form(self, record: LedgerRecord, proposal: Proposal | None) -> None:
         if proposal is not None and proposal.form > self.rules_known:
-            raise LedgerCorrupt(
+            raise NewerRules(
                 f"the entry at position {record.position} has the form of rules {proposal.form}, this program knows "
                 f"{self.rules_known}: upgrade it (S3)"
             )

@@ -26,7 +26,7 @@ from coordinator.codec.admin_wire import (
 )
 from coordinator.codec.group_wire import group_to_wire
 from coordinator.codec.registry_wire import registry_to_wire
-from coordinator.codec.snapshot_frame import framed, unframed
+from coordinator.codec.snapshot_frame import framed, has_checksum, unframed
 from coordinator.codec.snapshot_wire import (
     SnapshotComparison,
     SnapshotContent,
@@ -38,9 +38,9 @@ from coordinator.codec.transaction_wire import transactional_id_to_wire
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.forms import WireStruct, in_form, parts_in_form
 from coordinator.commands.group_values import vacant_of
-from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE
+from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_NEWEST
 from coordinator.configs.topic_names import shape
-from coordinator.ledger.port import LedgerCorrupt
+from coordinator.ledger.port import LedgerCorrupt, newer_rules
 from coordinator.state.chunk_index import COLUMNS_UNCHECKED, NO_CHECKSUM, ChunkIndex
 from coordinator.state.state import (
     NO_TIME,
@@ -53,7 +53,7 @@ from coordinator.state.state import (
     TopicState,
 )
 from coordinator.state.unplaced_batches import UnplacedBatch
-from protocol.decoding import DAMAGE, MsgpackDecoder
+from protocol.decoding import DAMAGE, MsgpackDecoder, Undecodable
 from protocol.types import (
     Milliseconds,
     ObjectId,
@@ -76,6 +76,10 @@ DIGEST_BYTES = 32
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = MsgpackDecoder(SnapshotContent)
+_fields_decoder = MsgpackDecoder(list[msgspec.Raw])
+_number_decoder = MsgpackDecoder(int)
+_RULES_FIELD: Final = SnapshotContent.__struct_fields__.index("rules_version")
+"""The same in all forms: a later version adds its fields at the end."""
 
 
 class Frozen:
@@ -129,17 +133,32 @@ def decode_snapshot(data: bytes) -> ClusterState:
 
 
 def decode_with_digest(data: bytes) -> tuple[ClusterState, bytes]:
-    """The state of a snapshot object, and the digest of the bytes that are in it. Raises `LedgerCorrupt`.
+    """The state of a snapshot object, and the digest of the bytes that are in it.
+
+    Raises `LedgerCorrupt`: `NewerRules` where a newer program wrote it in a form that this one does not know.
 
     That digest is what the snapshot's pointer says, whichever version of this program wrote it: one that knows more
     fields would write the same state in other bytes, and `digest` of what it read would differ (safety rule S3).
     """
     compressed = unframed(data)
+    canonical = memoryview(b"")
     try:
         canonical = memoryview(cramjam.zstd.decompress(compressed))
         return _to_state(_decoder.decode(canonical)), _digest_of(canonical)
     except (cramjam.DecompressionError, AssertionError, *DAMAGE) as error:  # S20: an invariant may not hold either
+        # Where the checksum matches, a form that cannot be read is a newer one: to recover from an older snapshot would
+        # lose what came after it.
+        if has_checksum(data) and (rules_version := _rules_version(canonical)) > RULES_NEWEST:
+            raise newer_rules(rules_version, RULES_NEWEST) from error
         raise LedgerCorrupt(f"a snapshot cannot be read: {error!r}") from error
+
+
+def _rules_version(canonical: memoryview) -> int:
+    """The rules version of a state in any form; 0 where it cannot be read."""
+    try:
+        return _number_decoder.decode(bytes(_fields_decoder.decode(canonical)[_RULES_FIELD]))
+    except (Undecodable, IndexError):
+        return 0
 
 
 def _digest_of(canonical: bytes | memoryview) -> bytes:

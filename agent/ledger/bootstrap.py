@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agent.runtime.gc_tuning import cyclic_gc_paused
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.follower import Applied, Follower
-from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerStart
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerStart, NewerRules
 from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore
 
@@ -25,7 +25,8 @@ async def load_state(ledger: Ledger, store: ObjectStore, rules_known: int = RULE
     """The state at the ledger's head.
 
     Raises `LedgerUnavailable` and `StoreUnavailable`: try again. Raises `LedgerCorrupt` where snapshot, entries and
-    head do not fit together, or the snapshot is not in the bucket: do not serve.
+    head do not fit together, or the snapshot is not in the bucket: do not serve. It is `NewerRules` where another
+    version of this program can load it.
     """
     identity = await ledger.identity()
     key = ""
@@ -46,6 +47,8 @@ async def load_state(ledger: Ledger, store: ObjectStore, rules_known: int = RULE
         try:
             with cyclic_gc_paused():
                 applied = follower.load(start, snapshot)
+        except NewerRules:  # nothing is damaged: to recover would lose what a newer program reads
+            raise
         except LedgerCorrupt as error:
             if snapshot is None:
                 raise

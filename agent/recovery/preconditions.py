@@ -10,7 +10,7 @@ from agent.bucket.cluster_identity import CLUSTER_KEY, ClusterFile, check_bucket
 from agent.ledger.bootstrap import load_state
 from agent.recovery.bucket_listing import keys_of_agents
 from agent.runtime.clock import Clock
-from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, SessionHeld
+from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerError, NewerRules, SessionHeld
 from protocol.limits import RECOVERY_WATCH_S
 from storage.object_store import ObjectStore
 
@@ -121,6 +121,8 @@ async def _check_needed(ledger: Ledger, store: ObjectStore) -> None:
         await check_bucket(store, await ledger.identity(), appends_count=1)
         await check_reached(store, ledger)
         await load_state(ledger, store)
+    except NewerRules:
+        raise
     except LedgerCorrupt:
         return
     raise RecoveryNeedless(

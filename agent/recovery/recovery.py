@@ -24,7 +24,14 @@ from agent.runtime.clock import Clock
 from coordinator.apply.objects import is_key_known
 from coordinator.follower import Follower
 from coordinator.invariants import check
-from coordinator.ledger.port import POSITION_REVISION_BITS, Ledger, LedgerCorrupt, LedgerIdentity, SnapshotPointer
+from coordinator.ledger.port import (
+    POSITION_REVISION_BITS,
+    Ledger,
+    LedgerCorrupt,
+    LedgerIdentity,
+    NewerRules,
+    SnapshotPointer,
+)
 from coordinator.recovery.lost_objects import Bridge
 from coordinator.recovery.state_recovery import StateRecovery
 from coordinator.snapshot import encode_with_digest
@@ -54,8 +61,8 @@ async def recover(
     comes back with nothing carried out, and the ledger stays fenced.
 
     Raises `SessionHeld` while agents live on the ledger, `BucketInUse` while agents write into the bucket,
-    `RecoveryNeedless` where agents could be started, and `LedgerCorrupt` where the bucket names no cluster, or the
-    ledger belongs to another cluster or another bucket.
+    `RecoveryNeedless` where agents could be started, `NewerRules` where this program is too old, and `LedgerCorrupt`
+    where the bucket names no cluster, or the ledger belongs to another cluster or another bucket.
     """
     cluster = await check_preconditions(ledger, store, clock, permissions)
     if not permissions.is_dry_run:
@@ -185,6 +192,8 @@ class _RecoveryRun:
                 return state
             self._report.entries = len(follower.receive(start.records))
             follower.check_head(start.head)
+        except NewerRules:
+            raise
         except LedgerCorrupt as error:
             log.warning(
                 "the ledger's entries do not follow its snapshot; they are ignored", extra={"reason": str(error)}

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from agent.runtime.clock import Clock
 from coordinator.codec.snapshot_frame import has_checksum
-from coordinator.ledger.port import Ledger, LedgerCorrupt, SnapshotPointer
+from coordinator.commands.rules import RULES_NEWEST
+from coordinator.ledger.port import Ledger, LedgerCorrupt, NewerRules, SnapshotPointer, newer_rules
 from coordinator.snapshot import decode_with_digest
 from coordinator.state.state import ClusterState
 from protocol.limits import RECOVERY_READ_RETRY_S, RECOVERY_READS_MAX
@@ -48,7 +49,8 @@ async def newest_snapshot(
 ) -> FoundSnapshot:
     """The newest intact snapshot of the cluster.
 
-    Damaged and missing snapshots are added to `damaged`, with the reasons. `is_counted`: whether the snapshot of a
+    Raises `NewerRules` where a newer program wrote it: an older snapshot lacks what came after it. Damaged and missing
+    snapshots are added to `damaged`, with the reasons. `is_counted`: whether the snapshot of a
     position belongs to an incarnation that was begun. Other files below the prefix are ignored.
     """
     pointer = await _pointer(ledger)
@@ -87,12 +89,16 @@ async def _read(
         try:
             content = await store.get(key)
             state, digest_read = decode_with_digest(content)
+        except NewerRules:
+            raise
         except (LedgerCorrupt, ObjectDamaged, ObjectMissing) as error:
             fault = str(error)
             continue
         if digest is not None and digest_read != digest:
             fault = "its digest differs from the one in the ledger's pointer"
             continue
+        if state.rules_version > RULES_NEWEST:
+            raise newer_rules(state.rules_version, RULES_NEWEST)
         if state.cluster_id != cluster_id:
             return f"it belongs to cluster {state.cluster_id}"
         return FoundSnapshot(key=key, content=content, checked_by=_words(content, digest))

@@ -127,6 +127,10 @@ class LedgerCorrupt(LedgerError):
     """The ledger contradicts itself or its bucket: do not serve. The message says how and what to do."""
 
 
+class NewerRules(LedgerCorrupt):
+    """Rules are in force that this program does not know. Nothing is damaged: a newer program reads the ledger."""
+
+
 # Not a `LedgerError`: those say that the ledger did not do what was asked, and here it may have.
 class OutcomeUnknown(Exception):
     """The third outcome of an append, beside applied and rejected: the entry may or may not have happened.
@@ -153,6 +157,11 @@ def being_recovered() -> LedgerCorrupt:
         "this ledger is being recovered: let `penstock recover` finish, then start the agents "
         '(docs/operations/recovery.md, "etcd was wiped or restored from a backup")'
     )
+
+
+def newer_rules(rules_version: int, known: int) -> NewerRules:
+    """The error of a program that knows rules up to `known`, where `rules_version` is in force."""
+    return NewerRules(f"rules {rules_version} are in force, this program knows {known}: upgrade it (S3)")
 
 
 def not_fenced() -> LedgerCorrupt:

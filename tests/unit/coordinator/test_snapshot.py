@@ -6,12 +6,12 @@ import cramjam
 import msgspec
 import pytest
 
-from coordinator.codec.snapshot_frame import has_checksum, unframed
+from coordinator.codec.snapshot_frame import framed, has_checksum, unframed
 from coordinator.codec.snapshot_wire import SHAPE_BYTES, SnapshotPartition, described_shape, snapshot_shape
 from coordinator.commands.commands import AllocateProducerIds, DeleteTopic, EndSession, ReportTime
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST, RULES_NEWEST
 from coordinator.invariants import check
-from coordinator.ledger.port import LedgerCorrupt
+from coordinator.ledger.port import LedgerCorrupt, NewerRules
 from coordinator.snapshot import (
     Frozen,
     decode_snapshot,
@@ -322,3 +322,35 @@ class TestUnreadableSnapshots:
         del partition[3][-2:]
         with pytest.raises(LedgerCorrupt, match="11 columns"):
             decode_snapshot(snapshot_of(msgspec.msgpack.encode(body)))
+
+
+class TestFormsOfNewerRules:
+    """A form that is not known asks for an upgrade, where nothing can be damaged (safety rules S3 and S20)."""
+
+    @staticmethod
+    def with_a_new_field(rules_version: int) -> bytes:
+        """A state whose form has a field more than this program knows, as a zstd frame."""
+        fields = msgspec.msgpack.decode(cramjam.zstd.decompress(unframed(encode_snapshot(lived_in().state))))
+        fields[5] = rules_version
+        return bytes(cramjam.zstd.compress(msgspec.msgpack.encode([*fields, "new"])))
+
+    def test_with_its_checksum_it_names_the_rules(self) -> None:
+        with pytest.raises(NewerRules, match=f"rules {RULES_NEWEST + 1} are in force, this program knows"):
+            decode_snapshot(framed(self.with_a_new_field(RULES_NEWEST + 1)))
+
+    def test_under_rules_that_are_known_it_is_damage(self) -> None:
+        with pytest.raises(LedgerCorrupt, match="a snapshot cannot be read") as raised:
+            decode_snapshot(framed(self.with_a_new_field(RULES_NEWEST)))
+        assert not isinstance(raised.value, NewerRules)
+
+    def test_without_a_checksum_the_number_may_be_the_damage(self) -> None:
+        format_version = encode_snapshot(lived_in().state)[:1]
+        with pytest.raises(LedgerCorrupt, match="a snapshot cannot be read") as raised:
+            decode_snapshot(format_version + self.with_a_new_field(RULES_NEWEST + 1))
+        assert not isinstance(raised.value, NewerRules)
+
+    @pytest.mark.parametrize("content", [b"\x93\x01\x02\x03", b"\x96\x01\x02\x03\x04\x05\xc0", b"\xc1"])
+    def test_so_is_what_does_not_begin_like_a_state(self, content: bytes) -> None:
+        with pytest.raises(LedgerCorrupt, match="a snapshot cannot be read") as raised:
+            decode_snapshot(framed(bytes(cramjam.zstd.compress(content))))
+        assert not isinstance(raised.value, NewerRules)

@@ -3,15 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import cramjam
+import msgspec
 import pytest
 
 from agent.bucket.cluster_identity import check_bucket
 from agent.ledger.bootstrap import load_state
 from agent.recovery.deep_audit import DeepAudit
-from coordinator.codec.snapshot_frame import unframed
+from agent.recovery.preconditions import Permissions
+from coordinator.codec.snapshot_frame import framed, unframed
+from coordinator.commands.rules import RULES_NEWEST
 from coordinator.invariants import check
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
-from coordinator.ledger.port import LedgerCorrupt, LedgerStart, SnapshotPointer
+from coordinator.ledger.port import LedgerCorrupt, LedgerStart, NewerRules, SnapshotPointer
 from coordinator.snapshot import decode_snapshot, decode_with_digest
 from storage.refs import SNAPSHOT_PREFIX
 from tests.support.agent.ledger_parts import running_parts
@@ -221,3 +225,23 @@ async def test_s20_what_is_no_snapshot_is_no_loss_and_is_said() -> None:
     assert sorted(key for key, _ in report.passed_over) == sorted(strange)
     assert await cluster.found_by_deep_audit() == []
     assert log_end(await state_of(cluster.ledger, cluster.store)) == 9
+
+
+@pytest.mark.parametrize("permissions", [None, DRY_RUN, FORCED])
+@pytest.mark.parametrize(("is_new_form", "is_ledger_lost"), [(True, False), (True, True), (False, True)])
+async def test_s3_a_program_that_is_too_old_recovers_nothing(
+    permissions: Permissions | None, *, is_new_form: bool, is_ledger_lost: bool
+) -> None:
+    """It cannot read the newest snapshot, or would compute another state from it."""
+    cluster = await lived()
+
+    def of_newer_rules(content: bytes) -> bytes:
+        fields = msgspec.msgpack.decode(cramjam.zstd.decompress(unframed(content)))
+        fields[5] = RULES_NEWEST + 1
+        return framed(bytes(cramjam.zstd.compress(msgspec.msgpack.encode(fields + ["new"] * is_new_form))))
+
+    await cluster.change(cluster.newest, of_newer_rules)
+    before = await all_keys(cluster.store)
+    with pytest.raises(NewerRules, match=f"rules {RULES_NEWEST + 1} are in force, this program knows"):
+        await recover(wiped() if is_ledger_lost else cluster.ledger, cluster.store, permissions)
+    assert await all_keys(cluster.store) == before
