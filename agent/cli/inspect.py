@@ -46,7 +46,9 @@ def show_state(
         print_json(answer)
         return
     print_pairs(answer)
-    _print_rows(answer, "sessions", ("session", "name", "node_id", "zone", "endpoints"), "No live sessions.")
+    _print_rows(
+        answer, "sessions", ("session", "name", "node_id", "zone", "rules_version", "endpoints"), "No live sessions."
+    )
 
 
 @app.command("ledger")
