@@ -7,7 +7,7 @@ of a few topics; about one in five is aborted. Lines of JSON on stdout: `begin` 
 record is handed over, and `end` with the outcome.
 
 Rule: a transaction whose commit was never asked for is aborted, whatever became of it; one whose commit was asked for
-is committed when that was acknowledged, and unknown otherwise. A producer that may not go on is made anew, under the
+is committed when that was acknowledged, and unknown otherwise. A producer that may not go on is made again, under the
 same transactional id.
 """
 

@@ -268,7 +268,7 @@ class Run:
         return set() if is_settled and len(files) == sum(table["files"] for table in tables) else files
 
     def _row_count(self, bucket: ListedBucket, key: str) -> int:
-        """Of a data file, by its footer; a key is one content for ever."""
+        """Of a data file, by its footer; a key is one content indefinitely."""
         if key not in self._row_counts:
             with bucket.files.open_input_file(key) as file:
                 self._row_counts[key] = pq.read_metadata(file).num_rows

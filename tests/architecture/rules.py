@@ -174,7 +174,7 @@ def frozen_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[st
 
 
 def record() -> None:
-    """Write the file anew. Forms of older versions stay as they are: an agent of theirs reads them."""
+    """Write the file again. Forms of older versions stay as they are: an agent of theirs reads them."""
     now = current()
     before = recorded() if RECORD.exists() else {}
     changed = frozen_changes(before, now) if before else []

@@ -301,7 +301,7 @@ def test_a_tail_manifest_has_room_for_the_longest_tail_of_a_partition_and_is_loo
     assert limits.TAIL_INTERVAL_MS_DEFAULT / 1000 < limits.LEDGER_SESSION_SECONDS < limits.TAIL_CHECK_SECONDS
 
 
-def test_keys_for_engines_are_made_anew_long_before_they_end() -> None:
+def test_keys_for_engines_are_made_again_long_before_they_end() -> None:
     used = limits.CATALOG_CREDENTIALS_SECONDS - limits.CATALOG_CREDENTIALS_SPARE_SECONDS
     tries = (used - limits.CATALOG_CREDENTIALS_RENEWED_SECONDS) / limits.CATALOG_CREDENTIALS_PAUSE_SECONDS
     assert tries > 10

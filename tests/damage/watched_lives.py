@@ -82,7 +82,7 @@ def watched_life(
         agent.process.kill()
     tally.tried.update((damage.target.kind, mode) for damage in damages)
     said = world.audit(data)
-    # The agent writes some of these objects anew, and drops older snapshots.
+    # The agent writes some of these objects again, and drops older snapshots.
     left = [damage for damage in damages if content_of(data / damage.target.path) == damaged[damage.target.path]]
     for damage in judge_audit(said, [damage for damage in left if damage.mode is not Mode.REMOVAL], tally):
         tally.fail([damage], "the audit does not name it")

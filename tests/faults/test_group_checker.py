@@ -86,7 +86,7 @@ def test_generations_never_go_back() -> None:
     assert kinds(*BEGUN, "a-1 G 3", "b-2 G 2", end=20) == []
 
 
-def test_a_wrong_value_is_told() -> None:
+def test_a_wrong_value_is_reported() -> None:
     assert kinds(*BEGUN, "a-1 X wrong-value-at-0-7", end=20) == ["wrong"]
 
 

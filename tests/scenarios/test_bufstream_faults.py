@@ -1,6 +1,6 @@
 """The faults that Jepsen found in Bufstream 0.1.0 (report of 2024-11-12), each by its number, on real agents.
 
-1. Stuck consumers: a restarted agent showed an older high watermark, and clients waited for ever.
+1. Stuck consumers: a restarted agent showed an older high watermark, and clients waited indefinitely.
 2. Stuck producers and consumers: an agent did not notice that its lease was gone.
 3. Spurious zero offsets: an error without base offset -1 was read as success at offset 0.
 4. Lost transaction writes: numbers of transactions were mixed up across epochs, and what had committed was undone.

@@ -98,7 +98,7 @@ def test_kafka_17734_a_consumer_is_closed_although_the_ledger_does_not_answer(
 def test_kafka_17582_offsets_of_an_aborted_transaction_move_nobody(
     agents: list[ClusterAgent], topic: str, versions: Versions
 ) -> None:
-    """A consumer that begins anew begins where the last committed transaction ended, neither before nor behind it."""
+    """A consumer that begins again begins where the last committed transaction ended, neither before nor behind it."""
     group = f"{topic}-group"
     with ExitStack() as stack:
         through = [stack.enter_context(connected(agent.bootstrap, topic)) for agent in agents]

@@ -199,7 +199,7 @@ class Plan:
     probers: int
     has_operator: bool
     retention_ms: int = -1
-    """Of all topics that are read to their ends; -1 for ever. So is the next one."""
+    """Of all topics that are read to their ends; -1 indefinitely. So is the next one."""
     retention_bytes: int = -1
     is_table_kept: bool = False
     """Whether the topics' tables keep what retention drops."""

@@ -76,7 +76,7 @@ def test_every_world_in_which_ids_expire_or_the_version_changes_is_sound() -> No
     assert {"expires", "SetTransactionVersion"} <= happened.keys()
 
 
-def test_a_producer_whose_id_expired_is_told_so_and_begins_anew() -> None:
+def test_a_producer_whose_id_expired_is_told_so_and_begins_again() -> None:
     restless = [producer_of(version, fates=(ProducerFate.PAUSE,), fate_s=5.0, timeout_ms=1_500) for version in (1, 2)]
     verdict = run(27, plan_with(27, *restless, expiration_ms=EXPIRATION_MS))
     assert_sound(verdict)

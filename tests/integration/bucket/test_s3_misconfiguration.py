@@ -112,7 +112,7 @@ async def test_a_certificate_that_nobody_signed_is_a_matter_of_configuration(tls
         await store_on(tls_minio, tls_minio.make_bucket("untrusted")).put("a", [b"x"])
 
 
-async def test_tls_and_none_are_told_apart(minio: Minio, tls_minio: Minio) -> None:
+async def test_tls_and_none_are_distinguished(minio: Minio, tls_minio: Minio) -> None:
     plain = {"AWS_ENDPOINT_URL": tls_minio.endpoint.replace("https", "http")}
     with pytest.raises(StoreMisconfigured, match="write https://"):
         await store_on(tls_minio, "b-b-b", plain).put("a", [b"x"])

@@ -68,7 +68,7 @@ def test_agents_come_drain_die_and_return_under_their_node_ids(clusters: Cluster
     wait_until(lambda: brokers_of(c).get(node_id("b")) == b.bootstrap, "the agent that returned at another port")
 
 
-def test_replicas_by_hand_are_told_as_they_were_given_and_led_by_the_first_that_lives(
+def test_replicas_by_hand_are_reported_as_they_were_given_and_led_by_the_first_that_lives(
     clusters: ClusterFactory,
 ) -> None:
     cluster = clusters()

@@ -72,7 +72,7 @@ def broker(
 ) -> Iterator[BrokerAddresses]:
     provided(PENSTOCK)
     folder, options = tmp_path_factory.mktemp("clients"), {"archive-interval-s": "86400"}
-    # Records are kept for ever: their times are long past.
+    # Records are kept indefinitely: their times are long past.
     settings = {"num.partitions": str(AUTO_PARTITIONS), "log.retention.ms": "-1"}
     with ExitStack() as stack:
         if request.param == 1:

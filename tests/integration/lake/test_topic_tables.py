@@ -142,7 +142,7 @@ def test_what_was_deleted_leaves_the_table_and_then_the_bucket(
     assert values_of(table_at(folder)) == []
 
 
-def test_a_table_whose_metadata_is_damaged_is_begun_anew_by_a_command(penstock: PenstockFactory) -> None:
+def test_a_table_whose_metadata_is_damaged_is_begun_again_by_a_command(penstock: PenstockFactory) -> None:
     options = {"archive-interval-s": "3600"}
     broker = penstock(options=options)
     create(broker)

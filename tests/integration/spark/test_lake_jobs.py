@@ -78,7 +78,7 @@ def test_a_table_that_is_whole_and_one_that_lost_a_record(broker: Penstock, java
     assert f"{key}, partition 0, offset 100: offsets 100 to 199 are 100 records by the log's index" in done.stdout
 
 
-def test_what_cannot_be_verified_is_told(broker: Penstock, java: Path) -> None:
+def test_what_cannot_be_verified_is_reported(broker: Penstock, java: Path) -> None:
     done = run(broker, "lake", "verify", "absent", java=java)
     assert done.returncode == 2
     assert "not verified: there is no topic absent" in done.stderr

@@ -228,7 +228,7 @@ def test_copiers_of_both_protocols_share_one_input(place: Place, compile_java: C
     assert (offsets_told(first, "one"), offsets_told(first, "other")) == (ALL, ALL)
 
 
-@pytest.mark.slow  # librdkafka 2.16 may wait for a group's dead coordinator for ever
+@pytest.mark.slow  # librdkafka 2.16 may wait for a group's dead coordinator indefinitely
 @pytest.mark.parametrize("transaction", [1, 2], ids=["in one that aborts", "in one that commits"])
 def test_a_copy_is_exact_although_the_groups_coordinator_dies_in_a_transaction(
     clusters: ClusterFactory, transaction: int

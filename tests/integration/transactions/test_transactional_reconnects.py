@@ -178,7 +178,7 @@ def test_s7_a_v1_client_finishes_its_transactions_while_three_agents_are_drained
     """An agent that leaves is not in the cluster's metadata for a while, as in Kafka, which two clients do not survive
     as coordinator: librdkafka 2.16 waits with a group's offsets until the transaction's time is over, for a broker that
     it has dropped; so it commits none here. kafka-python 3.0 may drop the request that it could not send, and waits for
-    its answer for ever; so it is not here.
+    its answer indefinitely; so it is not here.
     """
     group = None if client == "confluent" else GROUP
     cluster = clusters()
@@ -205,6 +205,6 @@ def test_s7_a_v1_client_finishes_its_transactions_while_three_agents_are_drained
         if group is not None:
             check_once(through[0], coordinator_of(group, through), runs.count)
     # A client may go on over a connection to the next coordinator that is older than what it last did elsewhere, as
-    # aiokafka does: it is refused there once, connects anew, and goes on.
+    # aiokafka does: it is refused there once, connects again, and goes on.
     refused = sum(metric(agent, "penstock_transactions_fenced_requests_total") for agent in agents.values())
     assert refused <= (len(addresses) if client == "aiokafka" else 0)

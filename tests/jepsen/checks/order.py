@@ -21,7 +21,7 @@ SHOWN_MAX = 5
 def internal_polls(evidence: Evidence, orders: Mapping[str, VersionOrder]) -> Iterator[Anomaly]:
     """Two values of a key that one call read after each other and that do not follow each other.
 
-    Keys that were assigned or revoked during the call are exempt: positions are taken anew there.
+    Keys that were assigned or revoked during the call are exempt: positions are taken again there.
     """
     for number, reads in enumerate(evidence.reads):
         exempt = evidence.calls[number].completed.rebalance_log
@@ -49,7 +49,7 @@ def external_polls(evidence: Evidence, orders: Mapping[str, VersionOrder]) -> It
     """Where a process went on reading a key somewhere else than behind its last ok call's last value.
 
     Calls that failed, or may have, do not move the position; an assign or subscribe forgets that of every key that it
-    does not name; one of the final read forgets all, for that begins anew.
+    does not name; one of the final read forgets all, for that begins again.
     """
     lasts: dict[int, dict[str, tuple[int, int]]] = defaultdict(dict)
     for number, reads in enumerate(evidence.reads):

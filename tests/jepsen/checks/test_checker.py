@@ -52,7 +52,7 @@ def test_each_fault_of_a_log_is_found(fault: Fault, seed: int) -> None:
     assert OUTCOMES[fault].intersection(check(history, Options()).errors)
 
 
-def test_interleaved_writes_are_told_and_allowed() -> None:
+def test_interleaved_writes_are_reported_and_allowed() -> None:
     verdict = check(INTERLEAVING, Options())
     assert {"int-send-skip", "G0"} <= set(verdict.found)
     assert verdict.is_valid

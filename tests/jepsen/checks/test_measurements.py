@@ -62,7 +62,7 @@ class TestLag:
         made = Made().assigned(1, KEY).did(0, sent(1, 0)).did(1, read((0, 1))).assigned(1, KEY, "a-1")
         assert lags(made.did(1, read())) == []
 
-    def test_the_final_read_begins_anew(self) -> None:
+    def test_the_final_read_begins_again(self) -> None:
         made = Made().assigned(1, KEY).did(0, sent(1, 0)).did(1, read((0, 1))).assigned(1, KEY, final=True)
         assert [lag.lag_ns for lag in lags(made.did(1, read()))] == [5 * STEP_NS]
 

@@ -53,10 +53,10 @@ class TestPollsOfOneTransaction:
     def test_how_it_ends_does_not_matter(self, kind: Type) -> None:
         assert read_within(three_sent().did(1, read((5, 1), (9, 3)), kind=kind)) == [("int-poll-skip", (1, 3), 2)]
 
-    def test_a_key_that_was_assigned_anew_meanwhile_is_exempt(self) -> None:
+    def test_a_key_that_was_assigned_again_meanwhile_is_exempt(self) -> None:
         assert read_within(three_sent().did(1, read((5, 1), (9, 3)), rebalanced=[KEY])) == []
 
-    def test_another_key_that_was_assigned_anew_exempts_nothing(self) -> None:
+    def test_another_key_that_was_assigned_again_exempts_nothing(self) -> None:
         found = read_within(three_sent().did(1, read((5, 1), (9, 3)), rebalanced=[OTHER]))
         assert found == [("int-poll-skip", (1, 3), 2)]
 
@@ -141,7 +141,7 @@ class TestPollsOfOneProcess:
         made = three_sent().did(1, read((5, 1))).assigned(1, "b", f="subscribe")
         assert read_between(made.did(1, read((9, 3)))) == []
 
-    def test_the_final_read_begins_anew(self) -> None:
+    def test_the_final_read_begins_again(self) -> None:
         made = three_sent().did(1, read((6, 2))).assigned(1, KEY, final=True)
         assert read_between(made.did(1, read((5, 1), (6, 2), (9, 3)))) == []
 

@@ -12,7 +12,7 @@ subscribe (`value`: keys, topics), or crash (`value`: null; its process calls no
 `TOPIC-PARTITION`; a value is sent once to its key. When invoked, micro-operations are `["send", KEY, VALUE]` and
 `["poll"]`; when completed, `["send", KEY, [OFFSET or null, VALUE]]` and `["poll", {KEY: [[OFFSET, VALUE], ...]}]`: null
 and {} where there is nothing to tell. `rebalance_log`, in completions: keys that were assigned or revoked meanwhile.
-`final` is true in the read of everything after the faults: all keys are assigned anew and read from their beginning.
+`final` is true in the read of everything after the faults: all keys are assigned again and read from their beginning.
 
 Source: Jepsen, jepsen.tests.kafka.
 """

@@ -24,5 +24,5 @@ def test_only_what_v2_can_tell_apart_comes_twice() -> None:
     assert all(4 not in (rule.versions or ()) for rule in copies if rule.api_key != Api.PRODUCE)
 
 
-def test_nothing_is_held_for_ever() -> None:
+def test_nothing_is_held_indefinitely() -> None:
     assert all(rule.seconds is not None and rule.seconds <= 6 for rule in drawn())

@@ -45,7 +45,7 @@ def test_the_report_is_written_where_it_should_be(tmp_path: Path) -> None:
     assert f"History {tmp_path.name}/history.jsonl: not valid" in report.read_text(encoding="utf-8")
 
 
-def test_what_is_no_history_is_told_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_history_is_reported_with_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text("{}\n")
     assert main([str(path)]) == 2

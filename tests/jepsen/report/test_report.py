@@ -113,7 +113,7 @@ def test_a_cycle_is_drawn_with_its_calls_and_reasons() -> None:
     assert any(text.startswith("wr: T3 (ok, process 1) sent value 2 to b-0") for text in drawn)
 
 
-def test_the_calls_are_told_in_full() -> None:
+def test_the_calls_are_reported_in_full() -> None:
     made = Made().did(0, *(sent(value, value) for value in range(50)), kind="fail").did(1, read((0, 0)))
     root = page(made.history())
     told = figures(root)[0].findtext("details/pre") or ""
@@ -136,7 +136,7 @@ def test_of_many_anomalies_some_are_drawn_and_the_others_counted() -> None:
     assert "3 more are not drawn." in texts(root, "p")
 
 
-def test_what_is_allowed_is_told_as_such() -> None:
+def test_what_is_allowed_is_reported_as_such() -> None:
     root = page(SimulatedLog(7).run(400))
     assert {each.text for each in root.iter("span")} == {"valid", "allowed"}
 

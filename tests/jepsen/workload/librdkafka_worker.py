@@ -10,7 +10,7 @@ A line of JSON on stdin is a call, answered by one line on stdout (`tests.jepsen
 Rule: what is not known not to have happened is `info`. A transaction whose commit was never asked for has failed; so
 has one whose abort succeeded, or whose producer was told that it is fenced. After a transaction that is not ok the
 consumer goes back to what it polled first. Sends of a transaction go out together, and are waited for before its end.
-`assign` goes on where a key that is still named was, and begins at the start of the others; `fresh` begins all anew.
+`assign` goes on where a key that is still named was, and begins at the start of the others; `fresh` begins all again.
 
 Source: Jepsen, jepsen.tests.kafka and the clients of its Redpanda and Bufstream tests.
 """

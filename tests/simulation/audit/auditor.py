@@ -2,7 +2,7 @@
 
 Rule: every value is sent once above the client, so a value tells where it came from. What may be judged at once is
 judged at once, so that the trace ends where it went wrong: an offset has one value and one timestamp for everybody and
-for ever (inconsistent-offsets), a value has one offset (duplicate), a reader gets every offset once and in order
+indefinitely (inconsistent-offsets), a value has one offset (duplicate), a reader gets every offset once and in order
 (poll-skip, nonmonotonic-poll), an acknowledged offset is where the value is, and never part of an error (spurious
 offset 0), an end that was true is never taken back. The rest is judged at the end: lost-write, unseen, aborted read,
 nonmonotonic-send.

@@ -302,7 +302,7 @@ class TransactionAuditor(Told):
         self._last_stable_known[place] = max(self._last_stable_known[place], offset)
 
     def begins_at(self, who: str, place: Place, position: int) -> None:
-        """A reader begins anew: what it has seen counts from here on."""
+        """A reader begins again: what it has seen counts from here on."""
         self._read_from[who, place] = self._read_to[who, place] = position
         self._seen[who, place] = set()
 
@@ -470,5 +470,5 @@ class TransactionAuditor(Told):
 
 
 def _is_true(value: Value) -> bool:
-    """Whether it is there for ever, if it is anywhere."""
+    """Whether it is there indefinitely, if it is anywhere."""
     return value.transaction is None or value.transaction.truth is Outcome.COMMITTED

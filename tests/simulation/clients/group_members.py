@@ -435,7 +435,7 @@ class SimulatedClassicMember(GroupReader):
     async def _take(self, assigned: Collection[Place]) -> None:
         """Give up what is not its own any more, which makes room for others in another rebalance; take what is new.
 
-        Whoever missed a generation cannot know what others did in it, and begins anew in what it keeps. It joins again
+        Whoever missed a generation cannot know what others did in it, and begins again in what it keeps. It joins again
         all the same where it had more than that: the leader saw it in its subscription, and gave it to nobody.
         Source: ConsumerCoordinator.onJoinComplete.
         """

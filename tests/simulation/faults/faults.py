@@ -72,7 +72,7 @@ class Faults:
         }
 
     async def run(self, name: FaultName) -> None:
-        """Let one kind of fault happen again and again, for ever."""
+        """Let one kind of fault happen again and again, indefinitely."""
         while True:
             interval_s = self._around.plan.fault_interval_s * len(self._around.plan.faults)
             await self._clock.sleep(self._chance.expovariate(1.0) * interval_s)
@@ -112,7 +112,7 @@ class Faults:
         return self._chance.choice(self._agents)
 
     async def keep_up(self) -> None:
-        """Start again whoever stops, for ever."""
+        """Start again whoever stops, indefinitely."""
         while True:
             for agent in self._agents:
                 agent.start()

@@ -270,7 +270,7 @@ def s6_the_first_reference_that_goes_releases_the_object() -> Iterator[None]:
 
 @mutation(where=archives_soon)
 def s6_the_last_reference_that_goes_releases_nothing() -> Iterator[None]:
-    """Objects that nobody refers to stay for ever."""
+    """Objects that nobody refers to stay indefinitely."""
 
     def release(state: ClusterState, object_ids: Sequence[int]) -> None:
         for value in object_ids:

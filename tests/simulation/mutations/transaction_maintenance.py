@@ -292,7 +292,7 @@ def no_producer_is_ever_forgotten() -> Iterator[None]:
 
 @mutation(where=changes_version)
 def open_transactions_end_when_the_version_is_lowered() -> Iterator[None]:
-    """They are aborted, as if their producers had to begin anew."""
+    """They are aborted, as if their producers had to begin again."""
 
     def lower(state: ClusterState, command: Any) -> Outcome:
         if command.level < state.transaction_version:

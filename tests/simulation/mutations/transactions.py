@@ -83,7 +83,7 @@ def deciding(change: Callable[[Decide, TransactionMetadata | None, Event, Produc
 
 @mutation(where=lambda plan: aborts_beside(plan) and archives_soon(plan))
 def s5_aborted_ranges_stay_when_their_markers_are_archived() -> Iterator[None]:
-    """Fetches list them for ever."""
+    """Fetches list them indefinitely."""
     with patched(apply_replace, "forget_markers", lambda partition, first, end: None):
         yield
 

@@ -1,7 +1,7 @@
 """Transactional producers of the clients that speak transactions V1, with one face: a whole transaction at a time.
 
 Rule: as their users are told to, what may be repeated is repeated, and a transaction that has to be aborted is aborted
-and begun anew; what is fatal to a client is an error here.
+and begun again; what is fatal to a client is an error here.
 """
 
 import asyncio

@@ -116,7 +116,7 @@ class Flights:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
-    """Creates the topic, or fails. It keeps records for ever: the flights are long past."""
+    """Creates the topic, or fails. It keeps records indefinitely: the flights are long past."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1, config={"retention.ms": "-1"})])[topic].result(30)
 

@@ -18,7 +18,7 @@ def metric(text: str, name: str) -> float:
 
 
 @pytest.mark.timeout(60)
-async def test_a_full_disk_is_told_by_its_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_is_reported_by_its_metric(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"data-dir": str(tmp_path / "data"), "listen": "127.0.0.1:0", "http": "127.0.0.1:0"}
     settings = load_settings(CliCommand.RUN, values, config_path=None)
     for name in ("pass_over_what_lives", "collect_rarely"):  # of the whole process, which other tests share

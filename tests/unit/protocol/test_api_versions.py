@@ -32,7 +32,7 @@ def test_headers_and_flexibility_are_those_of_the_schemas() -> None:
         assert row.response_header_version(version) == response.__header_schema__.__version__, case
 
 
-def test_produce_0_to_2_is_told_but_not_served() -> None:
+def test_produce_0_to_2_is_reported_but_not_served() -> None:
     produce = range_of(0)
     assert produce is not None
     assert [version for version in range(-1, 16) if produce.is_served(version)] == list(range(3, 14))

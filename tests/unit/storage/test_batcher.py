@@ -123,7 +123,7 @@ class TestWhenToSeal:
         intake.add(group(TOPIC_A, 0, b"1"), 0)
         assert intake.should_seal(0) is SealReason.ENTRY
 
-    def test_after_sealing_the_age_begins_anew(self) -> None:
+    def test_after_sealing_the_age_begins_again(self) -> None:
         intake = batcher(age_ms=250)
         intake.add(group(TOPIC_A, 0, b"1"), 0)
         sealed(intake)

@@ -132,7 +132,7 @@ class TestDamage:
         with pytest.raises(ChunkFormatError, match="longer than its object"):
             describe_object(whole(), len(whole()) - 1)
 
-    def test_another_file_is_told_apart(self) -> None:
+    def test_another_file_is_distinguished(self) -> None:
         with pytest.raises(ChunkFormatError, match=r"ends with b'PAR1PAR1'"):
             describe_object(whole()[:-8] + b"PAR1PAR1", len(whole()))
 

@@ -65,7 +65,7 @@ def test_the_version_of_a_request_says_which_protocol_it_speaks(
         (TransactionalApi.WRITE_TXN_MARKERS, 1, EPOCH, EPOCH),
     ],
 )
-def test_an_error_is_told_in_words_that_the_version_knows(
+def test_an_error_is_reported_in_words_that_the_version_knows(
     api: TransactionalApi, version: int, error: ErrorCode, told: ErrorCode
 ) -> None:
     assert answered_code(api, version, error) == told

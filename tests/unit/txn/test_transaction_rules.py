@@ -202,7 +202,9 @@ class TestEndTxnV1:
             (COMPLETE_ABORT, ErrorCode.invalid_txn_state, ErrorCode.none),
         ],
     )
-    def test_a_retry_is_told_by_the_state(self, status: TransactionStatus, commit: ErrorCode, abort: ErrorCode) -> None:
+    def test_a_retry_is_reported_by_the_state(
+        self, status: TransactionStatus, commit: ErrorCode, abort: ErrorCode
+    ) -> None:
         assert ended(stored(status), version=1, is_commit=True) == Decision(error_code=commit)
         assert ended(stored(status), version=1, is_commit=False) == Decision(error_code=abort)
 

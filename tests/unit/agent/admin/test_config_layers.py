@@ -23,7 +23,7 @@ def test_it_is_the_same_mapping_until_something_is_altered() -> None:
     assert before == {"a": "1"}
 
 
-def test_every_place_is_told_with_its_source() -> None:
+def test_every_place_is_reported_with_its_source() -> None:
     state = ClusterState.empty("c", 1)
     state.broker_configs = {"": {"a": "2"}}
     configs = broker_configs({"a": "1"}, state)

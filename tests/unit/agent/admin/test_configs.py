@@ -118,7 +118,7 @@ class TestTopics:
     async def test_a_topic_that_is_not_there_is_refused(self, name: str, error_code: ErrorCode) -> None:
         assert (await refused(wanted(("retention.ms", SET, "5"), name=name)))[0] is error_code
 
-    async def test_a_bad_config_of_an_unknown_topic_is_told_first_as_in_kafka(self) -> None:
+    async def test_a_bad_config_of_an_unknown_topic_is_reported_first_as_in_kafka(self) -> None:
         assert (await refused(wanted(("no.such", SET, "5"), name="unknown")))[0] is ErrorCode.invalid_config
 
     async def test_a_topic_that_is_deleted_meanwhile_is_told_by_the_ledger(self) -> None:
@@ -223,7 +223,7 @@ class TestOthers:
     async def test_what_kafka_refuses_is_refused(self, alteration: Alteration, error_code: ErrorCode) -> None:
         assert (await refused(alteration))[0] is error_code
 
-    async def test_what_the_ledger_refuses_is_told(self) -> None:
+    async def test_what_the_ledger_refuses_is_reported(self) -> None:
         async with with_topic() as parts:
             parts.ledger.state.group_configs = {str(n): {"x": "1"} for n in range(CONFIG_RESOURCES_MAX)}
             with pytest.raises(ConfigError) as error:

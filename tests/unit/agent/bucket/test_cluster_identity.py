@@ -75,7 +75,7 @@ async def test_a_claim_that_cannot_be_read_is_no_claim(claim: bytes) -> None:
         await check_bucket(store, MINE)
 
 
-async def test_where_the_ledger_knows_its_bucket_a_damaged_claim_is_told_with_what_it_was() -> None:
+async def test_where_the_ledger_knows_its_bucket_a_damaged_claim_is_reported_with_what_it_was() -> None:
     store = MemoryStore()
     mine = LedgerIdentity(cluster_id="mine", incarnation=1, bucket_id="b")
     await store.put(CLUSTER_KEY, [b'{"cluster_id":"m\xe9ne"}'])

@@ -45,7 +45,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[Line]:
     return [(row["levelname"], row["operation"], row["failures"], row["seconds"]) for row in rows]
 
 
-async def test_an_outage_is_told_when_it_begins_while_it_lasts_and_when_it_ends(
+async def test_an_outage_is_reported_when_it_begins_while_it_lasts_and_when_it_ends(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.fail(StoreOperation.PUT, 8)

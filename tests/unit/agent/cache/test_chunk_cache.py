@@ -89,7 +89,7 @@ def test_to_look_whether_a_chunk_is_held_is_no_use_of_it() -> None:
 
 
 @pytest.mark.parametrize("offsets", [(0, 9), (5, 10), (5, 9)])
-def test_chunks_of_one_file_that_hold_no_rows_are_told_apart_by_their_offsets(offsets: tuple[int, int]) -> None:
+def test_chunks_of_one_file_that_hold_no_rows_are_distinguished_by_their_offsets(offsets: tuple[int, int]) -> None:
     """Two partitions may both have nothing but control batches in one file."""
     cache, chunk = ChunkCache(bytes_max=1 << 20), served()
     held = refs(1)[0]._replace(

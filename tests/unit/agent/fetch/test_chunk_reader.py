@@ -197,7 +197,7 @@ async def test_a_chunk_that_was_written_under_older_rules_is_served_as_before() 
 
 
 async def test_no_bit_of_a_stored_chunk_can_change_and_be_served() -> None:
-    """Safety rule S20. The base offset and the leader epoch alone are not looked at: they are written anew."""
+    """Safety rule S20. The base offset and the leader epoch alone are not looked at: they are written again."""
     async with data_paths(cache_bytes=0) as paths:
         await paths.produce(BATCH)
         state = paths.parts.ledger.state

@@ -152,7 +152,7 @@ async def test_a_coordinator_that_stood_still_hears_its_members_before_they_coun
             assert await groups.heartbeat("g", member_id, None, 1) is ErrorCode.none
 
 
-async def test_a_refused_entry_is_told_and_the_group_goes_on_from_the_ledger() -> None:
+async def test_a_refused_entry_is_reported_and_the_group_goes_on_from_the_ledger() -> None:
     async with one_agent() as (parts, groups):
         incompressible = b"".join(SystemIds().new_uuid() for _ in range(LEDGER_ENTRY_BYTES_MAX // 16 + 1_000))
         told = await (await groups.join("g", a_join(groups, metadata=incompressible)))

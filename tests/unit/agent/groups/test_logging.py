@@ -60,7 +60,7 @@ async def test_members_that_come_and_go_are_told_once_for_each_change(caplog: py
         ]
 
 
-async def test_other_topics_are_told_as_a_change(caplog: pytest.LogCaptureFixture) -> None:
+async def test_other_topics_are_reported_as_a_change(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with one_agent() as agent:
         await agent.say(beat("a"))

@@ -170,7 +170,7 @@ async def test_one_request_describes_no_more_than_an_answer_may_hold(monkeypatch
         assert not answer.results[2].configs
 
 
-async def test_s4_while_the_ledger_is_away_nothing_is_told_or_altered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_s4_while_the_ledger_is_away_nothing_is_reported_or_altered(monkeypatch: pytest.MonkeyPatch) -> None:
     async def away() -> None:
         raise LedgerUnavailable("away")
 

@@ -43,7 +43,7 @@ async def test_others_have_their_turn_while_a_large_group_is_told() -> None:
         assert turns_counts[1] >= turns_counts[0] + 4
 
 
-async def test_a_group_that_is_not_there_is_told_apart_from_one_of_the_other_kind() -> None:
+async def test_a_group_that_is_not_there_is_distinguished_from_one_of_the_other_kind() -> None:
     async with serving() as services:
         await services.group_ledger.claim("classic")
         await services.group_ledger.write("classic", GENERATION)

@@ -51,7 +51,7 @@ class TestDescribing:
         assert [row.transactional_id for row in answer.transaction_states] == list(transactional_ids)
         return list(answer.transaction_states)
 
-    async def test_an_open_transaction_is_told_with_its_partitions_and_when_it_began(self) -> None:
+    async def test_an_open_transaction_is_reported_with_its_partitions_and_when_it_began(self) -> None:
         async with serving() as (_, services):
             (told,) = await self.described(services, ID)
         assert (told.error_code, told.transaction_state) == (ErrorCode.none, "Ongoing")
@@ -91,7 +91,7 @@ class TestDescribing:
             first, second = await self.described(services, ID, ID)
         assert (first.error_code, second.error_code) == (ErrorCode.none, ErrorCode.coordinator_load_in_progress)
 
-    async def test_s4_nothing_is_told_without_a_barrier(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_s4_nothing_is_reported_without_a_barrier(self, monkeypatch: pytest.MonkeyPatch) -> None:
         async with serving() as (_, services):
             monkeypatch.setattr(services.ledger, "barrier", away)
             (told,) = await self.described(services, ID)

@@ -71,7 +71,7 @@ async def listed(services: Services, level: int, timestamp: int, *, version: int
 
 
 class TestFetch:
-    async def test_the_last_stable_offset_is_told_at_both_levels_and_aborted_transactions_at_one(self) -> None:
+    async def test_the_last_stable_offset_is_reported_at_both_levels_and_aborted_transactions_at_one(self) -> None:
         async with served() as (paths, services, producer):
             await transact(producer, b"a", is_commit=False)
             await producer.begin()

@@ -43,7 +43,7 @@ async def test_many_partitions_are_answered_in_a_thread_and_few_on_the_loop(monk
     assert threads[1].startswith("cpu")
 
 
-async def test_s4_while_the_ledger_is_away_what_is_known_is_told_and_the_rest_is_to_be_asked_again() -> None:
+async def test_s4_while_the_ledger_is_away_what_is_known_is_reported_and_the_rest_is_to_be_asked_again() -> None:
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
         ledger = paths.parts.backend
         assert isinstance(ledger, MemoryLedger)

@@ -54,7 +54,7 @@ async def test_v2_adds_by_writing(version: int) -> None:
 
 
 @pytest.mark.parametrize(("version", "error_code"), [(9, 48), (10, 48), (11, 120)])
-async def test_what_was_not_added_is_told_in_words_of_the_version(version: int, error_code: int) -> None:
+async def test_what_was_not_added_is_reported_in_words_of_the_version(version: int, error_code: int) -> None:
     async with serving() as services:
         told = await produce(services, await begun(services), version=version)
     assert (told.error_code, told.base_offset, told.log_start_offset) == (ErrorCode(error_code), -1, -1)

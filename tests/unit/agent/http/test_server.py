@@ -263,7 +263,7 @@ async def test_no_request_writes_an_error_into_the_log(
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
 
-async def test_the_digest_of_the_state_at_a_position_is_told(agent: SmallAgent, client: Client) -> None:
+async def test_the_digest_of_the_state_at_a_position_is_reported(agent: SmallAgent, client: Client) -> None:
     told = await client.get_json("/api/state")
     assert told == {"position": 12, "rules_version": 1, "digest": digest(agent.state).hex()}
 
@@ -307,13 +307,13 @@ async def test_topics_are_listed_and_described(client: Client) -> None:
     assert (await client.get_json("/api/topics/orders"))["partitions"] == 2
 
 
-async def test_the_lake_is_told_with_the_catalogs_that_follow(client: Client) -> None:
+async def test_the_lake_is_reported_with_the_catalogs_that_follow(client: Client) -> None:
     told = await client.get_json("/api/lake")
     assert [row["topic"] for row in rows_of(told, "tables")] == ["orders"]
     assert told["external_catalogs"] == [{"catalog": "others", "lag_s": 0.0}]
 
 
-async def test_a_table_is_begun_anew_on_request(agent: SmallAgent, client: Client) -> None:
+async def test_a_table_is_begun_again_on_request(agent: SmallAgent, client: Client) -> None:
     status, body = await client("POST", "/api/lake/orders/rebuild", b"{}")
     rebuilt = {"topic": "orders", "files": 1, "records": 15, "version": 2, "released": 3}
     assert (status, json.loads(body)) == (200, rebuilt)

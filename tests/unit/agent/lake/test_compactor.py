@@ -158,7 +158,7 @@ async def test_a_topic_that_is_deleted_during_a_merge_ends_it() -> None:
         assert not parts.ledger.state.objects
 
 
-async def test_a_damaged_file_is_told_and_nothing_is_replaced() -> None:
+async def test_a_damaged_file_is_reported_and_nothing_is_replaced() -> None:
     store = MemoryStore()
     async with archived(store) as (parts, lake):
         key = files_of_log(parts)[3]

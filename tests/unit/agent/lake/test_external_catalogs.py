@@ -40,7 +40,7 @@ def figure(parts: Parts, name: str) -> float:
 
 
 async def later(parts: Parts, seconds: float) -> None:
-    """So long later the session is confirmed anew."""
+    """So long later the session is confirmed again."""
     parts.clock.seconds += seconds
     await parts.ledger.propose(ReportTime())
 
@@ -230,7 +230,7 @@ async def test_the_entry_of_a_deleted_topic_goes_and_its_files_stay(place: Place
         assert len(list(place.bucket.rglob("*.metadata.json"))) == 1
 
 
-async def test_who_starts_anew_finds_entries_of_topics_that_were_deleted_meanwhile(place: Place) -> None:
+async def test_who_starts_again_finds_entries_of_topics_that_were_deleted_meanwhile(place: Place) -> None:
     async with running_parts() as parts:
         await parts.ledger.propose(create())
         await place.commit(parts)
@@ -266,7 +266,7 @@ async def test_a_broken_table_of_others_keeps_no_entry_of_a_deleted_topic(place:
         assert "names" not in place.trouble.asked
 
 
-async def test_a_topic_that_was_created_anew_gets_the_entry_of_its_name(place: Place) -> None:
+async def test_a_topic_that_was_created_again_gets_the_entry_of_its_name(place: Place) -> None:
     async with running_parts() as parts:
         await parts.ledger.propose(create())
         sync = place.sync(parts)
@@ -283,7 +283,7 @@ async def test_a_topic_that_was_created_anew_gets_the_entry_of_its_name(place: P
         assert place.entry() == location
 
 
-async def test_a_topic_that_was_created_anew_without_a_commit_has_no_entry(place: Place) -> None:
+async def test_a_topic_that_was_created_again_without_a_commit_has_no_entry(place: Place) -> None:
     async with running_parts() as parts:
         await parts.ledger.propose(create())
         sync = place.sync(parts)

@@ -159,7 +159,7 @@ async def test_who_loses_the_topic_when_the_hint_is_written_deletes_no_copies() 
         assert "v1.metadata.json" in await found(store)
 
 
-async def test_a_hint_that_is_no_number_is_written_anew() -> None:
+async def test_a_hint_that_is_no_number_is_written_again() -> None:
     store = MemoryStore()
     await store.put(HINT, (b"first",))
     async with running_parts(store=store) as parts:

@@ -28,7 +28,7 @@ from tests.support.lake.table_fixtures import run_here
 async def archived(
     store: MemoryStore, *, count: int = 3, root: str = LAKE_ROOT
 ) -> AsyncIterator[tuple[Parts, TableCommits, TableRebuild]]:
-    """A topic of so many files, and who begins its table anew, as an agent would that has just started."""
+    """A topic of so many files, and who begins its table again, as an agent would that has just started."""
     async with running_parts(store=store) as parts:
         await parts.ledger.propose(create())
         before = lake_of(parts, store)

@@ -118,7 +118,7 @@ async def test_a_topic_whose_config_says_nothing_else_has_raw_columns_alone(comm
         assert await rows_of(parts, store) == [{}]
 
 
-async def test_a_table_is_made_anew_of_files_with_the_columns_that_they_have() -> None:
+async def test_a_table_is_made_again_of_files_with_the_columns_that_they_have() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
         await parts.ledger.propose(create(penstock_table_columns="value"))
@@ -141,7 +141,7 @@ async def test_a_table_is_made_anew_of_files_with_the_columns_that_they_have() -
         assert await rows_of(parts, store) == [{"value_id": 1}, {"value_id": 2, "value_n": 3}]
 
 
-async def test_a_table_that_is_begun_anew_has_the_columns_of_its_newest_file() -> None:
+async def test_a_table_that_is_begun_again_has_the_columns_of_its_newest_file() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
         await parts.ledger.propose(create(penstock_table_columns="value"))

@@ -78,7 +78,7 @@ async def test_a_topic_whose_values_are_no_columns_keeps_them() -> None:
         assert [row["value"] for row in await file_rows(parts, store)] == [order(schema_id, 1)]
 
 
-async def test_merges_decide_anew_by_the_config_of_their_time() -> None:
+async def test_merges_decide_again_by_the_config_of_their_time() -> None:
     store = MemoryStore()
     async with running_parts(store=store) as parts:
         await parts.ledger.propose(LEFT_OUT)

@@ -44,7 +44,7 @@ def test_rules_follow_what_is_altered_for_brokers() -> None:
     assert [of_topics.rules(each).message_bytes_max for each in (first, second)] == [7, 3]
 
 
-def test_rules_of_topics_that_came_and_went_are_not_kept_for_ever() -> None:
+def test_rules_of_topics_that_came_and_went_are_not_kept_indefinitely() -> None:
     of_topics = RecordRulesOfTopics(broker_configs())
     for number in range(RECORD_RULES_CACHED_MAX + 10):
         of_topics.rules(topic(number))

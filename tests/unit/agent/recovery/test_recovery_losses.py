@@ -69,7 +69,7 @@ async def test_a_snapshot_that_is_damaged_is_told_and_the_one_before_serves() ->
     assert log_end(await state_of(ledger, store)) == 12
 
 
-async def test_damaged_and_missing_objects_are_told_and_the_others_come_back() -> None:
+async def test_damaged_and_missing_objects_are_reported_and_the_others_come_back() -> None:
     store = TimedStore()
     ledger = await lived(store)
     dead = SessionId(1)

@@ -102,7 +102,7 @@ async def test_what_is_open_in_the_snapshot_is_aborted_though_it_may_have_been_c
     assert [each.offset_first for each in partition.transactions.aborted_between(Offset(0), Offset(4))] == [2]
 
 
-async def test_producers_begin_anew_with_ids_that_nobody_had() -> None:
+async def test_producers_begin_again_with_ids_that_nobody_had() -> None:
     store = TimedStore()
     ledger = await lived(store, is_open=True)
     await recover(ledger, store, ACCEPTING)

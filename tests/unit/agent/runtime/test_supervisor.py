@@ -178,7 +178,7 @@ async def test_a_ledger_that_contradicts_itself_is_nobodys_own_trouble() -> None
         await contain(Failing(LedgerCorrupt("two heads")), lambda: None)
 
 
-async def test_outages_are_told_elsewhere_and_other_failures_here(caplog: pytest.LogCaptureFixture) -> None:
+async def test_outages_are_reported_elsewhere_and_other_failures_here(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     failures = (LedgerUnavailable("away"), StoreUnavailable("away"), StoreMisconfigured("denied"), OSError("full"))
     async with Supervisor(clock=ManualClock(), ids=EvenIds()) as supervisor:

@@ -88,7 +88,7 @@ def test_what_can_be_resolved_can_be_read(reader: object, writer: object) -> Non
 
 
 @pytest.mark.parametrize(("reader", "writer", "told"), UNREADABLE)
-def test_what_cannot_is_told_with_its_place(reader: object, writer: object, told: str) -> None:
+def test_what_cannot_is_reported_with_its_place(reader: object, writer: object, told: str) -> None:
     assert any(fault.startswith(told) for fault in faults(reader, writer))
 
 
@@ -103,7 +103,7 @@ def test_a_pair_that_only_its_own_assumption_kept_is_found_out() -> None:
 
 
 @pytest.mark.parametrize("count", [500, 900])
-def test_schemas_beyond_any_use_are_not_compared_for_ever(count: int) -> None:
+def test_schemas_beyond_any_use_are_not_compared_indefinitely(count: int) -> None:
     chain = [record(field("next", f"R{number - 1}" if number else "int"), name=f"R{number}") for number in range(count)]
     (told,) = faults(chain, chain)
     assert told.startswith("TOO_COMPLEX: the schemas")

@@ -232,7 +232,7 @@ def test_one_that_only_refers_to_itself_beside_something_ends() -> None:
     assert all(fault.startswith("TOO_COMPLEX") for fault in faults(schema, schema))
 
 
-def test_choices_of_choices_are_not_tried_for_ever() -> None:
+def test_choices_of_choices_are_not_tried_indefinitely() -> None:
     schema: object = INT
     other: object = STR
     for _ in range(SCHEMA_DEPTH_MAX // 2 - 2):

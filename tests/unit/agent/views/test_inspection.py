@@ -42,7 +42,7 @@ def test_a_parquet_file_is_described_by_its_row_groups() -> None:
     assert (group["partition"], group["offset"]) == ([0, 1], [0, 6])
 
 
-def test_a_snapshot_is_told_by_its_key() -> None:
+def test_a_snapshot_is_reported_by_its_key() -> None:
     data = encode_snapshot(ClusterState.empty("cluster", 1))
     shown = describe_bytes(data, "/srv/store/ledger/snapshots/7")
     assert (shown["cluster_id"], shown["checksum"]) == ("cluster", "right")

@@ -46,7 +46,7 @@ def test_a_list_tells_files_and_lag_of_each_table(agent: SmallAgent) -> None:
     assert lake_rows(agent.state, 0) == []
 
 
-def test_what_the_log_let_go_of_is_told_apart(agent: SmallAgent) -> None:
+def test_what_the_log_let_go_of_is_distinguished(agent: SmallAgent) -> None:
     table = agent.state.topics[TOPIC_ID].table
     assert table is not None
     agent.state.objects[ObjectId(4)] = replace(agent.state.objects[ObjectId(1)], object_bytes=30, references=1)

@@ -126,6 +126,6 @@ class TestFilters:
         with pytest.raises(InvalidQuota, match=why):
             entity_filter(components, is_strict=True)
 
-    def test_a_type_that_is_not_kafkas_is_told_apart(self) -> None:
+    def test_a_type_that_is_not_kafkas_is_distinguished(self) -> None:
         with pytest.raises(UnknownEntityType):
             entity_filter([("planet", EXACT, "earth")], is_strict=True)

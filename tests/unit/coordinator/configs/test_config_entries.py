@@ -110,7 +110,7 @@ class TestBrokers:
         entry = broker_entry(layers(), "log.retention.ms")
         assert (entry.value, entry.source, entry.synonyms) == (None, ConfigSource.DEFAULT, ())
 
-    def test_of_every_broker_only_what_was_altered_is_told(self) -> None:
+    def test_of_every_broker_only_what_was_altered_is_reported(self) -> None:
         (entry,) = every_broker_entries({"background.threads": "3", "gone.with.a.later.version": "1"})
         assert (entry.spec.name, entry.value, told(entry)) == (
             "background.threads",

@@ -85,7 +85,7 @@ class TestAdmission:
         assert room.error(room.join(new="b", protocols=more)) is ErrorCode.group_max_size_reached
         assert room.error(room.join("a", protocols=half)) is None
 
-    def test_protocols_of_which_nothing_is_told_have_a_bound_too(self) -> None:
+    def test_protocols_of_which_nothing_is_reported_have_a_bound_too(self) -> None:
         nothing = (("", b""),) * (CLASSIC_MEMBERS_BYTES_MAX // CLASSIC_PROTOCOL_BYTES)
         room = Room()
         assert room.error(room.join(protocols=nothing)) is ErrorCode.group_max_size_reached

@@ -30,7 +30,7 @@ def test_a_group_that_nobody_holds_is_told_as_its_coordinator_would(group: Class
     assert told == LiveClassicGroup(group, LIMITS, 0.0).describe()
 
 
-def test_metadata_and_assignments_are_told_while_they_are_settled() -> None:
+def test_metadata_and_assignments_are_reported_while_they_are_settled() -> None:
     settled = describe(ClassicGroupState.STABLE, "consumer", "range", GROUP.members)
     assert (settled.protocol, [each.assignment for each in settled.members]) == ("range", [b"one", b"two"])
     assert [each.metadata for each in settled.members] == [dict(each.protocols)["range"] for each in GROUP.members]

@@ -83,7 +83,7 @@ class TestFirstRebalance:
         assert room.written[-1].protocol is None
         assert room.written[-1].protocol_type == "consumer"
 
-    def test_a_new_member_whose_client_is_gone_does_not_hold_the_group_up_for_ever(self) -> None:
+    def test_a_new_member_whose_client_is_gone_does_not_hold_the_group_up_indefinitely(self) -> None:
         room = Room(delay_ms=10 * 60_000)
         ticket = room.join(new="a", rebalance_ms=0)
         room.wait(CLASSIC_JOIN_SECONDS_MAX)
@@ -160,7 +160,7 @@ class TestKnownIds:
 class TestJoiningAgain:
     """classicGroupJoinExistingMember."""
 
-    def test_a_leader_of_a_stable_group_that_joins_again_wants_to_assign_anew(self) -> None:
+    def test_a_leader_of_a_stable_group_that_joins_again_wants_to_assign_again(self) -> None:
         room = stable("a")
         assert room.joined[room.join("a")].generation == 2
 
@@ -193,7 +193,7 @@ class TestJoiningAgain:
         assert room.error(waiting) is ErrorCode.rebalance_in_progress
         assert room.is_in(ClassicGroupState.PREPARING)
 
-    def test_what_a_member_says_anew_counts(self) -> None:
+    def test_what_a_member_says_again_counts(self) -> None:
         room = stable("a")
         room.join("a", session_ms=20_000, rebalance_ms=30_000)
         assert room.written[-1].members[0].session_timeout_ms == 20_000

@@ -39,7 +39,7 @@ class TestSync:
         room = completing("a", "b")
         assert room.assigned(room.sync("a", ("a", most))) == most
 
-    def test_what_no_entry_takes_is_told_and_costs_the_leader_a_rebalance(self) -> None:
+    def test_what_no_entry_takes_is_reported_and_costs_the_leader_a_rebalance(self) -> None:
         """classicGroupSyncToClassicGroup: resetAndPropagateAssignmentWithError, and a rebalance."""
         room = completing("a", "b")
         waiting = room.sync("b")
@@ -306,7 +306,7 @@ class TestNextCoordinator:
         room.sync("a", ("a", b"one"), ("b", b"two"))
         assert room.assigned(waiting) == b"two"
 
-    def test_a_generation_without_assignments_does_not_wait_for_ever(self) -> None:
+    def test_a_generation_without_assignments_does_not_wait_indefinitely(self) -> None:
         room = Room(completing("a", "b").written[-1])
         for _ in range(int(REBALANCE_S / 5)):
             room.heartbeat("a")

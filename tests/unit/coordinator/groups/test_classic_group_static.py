@@ -1,4 +1,4 @@
-"""Static members of a classic group (KIP-345), and leaders that need not assign anew (KIP-814).
+"""Static members of a classic group (KIP-345), and leaders that need not assign again (KIP-814).
 
 Source: GroupMetadataManager.classicGroupJoinNewStaticMember, updateStaticMemberThenRebalanceOrCompleteJoin,
 ClassicGroup.replaceStaticMember and validateMember (Kafka 4.3).
@@ -171,7 +171,7 @@ def test_an_instance_that_the_group_does_not_know_is_unknown(member_id: str) -> 
     assert room.error(room.join(member_id, instance="nobody")) is ErrorCode.unknown_member_id
 
 
-def test_the_next_coordinator_knows_the_instances_and_begins_anew_when_one_comes_back() -> None:
+def test_the_next_coordinator_knows_the_instances_and_begins_again_when_one_comes_back() -> None:
     """It gave partitions up, perhaps, for a rebalance that the last coordinator had begun, and asked for it in vain."""
     room = Room(stable_static("a", "b").written[-1])
     assert room.heartbeat("b", instance="i-a") is ErrorCode.fenced_instance_id

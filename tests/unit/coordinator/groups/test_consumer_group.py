@@ -136,7 +136,7 @@ class TestRebalancing:
 
 
 class TestLargeGroups:
-    """KIP-1263: not every member that comes has the whole assignment made anew."""
+    """KIP-1263: not every member that comes has the whole assignment made again."""
 
     def large(self) -> Coordinated:
         group = Coordinated({"t": CONSUMER_GROUP_ASSIGNED_AT_ONCE_MAX})

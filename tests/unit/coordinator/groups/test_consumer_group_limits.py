@@ -130,7 +130,7 @@ def test_whatever_no_entry_takes_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
     assert "a" in group.live.revocations
 
 
-def test_a_group_that_begins_and_is_refused_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_that_begins_and_is_refused_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
     group = Coordinated({"t": 4})
     with monkeypatch.context() as patched:
         patched.setattr(TARGETS_MAX, 1)

@@ -50,7 +50,7 @@ class TestTime:
         group.now_s = 70
         assert group.expire() == []
 
-    def test_who_went_on_to_another_revocation_has_its_time_anew(self) -> None:
+    def test_who_went_on_to_another_revocation_has_its_time_again(self) -> None:
         group = two()
         group.live.revocations["a"] = 2, 10.0
         group.now_s = 20

@@ -316,7 +316,7 @@ class TestRecentRevisions:
         assert recent.after(Position(4)) == [record(7, payload=b"large")]
         assert recent.after(Position(3)) is None
 
-    def test_after_an_unknown_outcome_it_begins_anew(self) -> None:
+    def test_after_an_unknown_outcome_it_begins_again(self) -> None:
         recent = RecentRevisions()
         recent.add((record(1),))
         recent.forget()

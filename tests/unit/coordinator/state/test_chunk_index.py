@@ -64,7 +64,7 @@ class TestReading:
     def test_an_offset_is_in_the_row_that_covers_it(self, offset: int, row: int | None) -> None:
         assert index_of(10, 15).locate(offset) == row
 
-    def test_rows_are_told_by_the_files_that_they_lie_in(self) -> None:
+    def test_rows_are_reported_by_the_files_that_they_lie_in(self) -> None:
         index = index_of(10, 20, 30, 40)
         assert index.file_runs() == ([], [], [], [])
         index.replace(0, 1, [archived(0, 10)._replace(max_timestamp=Milliseconds(5))])
@@ -81,7 +81,7 @@ class TestReading:
         assert [copy.row(row) for row in range(len(copy))] == [archived(0, 20)]
         assert copy.first == 0
 
-    def test_files_are_told_once_and_only_those_with_rows(self) -> None:
+    def test_files_are_reported_once_and_only_those_with_rows(self) -> None:
         index = index_of(10, 20, 30, 40)
         assert index.archived_objects() == []
         index.replace(0, 1, [archived(0, 10)])
@@ -101,7 +101,7 @@ class TestReading:
         assert (len(index), index.end, index.locate(5), index.stored_bytes) == (0, 5, None, 0)
         assert list(index.rows_from(0)) == []
 
-    def test_archived_offsets_without_rows_are_told_together(self) -> None:
+    def test_archived_offsets_without_rows_are_reported_together(self) -> None:
         index = index_of(10, 20, 30, 40, 50)
         assert index.archived_without_rows() == []
         for first in (0, 10, 20, 30):

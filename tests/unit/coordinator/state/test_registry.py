@@ -68,7 +68,7 @@ def test_a_registry_that_entries_made_has_no_faults() -> None:
         (refer_to_nothing, "'c' version 1, which is not there"),
     ],
 )
-def test_what_contradicts_itself_is_told(break_it: Callable[[Registry], None], told: str) -> None:
+def test_what_contradicts_itself_is_reported(break_it: Callable[[Registry], None], told: str) -> None:
     registry = filled()
     break_it(registry)
     assert any(told in fault for fault in registry_faults(registry))

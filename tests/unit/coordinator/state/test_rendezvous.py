@@ -36,7 +36,7 @@ def leaders(among: Mapping[SessionId, SessionState], *, count: int = 1_000, zone
 
 
 class TestOwners:
-    def test_an_owner_is_the_same_in_every_process_for_ever(self) -> None:
+    def test_an_owner_is_the_same_in_every_process_indefinitely(self) -> None:
         """A change of these would let two versions of the program disagree."""
         owners = [owner_of(f"key-{n}".encode(), sessions("a", "b", "c")) for n in range(8)]
         assert owners == [30, 20, 20, 20, 30, 30, 30, 20]
@@ -67,7 +67,7 @@ class TestOwners:
 
 
 class TestPlacement:
-    def test_leaders_are_the_same_in_every_process_for_ever(self) -> None:
+    def test_leaders_are_the_same_in_every_process_indefinitely(self) -> None:
         assert leaders(sessions("a", "b", "c"), count=12) == [2, 2, 1, 2, 3, 2, 3, 1, 1, 3, 2, 3]
 
     def test_partitions_are_spread(self) -> None:

@@ -94,7 +94,7 @@ class TestSchedule:
         assert schedule.topics_due([(TOPIC, 1)], at(1099)) == []
         assert schedule.topics_due([(TOPIC, 1)], at(1100)) == [TOPIC]
 
-    def test_a_topic_that_was_emptied_starts_anew(self) -> None:
+    def test_a_topic_that_was_emptied_starts_again(self) -> None:
         schedule = schedule_that_began()
         schedule.topics_due([(TOPIC, 1)], at(0))
         schedule.topics_due([(TOPIC, 0)], at(90))

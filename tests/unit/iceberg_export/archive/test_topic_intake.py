@@ -40,7 +40,7 @@ def test_chunks_come_by_partition_and_offset_behind_what_is_archived() -> None:
     assert intake.chunks[0].offset_first == Offset(5)
 
 
-def test_an_open_transaction_ends_what_can_be_archived_and_aborted_ones_are_told() -> None:
+def test_an_open_transaction_ends_what_can_be_archived_and_aborted_ones_are_reported() -> None:
     partition = partition_of((5, 1, 10))
     transactions = partition.transactions = PartitionTransactions()
     transactions.begin(ProducerId(7), Offset(2))

@@ -21,7 +21,7 @@ def test_the_token_is_the_first_of_the_agents_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# none\n", None])
-def test_a_file_without_a_token_is_told(tmp_path: Path, text: str | None) -> None:
+def test_a_file_without_a_token_is_reported(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "tokens"
     if text is not None:
         file.write_text(text)

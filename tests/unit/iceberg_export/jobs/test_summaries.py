@@ -43,7 +43,7 @@ def test_a_count_that_is_another_one() -> None:
     )
 
 
-def test_what_expired_snapshots_brought_is_told() -> None:
+def test_what_expired_snapshots_brought_is_reported() -> None:
     commits, (told,) = snapshot_records([SECOND], LOG)
     assert len(commits) == 1
     assert told.startswith("whether all records of 10 archived offsets in 1 partitions exist")

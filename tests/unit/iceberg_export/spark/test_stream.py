@@ -166,7 +166,7 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(bucket: Bucket,
     assert ranges(query, end, query.latest_offset()) == {("orders", 2, 0, 3), ("later", 0, 0, 4)}
 
 
-def test_a_topic_that_was_created_anew_is_a_loss_and_begins_anew(bucket: Bucket, made: MadeLake) -> None:
+def test_a_topic_that_was_created_again_is_a_loss_and_begins_again(bucket: Bucket, made: MadeLake) -> None:
     _, end = first_batch(stream(bucket))
     made.create("orders", 1)
     produce(bucket, made, 12)

@@ -93,7 +93,7 @@ async def test_a_commit_that_drops_files_is_a_replace_that_adds_up() -> None:
     assert prepared.table.released == (prepared.table.replaces,)  # the snapshot before it still needs the files
 
 
-async def test_what_was_deleted_is_told_once() -> None:
+async def test_what_was_deleted_is_reported_once() -> None:
     table = MadeTable()
     await table.commit(data_file(1))
     await table.commit(dropped=[data_file(1).key])

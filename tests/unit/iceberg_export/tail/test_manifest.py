@@ -152,7 +152,7 @@ def test_what_can_be_read_ends_at_the_last_stable_offset_or_with_the_last_chunk(
     assert partition(40, chunk(10, 20), log_start=30).readable_end == 30
 
 
-def test_what_was_aborted_is_told_by_producer_and_offset() -> None:
+def test_what_was_aborted_is_reported_by_producer_and_offset() -> None:
     assert WITH_A_TAIL.aborted_batches.holds(3, 15)
     assert not WITH_A_TAIL.aborted_batches.holds(3, 25)
     assert not ARCHIVED.aborted_batches.holds(3, 15)

@@ -52,7 +52,7 @@ def test_a_tail_is_what_lies_behind_the_archive() -> None:
     assert topic.byte_count == 50
 
 
-def test_a_table_is_told_as_of_the_same_position() -> None:
+def test_a_table_is_reported_as_of_the_same_position() -> None:
     state = state_of(partition_of((5, 1, 10)))
     state.topics[TOPIC].table = TableState(metadata_key="lake/orders/metadata/7", version=7, objects=set())
     topic = TailTopics().topic(state, TOPIC, each_max=9)
@@ -73,7 +73,7 @@ def test_a_topic_whose_archived_records_were_all_aborted_lacks_no_table() -> Non
         assert [each.without_rows for each in topic.partitions] == [((0, 8),), *(() for _ in others)]
 
 
-def test_an_open_transaction_ends_what_can_be_read_within_a_chunk_and_aborted_ones_are_told() -> None:
+def test_an_open_transaction_ends_what_can_be_read_within_a_chunk_and_aborted_ones_are_reported() -> None:
     partition = partition_of((5, 1, 10))
     transactions = partition.transactions = PartitionTransactions()
     transactions.begin(ProducerId(7), Offset(2))
@@ -127,7 +127,7 @@ def test_of_a_long_tail_the_oldest_chunks_are_told() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_what_was_told_before_is_told_as_if_for_the_first_time(seed: int) -> None:
+def test_what_was_reported_before_is_reported_as_if_for_the_first_time(seed: int) -> None:
     chance = random.Random(seed)
     state = state_of(PartitionState(), PartitionState())
     topics = TailTopics()
@@ -137,7 +137,7 @@ def test_what_was_told_before_is_told_as_if_for_the_first_time(seed: int) -> Non
         assert topics.topic(state, TOPIC, each_max=each_max) == TailTopics().topic(state, TOPIC, each_max=each_max)
 
 
-def test_partitions_that_did_not_change_are_not_told_anew() -> None:
+def test_partitions_that_did_not_change_are_not_told_again() -> None:
     changing, idle = partition_of((5, 1, 10)), partition_of((5, 1, 10))
     changing.log_end = idle.log_end = Offset(5)
     state, topics = state_of(changing, idle), TailTopics()
@@ -156,7 +156,7 @@ def test_partitions_that_did_not_change_are_not_told_anew() -> None:
     assert anew.partitions[1] is not before.partitions[1]
 
 
-def test_another_state_is_told_anew_though_its_offsets_are_the_same() -> None:
+def test_another_state_is_told_again_though_its_offsets_are_the_same() -> None:
     topics = TailTopics()
     for number in (1, 2):
         partition = partition_of((5, number, 10))

@@ -64,7 +64,7 @@ def test_schemas_are_taken_in_the_order_of_their_ids() -> None:
     assert planned().columns is NO_COLUMNS
 
 
-def test_errors_of_both_sides_are_told() -> None:
+def test_errors_of_both_sides_are_reported() -> None:
     columns = planned(1, 9, key=3)
     key, value = framed(3, b"\x02k"), framed(1, avro_bytes(ORDER, {"a": 5}))
     told = "it does not begin with a byte 0 and the id of a schema"

@@ -129,7 +129,7 @@ class TestRefusals:
             (hand_made(attributes=5), False),
         ],
     )
-    def test_what_is_not_one_whole_batch_is_told_from_what_the_log_refuses(
+    def test_what_is_not_one_whole_batch_is_distinguished_from_what_the_log_refuses(
         self, buffer: bytes, is_no_batch: bool
     ) -> None:
         with pytest.raises(InvalidBatch) as refused:
@@ -218,7 +218,7 @@ class TestOffsets:
 
 
 class TestTimestamps:
-    def test_s14_append_time_with_a_crc_equal_to_one_made_anew(self) -> None:
+    def test_s14_append_time_with_a_crc_equal_to_one_made_again(self) -> None:
         buffer = bytearray(hand_made() + hand_made(attributes=0x12))
         set_log_append_time(buffer, 1_700_000_000_123)
         for header in walk_batches(buffer):

@@ -143,7 +143,7 @@ async def test_an_answer_that_is_an_error_is_told_as_an_answer() -> None:
     assert world.told == [("answered", "head"), ("answered", "get")]
 
 
-async def test_a_refusal_for_good_is_told_and_not_asked_again() -> None:
+async def test_a_refusal_for_good_is_reported_and_not_asked_again() -> None:
     world = World()
     with pytest.raises(StoreMisconfigured):
         await world.store.get("/a")

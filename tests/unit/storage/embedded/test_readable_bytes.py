@@ -49,7 +49,7 @@ def test_a_file_without_bad_sectors_is_read_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.EBADMSG, errno.EUCLEAN])
-def test_bad_sectors_are_zeros_and_are_told(code: int) -> None:
+def test_bad_sectors_are_zeros_and_are_reported(code: int) -> None:
     file = BadFile({2: code, 3: code, 7: code, 10: code})
     held = file.readable()
     assert held.read(SECTOR_BYTES, 4 * SECTOR_BYTES) == CONTENT[4 * SECTOR_BYTES : 5 * SECTOR_BYTES]

@@ -122,7 +122,7 @@ def test_an_error_that_goes_away_is_no_damage(made: Made) -> None:
         assert not packs.folder.has_gaps
 
 
-def test_a_bad_header_is_told_by_doctor_and_what_is_behind_it_is_found(made: Made) -> None:
+def test_a_bad_header_is_reported_by_doctor_and_what_is_behind_it_is_found(made: Made) -> None:
     disk = PackDisk()
     disk.spoil(made.path("a"), 0)
     files = PackFiles(str(made.folder), disk)

@@ -201,7 +201,7 @@ async def test_a_topic_without_a_commit_is_a_table_without_rows(agent: SmallAgen
 
 @pytest.mark.parametrize("path", ["lake/tables/none", "other/tables/orders", "lake%1Forders/tables/snapshots"])
 @pytest.mark.parametrize(("method", "below"), [("GET", ""), ("POST", ""), ("DELETE", ""), ("POST", "/metrics")])
-async def test_an_unknown_table_is_told_as_such(client: AsgiClient, method: str, below: str, path: str) -> None:
+async def test_an_unknown_table_is_reported_as_such(client: AsgiClient, method: str, below: str, path: str) -> None:
     answer = await client(method, f"{V1}/namespaces/{path}{below}", b'{"updates": []}')
     assert error_of(answer)[:2] == (404, "NoSuchTableException")
     assert (await client("HEAD", f"{V1}/namespaces/{path}")).status == 404
@@ -232,7 +232,7 @@ async def test_an_edit_is_made_and_answered_with_the_table(agent: SmallAgent, cl
         (StoreUnavailable("no"), 503, "ServiceUnavailableException"),
     ],
 )
-async def test_what_became_of_an_edit_is_told(
+async def test_what_became_of_an_edit_is_reported(
     agent: SmallAgent, client: AsgiClient, error: Exception, status: int, kind: str
 ) -> None:
     agent.table_updates.error = error
@@ -333,7 +333,7 @@ async def test_no_tokens_are_made_and_that_is_said_in_oauths_own_words(client: A
         ("GET", "/oauth/tokens", 405),
     ],
 )
-async def test_unknown_paths_are_told_in_the_same_envelope(
+async def test_unknown_paths_are_reported_in_the_same_envelope(
     client: AsgiClient, method: str, path: str, status: int
 ) -> None:
     assert error_of(await client(method, V1 + path))[0] == status
