@@ -14,7 +14,7 @@ class MalformedRequest(Exception):
 
 
 class InvalidBatch(Exception):
-    """A record batch that must be refused.
+    """A record batch that must be rejected.
 
     `error_code` is the producer's answer; the message says which value was wrong, and `rows` which records, counted
     from 0 in their batch, where it is some of them (KIP-467): at most `RECORD_ERRORS_LISTED_MAX`.
@@ -27,4 +27,4 @@ class InvalidBatch(Exception):
 
 
 class NotOneBatch(InvalidBatch):
-    """The bytes are not one whole batch of format v2: Kafka refuses them before it looks at the partition's log."""
+    """The bytes are not one whole batch of format v2: Kafka rejects them before it looks at the partition's log."""

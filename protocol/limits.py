@@ -46,7 +46,7 @@ ANSWERS_KEPT_SHARE = 0.875
 HALF_OPEN_SECONDS_MAX = 600
 """Kafka's connections.max.idle.ms, in seconds."""
 ARRAY_LENGTH_MAX = 1_000_000
-"""Elements in any array of a request; a length beyond the bytes that remain is refused first."""
+"""Elements in any array of a request; a length beyond the bytes that remain is rejected first."""
 REQUEST_METADATA_BYTES_MAX = 16 * MIB
 """A request that carries no records is read element by element, so it may be large but not huge."""
 ROWS_PER_TURN = 500
@@ -85,7 +85,7 @@ DECOMPRESSED_BYTES_MAX = 256 * MIB
 """The bytes that one record batch may unpack to."""
 RECORDS_PER_BATCH_MAX = 10_000_000
 RECORD_ERRORS_LISTED_MAX = 1_000
-"""Records of a refused batch that an answer names; each is an object until it is sent."""
+"""Records of a rejected batch that an answer names; each is an object until it is sent."""
 TIMESTAMP_MS_MAX = (1 << 63) // 1000 - 1
 """Beyond it a timestamp does not fit the table's microseconds."""
 
@@ -141,7 +141,7 @@ LEDGER_ENTRY_UNPACKED_BYTES_MAX = 16 * MIB
 LEDGER_GROUP_ENTRIES_MAX = 100
 LEDGER_GROUP_BYTES_MAX = MIB
 LEDGER_COMMANDS_QUEUED_MAX = 10_000
-"""Commands of one agent that no append carries yet; beyond it a command is refused, and may be tried again."""
+"""Commands of one agent that no append carries yet; beyond it a command is rejected, and may be tried again."""
 LEDGER_WAIT_SECONDS_MAX = 30.0
 """How long a request that names no time of its own waits for its command to be applied."""
 BARRIER_SECONDS_MAX = 10.0
@@ -181,7 +181,7 @@ LEDGER_RETRY_SECONDS_MAX = 2.0
 """Between two tries of an append, or of a session; each pause is twice the one before."""
 LEDGER_RENEWAL_RETRY_SECONDS = 1.0
 """Between two tries to renew a lease: each may have taken a third of the lease's time already."""
-LEDGER_RELOAD_REFUSED_SECONDS = 5.0
+LEDGER_RELOAD_REJECTED_SECONDS = 5.0
 """Until an agent that fell behind asks again for a snapshot that the store did not let it read: each time it reads all
 of the ledger before."""
 ETCD_PAGE_ENTRIES_MAX = 1_000
@@ -694,7 +694,7 @@ GC_CHECK_INTERVAL_S = 10.0
 GC_DELETIONS_PER_STEP_MAX = 1_000
 """Objects deleted before an entry reports the deletions: S3's DeleteObjects takes as many."""
 STORE_DELETES_IN_FLIGHT_MAX = 16
-"""DeleteObject requests at a time, after a DeleteObjects that refused some of its keys."""
+"""DeleteObject requests at a time, after a DeleteObjects that rejected some of its keys."""
 GC_RETRY_SECONDS_FIRST = 60.0
 """Until an object that the store did not delete is tried again; twice as long after each attempt."""
 GC_RETRY_SECONDS_MAX = 3_600.0
@@ -727,7 +727,7 @@ HTTP_REQUEST_SECONDS_MAX = 30.0
 HTTP_READ_BYTES_MIN = 256 * KIB
 """The bytes of an answer that a client has to read in WRITE_SECONDS_MAX; one that does may take as long as it needs."""
 HTTP_HEAD_BYTES_MAX = 32 * KIB
-"""A request's line and headers; a longer one is refused."""
+"""A request's line and headers; a longer one is rejected."""
 HTTP_IDLE_SECONDS_MAX = 30
 """How long a connection may stay open between two requests."""
 HTTP_STOP_SECONDS_MAX = 2
@@ -744,7 +744,7 @@ HTTP_TOKEN_CHARS_MAX = 512
 
 # The Iceberg catalog.
 CATALOG_BODY_BYTES_MAX = MIB
-"""A commit that is longer is refused without looking at what it wants."""
+"""A commit that is longer is rejected without looking at what it wants."""
 CATALOG_METADATA_CACHED_BYTES_MAX = 32 * MIB
 """Metadata of tables that stays in memory; the key of each says its content."""
 CATALOG_METADATA_CACHED_MAX = 1_000

@@ -1,7 +1,7 @@
 """All messages but the hot ones, as kio's entities: requests read here by kio's schemas, responses written by kio.
 
 Rule: a request may hold anything, so what it makes us allocate is bounded by its own size. kio's own reader is not used
-for requests: it believes an array's length (2**31 - 1 elements abort the process), wants read-only memory, and refuses
+for requests: it believes an array's length (2**31 - 1 elements abort the process), wants read-only memory, and rejects
 tagged fields that it does not know, which KIP-482 says to ignore. A property test holds both readers to each other.
 
 Schemas are imported when their first message comes; readers and writers are kept.

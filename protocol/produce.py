@@ -76,14 +76,14 @@ class ProduceRequest:
 
     transactional_id: str | None
     acks: int
-    """The value as sent: 0 no answer, 1 and -1 durable first; anything else is for the handler to refuse."""
+    """The value as sent: 0 no answer, 1 and -1 durable first; anything else is for the handler to reject."""
     timeout_ms: int
     topics: list[ProduceTopic]
 
 
 @dataclass(slots=True, kw_only=True)
 class RecordError:
-    """One record that made its batch be refused."""
+    """One record that made its batch be rejected."""
 
     batch_index: int
     message: str | None = None
@@ -242,10 +242,10 @@ def _pack_partition(partition: ProduceResponsePartition, version: int) -> bytes:
         and partition.current_leader is None
     ):
         return packed + (_PLAIN_END_V9 if version >= _FLEXIBLE_FIRST else _PLAIN_END_V8)
-    return packed + _pack_refusal(partition, version)
+    return packed + _pack_rejection(partition, version)
 
 
-def _pack_refusal(partition: ProduceResponsePartition, version: int) -> bytes:
+def _pack_rejection(partition: ProduceResponsePartition, version: int) -> bytes:
     """The fields after the offsets: why the records were rejected, and which broker leads the partition."""
     is_flexible = version >= _FLEXIBLE_FIRST
     parts = [pack_length(len(partition.record_errors), is_flexible=is_flexible)]

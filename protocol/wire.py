@@ -89,7 +89,7 @@ def read_bytes(view: memoryview, position: int, *, is_flexible: bool) -> tuple[m
 def read_nullable_string(view: memoryview, position: int, *, is_flexible: bool) -> tuple[str | None, int]:
     """A text, or None for null.
 
-    Differs from Kafka: bytes that are not UTF-8 are refused, not replaced.
+    Differs from Kafka: bytes that are not UTF-8 are rejected, not replaced.
     """
     if is_flexible:
         length, position = read_unsigned_varint(view, position)

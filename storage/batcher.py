@@ -162,7 +162,7 @@ class Batcher:
     def fits(self, group: BatchGroup) -> bool:
         """Whether `group` can join without breaking a limit of the ledger: if not, seal first.
 
-        A group always fits into an empty intake; what one request may bring is the caller's to refuse.
+        A group always fits into an empty intake; what one request may bring is the caller's to reject.
         """
         if not self._chunks:
             return True

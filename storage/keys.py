@@ -1,22 +1,22 @@
 """Which keys and prefixes the bucket accepts, the same in every adapter.
 
-Rule: a key that one adapter takes and another refuses, or that leaves the bucket's root on a disk, is refused by all.
+Rule: a key that one adapter takes and another rejects, or that leaves the bucket's root on a disk, is rejected by all.
 """
 
 import re
 
-from storage.object_store import ObjectRefused, StoreMisconfigured
+from storage.object_store import ObjectRejected, StoreMisconfigured
 
 KEY_BYTES_MAX = 1024
 """Amazon S3's limit ("Naming Amazon S3 objects")."""
 _CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f]")
-_SEGMENTS_REFUSED = frozenset({"", ".", ".."})
+_SEGMENTS_REJECTED = frozenset({"", ".", ".."})
 
 
 def check_key(key: str) -> None:
-    """Pass if `key` is relative, `/`-separated, UTF-8 and stays below the root. Raises `ObjectRefused`."""
+    """Pass if `key` is relative, `/`-separated, UTF-8 and stays below the root. Raises `ObjectRejected`."""
     if not is_key(key):
-        raise ObjectRefused(
+        raise ObjectRejected(
             f"{key!r} is not a key: it must be relative, without empty, '.' or '..' segments and control characters, "
             f"and at most {KEY_BYTES_MAX} bytes of UTF-8"
         )
@@ -24,7 +24,7 @@ def check_key(key: str) -> None:
 
 def is_key(name: str) -> bool:
     """Whether `check_key` passes: what else is found in a bucket can be named, and neither read nor deleted."""
-    return _SEGMENTS_REFUSED.isdisjoint(name.split("/")) and _is_utf8_within_limit(name)
+    return _SEGMENTS_REJECTED.isdisjoint(name.split("/")) and _is_utf8_within_limit(name)
 
 
 def printable(name: str) -> str:

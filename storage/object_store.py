@@ -45,7 +45,7 @@ class StoreMisconfigured(StoreError):
     """Asking again cannot help: the bucket is missing, access is denied, an address is wrong. It says which."""
 
 
-class ObjectRefused(StoreMisconfigured):
+class ObjectRejected(StoreMisconfigured):
     """This object alone cannot be had: its name is no key, or its file may not be read. Others may be."""
 
 

@@ -220,7 +220,7 @@ def mark(
 ) -> None:
     """A marker that carries `epoch` ends the producer's transaction in this partition, with records here or without.
 
-    From now on batches of lower epochs are refused. An epoch that moved on (V2, and every fenced transaction) begins
+    From now on batches of lower epochs are rejected. An epoch that moved on (V2, and every fenced transaction) begins
     without batches, at sequence 0; V1's goes on where it was.
     """
     state = producers.get(producer_id)

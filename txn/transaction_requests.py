@@ -1,5 +1,5 @@
-"""The meaning of versions and arguments of transactional requests: which protocol they speak, what is refused at sight,
-and which errors replace those that older clients do not know.
+"""The meaning of versions and arguments of transactional requests: which protocol they speak, what is rejected at
+sight, and which errors replace those that older clients do not know.
 
 Rule: data and arithmetic of requests; nothing here knows what is remembered of a transactional id.
 

@@ -1,7 +1,7 @@
 """The rules of transactions, as a table: what becomes of which event, from whom, in which status.
 
 Rule: data alone. A row for every kind of event and relation of its sender, a column for every status, nothing left out;
-`txn.transitions` looks one cell up and does what it says. A cell that is no `TransitionStep` refuses the event with
+`txn.transitions` looks one cell up and does what it says. A cell that is no `TransitionStep` rejects the event with
 that error.
 
 Source: TransactionCoordinator.{prepareInitProducerIdTransit,handleAddPartitionsToTransaction,
@@ -100,7 +100,7 @@ def _all(cell: Cell) -> Row:
 
 
 def _only_current(*row: *Row) -> dict[Sender, Row]:
-    """The rows of a request that knows no repeats: everyone but the current producer is refused."""
+    """The rows of a request that knows no repeats: everyone but the current producer is rejected."""
     return {
         Sender.CURRENT: row,
         Sender.BEFORE: _all(FENCED),

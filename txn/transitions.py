@@ -6,7 +6,7 @@ Differs from Kafka:
 * One entry decides a transaction, and markers are not written as records, so nothing is ever pending and no cell holds
   CONCURRENT_TRANSACTIONS. InitProducerId while a transaction is open aborts it and gives the next epoch at once; Kafka
   says CONCURRENT_TRANSACTIONS, and gives that epoch when the client repeats the request.
-* InitProducerId with an epoch that is not the newest leaves an open transaction alone; Kafka aborts it, then refuses.
+* InitProducerId with an epoch that is not the newest leaves an open transaction alone; Kafka aborts it, then rejects.
 * The epoch before is forgotten once the new one began a transaction: who began it had learnt of it. Kafka goes on to
   answer InitProducerId with the epoch before.
 * InitProducerId is answered again however often it is repeated across a change of the producer id; Kafka fences the

@@ -17,7 +17,7 @@ from agent.runtime.regexes import regex_problem
 from agent.runtime.threads import run_in_thread
 from coordinator.apply.config_operations import altered
 from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationKind, ResourceType
-from coordinator.commands.commands import Refused
+from coordinator.commands.commands import Rejected
 from coordinator.configs.broker_config_checks import validate_dynamic
 from coordinator.configs.broker_configs import BROKER_CONFIGS
 from coordinator.configs.client_metrics_configs import validate_client_metrics
@@ -94,7 +94,7 @@ class ConfigAdmin:
                 operations=tuple(operations),
             )
         )
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             raise ConfigError(outcome.error_code, outcome.reason)
         described = ", ".join(f"{each.kind.name} {each.name}={each.value}" for each in operations)
         log.info(

@@ -16,7 +16,7 @@ from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from coordinator.apply.topics import check_growth
 from coordinator.commands.admin import AssignReplicas, CreatePartitions, Replicas
-from coordinator.commands.commands import CreateTopic, DeleteTopic, Refused
+from coordinator.commands.commands import CreateTopic, DeleteTopic, Rejected
 from coordinator.configs.config_types import shorten
 from coordinator.configs.topic_configs import InvalidConfig, broker_value, stamped_by, validate_topic_configs
 from coordinator.configs.topic_names import INTERNAL_TOPICS, InvalidTopicName, validate_topic_name
@@ -176,7 +176,7 @@ class TopicAdmin:
                 replicas=self._accepted_replicas(name, replicas),
             )
         )
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             raise TopicError(outcome.error_code, outcome.reason)
         created = self._ledger.state.topics.get(topic_id)
         if created is None:
@@ -207,7 +207,7 @@ class TopicAdmin:
 
     async def _alter(self, command: CreatePartitions | AssignReplicas) -> None:
         outcome = await self._ledger.propose(command)
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             is_gone = outcome.error_code is ErrorCode.unknown_topic_id
             raise TopicError(ErrorCode.unknown_topic_or_partition if is_gone else outcome.error_code, outcome.reason)
 
@@ -249,7 +249,7 @@ class TopicAdmin:
         With `is_by_name`, a topic that was created under the same name meanwhile is deleted instead. Raises
         `TopicError`: an unknown topic where another request was faster.
         """
-        while isinstance(outcome := await self._ledger.propose(DeleteTopic(topic_id=topic.topic_id)), Refused):
+        while isinstance(outcome := await self._ledger.propose(DeleteTopic(topic_id=topic.topic_id)), Rejected):
             if topic.topic_id in self._ledger.state.topics:
                 raise TopicError(outcome.error_code, outcome.reason)
             if not is_by_name:

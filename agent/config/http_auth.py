@@ -20,7 +20,7 @@ _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class AccessRejection:
     """The HTTP error for a request: 401 where a token would help, 403 where only another configuration does."""
 
     status: int
@@ -37,23 +37,25 @@ class HttpTokens:
     def of(cls, *tokens: str) -> "HttpTokens":
         return cls(digests=tuple(_digest(token) for token in tokens))
 
-    def refusal(self, peer: str | None, headers: Mapping[str, str]) -> Refusal | None:
+    def rejection(self, peer: str | None, headers: Mapping[str, str]) -> AccessRejection | None:
         """The error for a request; None where it may be answered.
 
         `peer` is the address of the other end of the connection; names in `headers` are in lower case.
         """
         if not self.digests:
-            return _refusal_without_tokens(peer, headers)
+            return _rejection_without_tokens(peer, headers)
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not token:
-            return Refusal(
+            return AccessRejection(
                 status=401,
                 message="a token is required: configure the client with one of --http-token-file, as a bearer token",
             )
         sent, is_known = _digest(token.strip()), False
         for digest in self.digests:  # compare with all: the time must not show which one matches
             is_known |= hmac.compare_digest(sent, digest)
-        return None if is_known else Refusal(status=401, message="the request's token is not in --http-token-file")
+        return (
+            None if is_known else AccessRejection(status=401, message="the request's token is not in --http-token-file")
+        )
 
 
 def read_tokens(path: Path) -> HttpTokens:
@@ -102,16 +104,16 @@ def names_this_machine(host: str) -> bool:
     return name == "localhost" or is_this_machine(name)
 
 
-def _refusal_without_tokens(peer: str | None, headers: Mapping[str, str]) -> Refusal | None:
+def _rejection_without_tokens(peer: str | None, headers: Mapping[str, str]) -> AccessRejection | None:
     if not is_this_machine(peer) or any(name in headers for name in _FORWARDED):
-        return Refusal(
+        return AccessRejection(
             status=403,
             message="without tokens only this machine may use the catalog: start the agent with --http-token-file, "
             "and configure the client with one of its tokens",
         )
     # DNS rebinding: a page in a user's browser, of a name that resolves to loopback, could read vended credentials.
     if not names_this_machine(headers.get("host", "")):
-        return Refusal(
+        return AccessRejection(
             status=403,
             message="without tokens the catalog answers at 127.0.0.1 and localhost, and at no other name",
         )

@@ -187,7 +187,7 @@ class ClassicGroupCoordinator:
 
         With NONE the caller proposes the commit in the same turn of the loop, so that it stands in the ledger behind
         all entries that NONE follows from. An error may follow from entries that are not applied: the caller waits for
-        them (`offset_commits.refusal`). Source: org.apache.kafka.coordinator.group.OffsetMetadataManager
+        them (`offset_commits.rejection`). Source: org.apache.kafka.coordinator.group.OffsetMetadataManager
         .validateOffsetCommit.
         """
         group = self._ledger.state.groups.get(group_id)

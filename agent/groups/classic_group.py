@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from agent.groups.group_ledger import GroupLedger
 from agent.groups.membership_errors import is_fatal_to_member
-from coordinator.commands.commands import Done, Outcome, Refused
+from coordinator.commands.commands import Done, Outcome, Rejected
 from coordinator.groups.classic_group import LiveClassicGroup
 from coordinator.groups.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer, Ticket
 from protocol.errors import ErrorCode
@@ -178,7 +178,7 @@ class HostedClassicGroup:
 
     def _written(self, done: asyncio.Future[Outcome]) -> None:
         outcome = done.result()
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             # NOT_COORDINATOR is part of every move of a group to another agent.
             level = logging.DEBUG if outcome.error_code is ErrorCode.not_coordinator else logging.WARNING
             log.log(
@@ -207,7 +207,7 @@ class HostedClassicGroup:
             deliver(done.result())
 
 
-def _error_code_of(rejection: Refused) -> ErrorCode:
+def _error_code_of(rejection: Rejected) -> ErrorCode:
     """The error of Kafka for a write that failed (GroupMetadataManager.appendGroupMetadataErrorToResponseError)."""
     match rejection.error_code:
         case ErrorCode.not_coordinator | ErrorCode.coordinator_not_available:

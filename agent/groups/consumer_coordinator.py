@@ -39,7 +39,7 @@ from coordinator.groups.consumer_group_copy import preferred_assignor
 from coordinator.groups.consumer_group_messages import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
-    GroupRefusal,
+    GroupRejection,
     HeartbeatAnswer,
     check_heartbeat,
 )
@@ -105,10 +105,10 @@ class ConsumerGroupCoordinator:
     async def heartbeat(self, group_id: str, request: ConsumerHeartbeat, *, is_id_required: bool) -> HeartbeatAnswer:
         """The answer to a ConsumerGroupHeartbeat, once the ledger has all changes before it.
 
-        One that changes nothing costs no ledger entry. Raises `GroupRefusal` and `NotCoordinator`.
+        One that changes nothing costs no ledger entry. Raises `GroupRejection` and `NotCoordinator`.
         """
         if not group_id:
-            raise GroupRefusal(ErrorCode.invalid_request, "GroupId can't be empty")
+            raise GroupRejection(ErrorCode.invalid_request, "GroupId can't be empty")
         check_heartbeat(request, self._assignors, is_id_required=is_id_required)
         problem = await run_in_thread(regex_problem, request.regex) if request.regex else None
         live = await self._find(group_id, may_begin=request.epoch == JOIN_EPOCH)
@@ -157,7 +157,7 @@ class ConsumerGroupCoordinator:
                     await live.check_stays(self._ledger.state, answer.member_id)
             else:
                 await until_applied(self._clock, self._downgrade(live, classic))
-        except (GroupRefusal, NotCoordinator) as error:
+        except (GroupRejection, NotCoordinator) as error:
             return JoinAnswer(error_code=error.error_code, member_id=request.member_id)
         return answer
 
@@ -169,7 +169,7 @@ class ConsumerGroupCoordinator:
             await live.until_applied(answer.error_code)
             if answer.error_code is ErrorCode.none:
                 await live.check_stays(self._ledger.state, request.member_id)
-        except (GroupRefusal, NotCoordinator) as error:
+        except (GroupRejection, NotCoordinator) as error:
             return SyncAnswer(error_code=error.error_code)
         return answer
 
@@ -182,7 +182,7 @@ class ConsumerGroupCoordinator:
             now_s = self._clock.monotonic_s()
             error_code = classic_member.heartbeat(live.group, member_id, group_instance_id, generation, now_s)
             await live.until_applied(error_code)
-        except (GroupRefusal, NotCoordinator) as error:
+        except (GroupRejection, NotCoordinator) as error:
             return error.error_code
         return error_code
 
@@ -195,7 +195,7 @@ class ConsumerGroupCoordinator:
             if change is not None:
                 live.write(change)
             await live.until_applied(*error_codes)
-        except (GroupRefusal, NotCoordinator) as error:
+        except (GroupRejection, NotCoordinator) as error:
             return error.error_code, ()
         return ErrorCode.none, error_codes
 
@@ -264,7 +264,7 @@ class ConsumerGroupCoordinator:
     # Loaded groups
 
     async def _find(self, group_id: str, *, may_begin: bool) -> HostedConsumerGroup:
-        """The loaded group. Raises `GroupRefusal` and `NotCoordinator`."""
+        """The loaded group. Raises `GroupRejection` and `NotCoordinator`."""
         live = self._current(group_id)
         if live is not None:
             return live
@@ -279,7 +279,7 @@ class ConsumerGroupCoordinator:
             raise NotCoordinator(ErrorCode.not_coordinator)
         try:
             return self._load(group, may_begin=may_begin)
-        except GroupRefusal:
+        except GroupRejection:
             await check_confirmed(self._group_ledger, group_id, group.claim_epoch)
             raise
 
@@ -287,8 +287,8 @@ class ConsumerGroupCoordinator:
         """The group of a member that speaks the classic protocol."""
         try:
             return await self._find(group_id, may_begin=False)
-        except GroupRefusal as refusal:  # it may have become a classic group meanwhile: the member asks again
-            raise NotCoordinator(ErrorCode.not_coordinator, refusal.message) from refusal
+        except GroupRejection as rejection:  # it may have become a classic group meanwhile: the member asks again
+            raise NotCoordinator(ErrorCode.not_coordinator, rejection.message) from rejection
 
     def _current(self, group_id: str) -> HostedConsumerGroup | None:
         """The loaded group; None where it is not loaded. A group whose claim is over is unloaded first."""
@@ -441,5 +441,5 @@ class ConsumerGroupCoordinator:
         return isinstance(group.value, ConsumerGroup) and group.has_members and group.group_id not in self._live
 
     def _load_owned(self, group: GroupState) -> None:
-        with contextlib.suppress(GroupRefusal):  # it has become a classic group meanwhile
+        with contextlib.suppress(GroupRejection):  # it has become a classic group meanwhile
             self._load(group, may_begin=False)

@@ -13,11 +13,11 @@ from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.groups.logging import log_changes, log_instance_rejected
 from agent.groups.membership_errors import check_confirmed, is_fatal_to_member
 from agent.runtime.clock import Clock
-from coordinator.commands.commands import Done, Outcome, Refused
+from coordinator.commands.commands import Done, Outcome, Rejected
 from coordinator.commands.consumer_group_values import ConsumerGroup, ConsumerGroupChange
 from coordinator.commands.group_values import GroupState
 from coordinator.groups.consumer_group import LiveConsumerGroup
-from coordinator.groups.consumer_group_messages import GroupRefusal
+from coordinator.groups.consumer_group_messages import GroupRejection
 from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_LEDGER_SECONDS_MAX
@@ -101,7 +101,7 @@ class HostedConsumerGroup:
         if self._newest is done:
             self._newest = None
         outcome = done.result()
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             log.info(
                 "a change of a consumer group was rejected; its members look up the coordinator again",
                 extra={"group": self.group_id, "reason": outcome.reason},
@@ -129,7 +129,7 @@ class HostedConsumerGroup:
             raise NotCoordinator(ErrorCode.not_coordinator)
 
     async def check_stays(self, state: ClusterState, member_id: str) -> None:
-        """Raise `GroupRefusal` where the member was removed while its answer waited for the ledger.
+        """Raise `GroupRejection` where the member was removed while its answer waited for the ledger.
 
         The partitions of that answer may be another member's by now. Differs from Kafka: there the member gets the
         answer, and the error with its next heartbeat.
@@ -140,28 +140,28 @@ class HostedConsumerGroup:
         value = None if group is None else group.value
         is_in = isinstance(value, ConsumerGroup) and member_id in value.members
         if not is_in or member_id not in self.group.group.members:
-            refusal = self.group.unknown(member_id)
-            await self.until_applied(refusal.error_code)
-            raise refusal
+            rejection = self.group.unknown(member_id)
+            await self.until_applied(rejection.error_code)
+            raise rejection
 
     @asynccontextmanager
     async def rejecting(self, instance_id: str | None = None, client_id: str = "") -> AsyncIterator[None]:
-        """A context for the decision on a request: a `GroupRefusal` is raised again once it may be answered.
+        """A context for the decision on a request: a `GroupRejection` is raised again once it may be answered.
 
         A new group that it rejects is not begun. A rejected `group.instance.id` is logged once.
         """
         try:
             yield
-        except GroupRefusal as refusal:
+        except GroupRejection as rejection:
             if self.group.copy.is_new:
                 self._unload(self)
-                if is_fatal_to_member(refusal.error_code):
+                if is_fatal_to_member(rejection.error_code):
                     # The error follows from a classic group's members, which may have joined at another agent (S4).
                     await check_confirmed(self._ledger, self.group_id, self.claim_epoch)
             else:
-                await self.until_applied(refusal.error_code)
-            if refusal.error_code in _INSTANCE_TAKEN and instance_id is not None:
-                self._log_instance_rejected(instance_id, client_id, refusal.message)
+                await self.until_applied(rejection.error_code)
+            if rejection.error_code in _INSTANCE_TAKEN and instance_id is not None:
+                self._log_instance_rejected(instance_id, client_id, rejection.message)
             raise
 
     def _log_instance_rejected(self, instance_id: str, client_id: str, reason: str) -> None:
@@ -184,6 +184,6 @@ async def until_applied(clock: Clock, written: asyncio.Future[Outcome]) -> None:
     except TimeoutError as error:
         raise NotCoordinator(ErrorCode.coordinator_not_available, "the ledger does not answer") from error
     outcome = written.result()
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         raise NotCoordinator(outcome.error_code, outcome.reason)
     assert isinstance(outcome, Done), f"unexpected outcome of a group's entry: {outcome}"

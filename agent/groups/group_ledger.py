@@ -15,7 +15,7 @@ from typing import NamedTuple
 from agent.groups.group_owners import GroupOwners, is_too_long
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
-from coordinator.commands.commands import Command, Done, Outcome, Refused
+from coordinator.commands.commands import Command, Done, Outcome, Rejected
 from coordinator.commands.consumer_group_values import ConsumerGroupChange
 from coordinator.commands.group import (
     ClaimGroups,
@@ -175,7 +175,7 @@ class GroupLedger:
         if isinstance(outcome, GroupsClaimed):
             epochs, error_codes = outcome.claim_epochs, list(map(ErrorCode, outcome.error_codes))
         else:
-            assert isinstance(outcome, Refused), f"unexpected outcome of a claim: {outcome}"
+            assert isinstance(outcome, Rejected), f"unexpected outcome of a claim: {outcome}"
             epochs, error_codes = (-1,) * len(group_ids), [ErrorCode.coordinator_not_available] * len(group_ids)
         for group_id, epoch, error_code in zip(group_ids, epochs, error_codes, strict=True):
             group = self._ledger.state.groups.get(group_id)
@@ -201,7 +201,7 @@ class GroupLedger:
     def write(self, group_id: str, group: ClassicGroup) -> asyncio.Future[Outcome]:
         """Write a generation of a classic group.
 
-        The future gets `Done` once the entry is applied. It gets `Refused` with the error for the client where this
+        The future gets `Done` once the entry is applied. It gets `Rejected` with the error for the client where this
         agent does not own the group, or the entry was rejected; the claim is over then. It may be cancelled: the entry
         is proposed all the same.
         """
@@ -334,7 +334,7 @@ class GroupLedger:
                 return
             outcome = _outcome(done)
             # Another error is the producer's, and says nothing of the claim.
-            if isinstance(outcome, Refused) and outcome.error_code is ErrorCode.not_coordinator:
+            if isinstance(outcome, Rejected) and outcome.error_code is ErrorCode.not_coordinator:
                 self._drop_claim(group_id, claim_epoch)
 
         proposed.add_done_callback(settle)
@@ -385,7 +385,7 @@ class GroupLedger:
         if isinstance(outcome, OffsetsCommitted):
             error_codes = list(map(ErrorCode, outcome.error_codes))
         else:
-            assert isinstance(outcome, Refused), f"unexpected outcome of a commit: {outcome}"
+            assert isinstance(outcome, Rejected), f"unexpected outcome of a commit: {outcome}"
             error_codes = [outcome.error_code] * len(commits)
         for commit, error_code in zip(commits, error_codes, strict=True):
             commit.error_codes.append(error_code)
@@ -457,16 +457,16 @@ def _metadata_of(rows: Sequence[OffsetRow]) -> tuple[str, ...]:
 def _keeps_claim(command: Command, outcome: Outcome) -> bool:
     """Whether this agent's copy of the group is right after the entry, and the group exists."""
     if isinstance(command, DeleteGroup):
-        return isinstance(outcome, Refused) and outcome.error_code is ErrorCode.non_empty_group
+        return isinstance(outcome, Rejected) and outcome.error_code is ErrorCode.non_empty_group
     return isinstance(outcome, Done)
 
 
 def _outcome(done: asyncio.Future[Outcome]) -> Outcome:
     """The outcome of a command; NOT_COORDINATOR where it is unknown, so that clients ask FindCoordinator again."""
     if done.cancelled():
-        return Refused(error_code=ErrorCode.not_coordinator, reason="the agent is stopping")
+        return Rejected(error_code=ErrorCode.not_coordinator, reason="the agent is stopping")
     error = done.exception()
     if error is None:
         return done.result()
     assert isinstance(error, OutcomeUnknown), f"unexpected end of a command: {error!r}"
-    return Refused(error_code=ErrorCode.not_coordinator, reason=str(error))
+    return Rejected(error_code=ErrorCode.not_coordinator, reason=str(error))

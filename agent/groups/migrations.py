@@ -13,7 +13,7 @@ from coordinator.commands.group_values import ClassicGroup, GroupState
 from coordinator.configs.broker_configs import broker_value
 from coordinator.groups.consumer_group import LiveConsumerGroup
 from coordinator.groups.consumer_group_copy import FindTopic
-from coordinator.groups.consumer_group_messages import GroupRefusal
+from coordinator.groups.consumer_group_messages import GroupRejection
 from coordinator.groups.group_migration import (
     DOWNGRADING,
     UPGRADING,
@@ -68,7 +68,7 @@ class GroupMigrations:
         self._classic_size_max = min(CLASSIC_MEMBERS_MAX, int(broker_value(broker_configs, "group.max.size")))
 
     def begun(self, group: GroupState) -> ConsumerGroup | None:
-        """The consumer group that a classic one becomes; None where there was no group. Raises `GroupRefusal`."""
+        """The consumer group that a classic one becomes; None where there was no group. Raises `GroupRejection`."""
         value = group.value
         self.check_joining(group)
         if not isinstance(value, ClassicGroup):
@@ -88,7 +88,7 @@ class GroupMigrations:
             raise group_not_found(group.group_id, str(error)) from error
 
     def check_joining(self, group: GroupState) -> None:
-        """Raise `GroupRefusal` where members of the classic protocol prevent a first consumer from joining."""
+        """Raise `GroupRejection` where members of the classic protocol prevent a first consumer from joining."""
         # Members that are joining now count, too, although the ledger has nothing of them yet.
         joining = self._classic.protocol_type(group.group_id)
         if (group.has_members or joining is not None) and self._policy not in UPGRADING:
@@ -122,7 +122,7 @@ class GroupMigrations:
 _NOT_CLASSIC = "it cannot become a classic group, and stays as it is"
 
 
-def group_not_found(group_id: str, why: str = "") -> GroupRefusal:
+def group_not_found(group_id: str, why: str = "") -> GroupRejection:
     """GROUP_ID_NOT_FOUND, with the reason why the group does not become a consumer group."""
     reason = f": {why}" if why else ""
-    return GroupRefusal(ErrorCode.group_id_not_found, f"there is no consumer group {group_id!r}{reason}")
+    return GroupRejection(ErrorCode.group_id_not_found, f"there is no consumer group {group_id!r}{reason}")

@@ -111,9 +111,9 @@ async def _add(
         await pacer.step()
     if missing:
         return {name: missing.get(name, ErrorCode.operation_not_attempted) for name in names}
-    refused = check_transactional_id(asked.transactional_id)
-    if refused is not ErrorCode.none:
-        return dict.fromkeys(names, refused)
+    rejected = check_transactional_id(asked.transactional_id)
+    if rejected is not ErrorCode.none:
+        return dict.fromkeys(names, rejected)
     if asked.is_verify_only:
         return await _verified(services, asked, partition_names)
     command = AddToTransaction(

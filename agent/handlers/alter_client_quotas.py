@@ -16,7 +16,7 @@ from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
 from coordinator.apply.client_quotas import IP, InvalidQuota, check_quota, quota_entity_of
 from coordinator.commands.admin import AlterClientQuotas
-from coordinator.commands.commands import Refused
+from coordinator.commands.commands import Rejected
 from coordinator.configs.config_types import shorten
 from protocol.errors import ErrorCode
 
@@ -72,7 +72,7 @@ def _command(named: Sequence[tuple[str, str | None]], operations: Sequence[Any])
 
 async def _alter(services: Services, command: AlterClientQuotas) -> None:
     outcome = await services.ledger.propose(command)
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         raise TopicError(outcome.error_code, outcome.reason)
     given = {name: value for name, value in command.quotas if value is not None}
     if given:

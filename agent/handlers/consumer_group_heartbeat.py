@@ -18,7 +18,7 @@ from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.ids import uuid_text
 from coordinator.commands.consumer_group_values import JOIN_EPOCH, Partitions, partitions
-from coordinator.groups.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
+from coordinator.groups.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRejection, HeartbeatAnswer
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
 
@@ -51,8 +51,8 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         heartbeat_answer = await services.consumer_groups.heartbeat(
             body.group_id, heartbeat, is_id_required=is_id_required
         )
-    except GroupRefusal as refusal:
-        return _error(refusal.error_code, refusal.message)
+    except GroupRejection as rejection:
+        return _error(rejection.error_code, rejection.message)
     except NotCoordinator as error:
         return _error(error.error_code, error.message)
     return _heartbeat_values(heartbeat_answer)

@@ -19,7 +19,7 @@ from agent.request.messages import Values
 from agent.request.offset_commits import as_client_error
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
-from coordinator.commands.commands import Refused
+from coordinator.commands.commands import Rejected
 from protocol.errors import ErrorCode
 from protocol.limits import GROUPS_PER_TURN
 
@@ -66,7 +66,7 @@ async def _delete(services: Services, group_id: str, end_s: float) -> ErrorCode:
         return error.error_code
     except TopicError:
         return ErrorCode.coordinator_not_available
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         return as_client_error(outcome.error_code)
     services.groups.forget(group_id)
     services.consumer_groups.forget(group_id)

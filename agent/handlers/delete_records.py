@@ -18,7 +18,7 @@ from agent.ledger.entry_batches import batches, split
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
-from coordinator.commands.commands import AdvanceLogStart, LogStartsAdvanced, Refused
+from coordinator.commands.commands import AdvanceLogStart, LogStartsAdvanced, Rejected
 from coordinator.configs.config_types import split_list
 from coordinator.configs.topic_configs import effective
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
@@ -131,7 +131,7 @@ async def _advance(services: Services, advances: Sequence[_Advance], end_s: floa
         return dict.fromkeys(names, Answered(ErrorCode.not_leader_or_follower))
     except TopicError as error:
         return dict.fromkeys(names, Answered(error.error_code))
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         return dict.fromkeys(names, Answered(outcome.error_code))
     assert isinstance(outcome, LogStartsAdvanced), f"log starts were answered by {outcome!r}"
     results = zip(outcome.error_codes, outcome.log_starts, strict=True)

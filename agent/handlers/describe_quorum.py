@@ -28,11 +28,11 @@ UNKNOWN = -1
 async def handle(services: Services, request: Request, body: Any) -> Values:
     asked = [(topic.topic_name, [partition.partition_index for partition in topic.partitions]) for topic in body.topics]
     if asked != [(METADATA_TOPIC, [METADATA_PARTITION])]:
-        refused = [
+        rejected = [
             (name, [_partition(ErrorCode.unknown_topic_or_partition, index) for index in indexes])
             for name, indexes in asked
         ]
-        return _values(refused, [])
+        return _values(rejected, [])
     if not await passes_barrier(services):
         return _values([(METADATA_TOPIC, [_partition(ErrorCode.not_leader_or_follower)])], [])
     state = services.state

@@ -26,8 +26,8 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     cursor_name = body.cursor.topic_name if body.cursor else ""
     cursor_index = body.cursor.partition_index if body.cursor else 0
     if body.cursor and (cursor_index < 0 or (body.topics and cursor_name not in names)):
-        refused = [_missing(name, ErrorCode.invalid_request, NOT_ASKED) for name in names]
-        return {"topics": refused, "next_cursor": None}
+        rejected = [_missing(name, ErrorCode.invalid_request, NOT_ASKED) for name in names]
+        return {"topics": rejected, "next_cursor": None}
     budget = max(1, min(body.response_partition_limit, DESCRIBED_PARTITIONS_MAX))
     topics: list[dict[str, Any]] = []
     next_cursor = None

@@ -21,9 +21,9 @@ API_KEY = 26
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     version = transaction_version(API_KEY, request.frame.api_version)
-    refused = check_transactional_id(body.transactional_id)
-    if refused is not ErrorCode.none:
-        return _values(request.frame.api_version, TransactionDecided(error_code=refused))
+    rejected = check_transactional_id(body.transactional_id)
+    if rejected is not ErrorCode.none:
+        return _values(request.frame.api_version, TransactionDecided(error_code=rejected))
     producer_id, epoch = compared_producer(body.producer_id, body.producer_epoch)
     decision = await decided(
         services,

@@ -62,8 +62,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             request.frame.correlation_id, version, FetchResponse(topics=[], error_code=context.error_code)
         )
     if await services.draining.redirects():
-        refused = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in context.partitions]
-        return await inline_or_in_thread(len(refused), _answer, request.frame, refused, isolation, _session_id(context))
+        rejected = [PartitionRead(partition, ErrorCode.not_leader_or_follower) for partition in context.partitions]
+        return await inline_or_in_thread(
+            len(rejected), _answer, request.frame, rejected, isolation, _session_id(context)
+        )
     reads: list[PartitionRead] = []
     is_elsewhere = _is_elsewhere(services, rack)
     if is_elsewhere:

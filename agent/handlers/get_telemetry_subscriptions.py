@@ -11,7 +11,7 @@ from typing import Any
 
 from agent.request.messages import NO_TIME, Values
 from agent.request.services import Request, Services
-from agent.telemetry.subscriptions import ACCEPTED_COMPRESSION, TelemetryRefused
+from agent.telemetry.subscriptions import ACCEPTED_COMPRESSION, TelemetryRejected
 from protocol.errors import ErrorCode
 
 API_KEY = 71
@@ -20,7 +20,7 @@ API_KEY = 71
 async def handle(services: Services, request: Request, body: Any) -> Values:
     try:
         instance = await services.telemetry.subscribe(body.client_instance_id, request.asker)
-    except TelemetryRefused as refused:
+    except TelemetryRejected as rejected:
         nothing: dict[str, Any] = {
             "client_instance_id": None,
             "subscription_id": 0,
@@ -30,7 +30,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             "delta_temporality": False,
             "requested_metrics": [],
         }
-        return {"error_code": refused.error_code, **nothing}
+        return {"error_code": rejected.error_code, **nothing}
     return {
         "error_code": ErrorCode.none,
         "client_instance_id": instance.instance_id,

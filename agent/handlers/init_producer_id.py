@@ -10,7 +10,7 @@ import logging
 from datetime import timedelta
 from typing import Any
 
-from agent.ledger.producer_ids import AllocationRefused
+from agent.ledger.producer_ids import AllocationRejected
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import NOT_KNOWN, decided
@@ -46,15 +46,15 @@ async def _initialise(
     services: Services, request: Request, body: Any, producer_id: ProducerId, epoch: ProducerEpoch
 ) -> TransactionDecided:
     timeout_ms = body.transaction_timeout // timedelta(milliseconds=1)
-    refused = check_init_producer_id(
+    rejected = check_init_producer_id(
         transactional_id=body.transactional_id,
         timeout_ms=timeout_ms,
         timeout_ms_max=int(broker_value(services.broker_configs, "transaction.max.timeout.ms")),
         producer_id=producer_id,
         epoch=epoch,
     )
-    if refused is not ErrorCode.none:
-        return TransactionDecided(error_code=refused)
+    if rejected is not ErrorCode.none:
+        return TransactionDecided(error_code=rejected)
     if body.transactional_id is None:
         return await _fresh(services)
     if len(body.transactional_id) > TRANSACTIONAL_ID_CHARS_MAX:
@@ -85,6 +85,6 @@ async def _fresh(services: Services) -> TransactionDecided:
     try:
         async with services.clock.timeout(LEDGER_WAIT_SECONDS_MAX):
             producer_id = await services.producer_ids.take()
-    except (OutcomeUnknown, AllocationRefused, TimeoutError):
+    except (OutcomeUnknown, AllocationRejected, TimeoutError):
         return NOT_KNOWN
     return TransactionDecided(error_code=ErrorCode.none, producer_id=producer_id, epoch=EPOCH_FIRST)

@@ -17,7 +17,7 @@ from typing import Any
 
 from agent.groups.group_ledger import NO_RETENTION, NotCoordinator, OffsetRow
 from agent.request.messages import Values
-from agent.request.offset_commits import commit_error, commit_offsets, refusal
+from agent.request.offset_commits import commit_error, commit_offsets, rejection
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
 from agent.runtime.yielding import inline_or_in_thread
@@ -94,7 +94,7 @@ async def _commit(services: Services, request: Request, body: Any, wanted: Seque
     rows = [each.row for each in wanted if each.row is not None]
     error_code = _judge(services, request, body, rows)
     if error_code is not ErrorCode.none:
-        return await refusal(services, body.group_id, len(wanted), error_code)
+        return await rejection(services, body.group_id, len(wanted), error_code)
     if not rows:
         return [ErrorCode.offset_metadata_too_large] * len(wanted)
     error_codes = iter(await commit_offsets(services, body.group_id, rows, partial(_judge, services, request, body)))

@@ -22,7 +22,7 @@ from agent.request.messages import Values
 from agent.request.offset_commits import as_client_error
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
-from coordinator.commands.commands import Refused
+from coordinator.commands.commands import Rejected
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.group_values import ClassicGroup, GroupState
 from coordinator.groups.offset_expiry import subscribed_topics
@@ -174,4 +174,4 @@ async def _forget(services: Services, group_id: str, partitions: Sequence[Partit
         outcome = await before(end_s, services.clock, services.group_ledger.delete_offsets(group_id, partitions))
     except TopicError:
         return ErrorCode.coordinator_not_available
-    return as_client_error(outcome.error_code) if isinstance(outcome, Refused) else ErrorCode.none
+    return as_client_error(outcome.error_code) if isinstance(outcome, Rejected) else ErrorCode.none

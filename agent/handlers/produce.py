@@ -62,9 +62,9 @@ NO_TRANSACTIONAL_ID = Acknowledgement(error_code=ErrorCode.transactional_id_auth
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
     if body.acks != ACKS_NONE and await services.draining.redirects():
-        return _refused(request, body, REDIRECTION)
+        return _rejected(request, body, REDIRECTION)
     if body.transactional_id is None and _has_transactional_batches(body):
-        return _refused(request, body, NO_TRANSACTIONAL_ID)
+        return _rejected(request, body, NO_TRANSACTIONAL_ID)
     has_room = await services.produce.wait_for_room(_timeout_s(body))
     pending = PendingProduce(request, body)
     pacer = CooperativeYield(services.clock)
@@ -109,13 +109,13 @@ def _end_where_due(services: Services, pending: "PendingProduce", *, has_room: b
     """Raises `NoAnswerOwed` where a client that gets no responses (acks=0) has to refresh its metadata."""
     if not has_room:
         raise NoAnswerOwed("the intake is full, and the client waits for no error")
-    if pending.refused is not None:
-        raise NoAnswerOwed(f"{pending.refused.name} for records with acks=0")
+    if pending.rejected is not None:
+        raise NoAnswerOwed(f"{pending.rejected.name} for records with acks=0")
     if services.draining.is_redirecting:
         raise NoAnswerOwed("this agent is stopping, and the client waits for no error")
 
 
-def _refused(request: Request, body: ProduceRequest, acknowledgement: Acknowledgement) -> Answer:
+def _rejected(request: Request, body: ProduceRequest, acknowledgement: Acknowledgement) -> Answer:
     """The answer where no partition is accepted: the same error for each."""
     if body.acks == ACKS_NONE:
         raise NoAnswerOwed(f"{acknowledgement.error_code.name} for records with acks=0")
@@ -151,7 +151,7 @@ class PendingProduce:
         self.answer: asyncio.Future[Sequence[Buffer]] = asyncio.get_running_loop().create_future()
 
     @property
-    def refused(self) -> ErrorCode | None:
+    def rejected(self) -> ErrorCode | None:
         """The first error that is known by now."""
         settled = (place.acknowledgement for place in self._places if place.acknowledgement is not NOT_IN_TIME)
         return next(
@@ -256,15 +256,15 @@ async def _check(
             rules = services.record_rules.rules(topic)
             checked = await check_records(partition.records, rules, _arrival_now(services))
         except InvalidBatch as error:
-            place.settle(_refusal(error, topic.partitions[partition.index].log_start))
+            place.settle(_rejection(error, topic.partitions[partition.index].log_start))
         else:
             header, index = checked.headers[0], PartitionIndex(partition.index)
-            refused = ErrorCode.none
+            rejected = ErrorCode.none
             if header.is_transactional:
-                refused = await transaction.error(topic.partitions[index], header.producer_id, header.producer_epoch)
-            if refused is ErrorCode.none:
+                rejected = await transaction.error(topic.partitions[index], header.producer_id, header.producer_epoch)
+            if rejected is ErrorCode.none:
                 return BatchGroup(topic.topic_id, index, checked.records, checked.headers, place)
-            place.settle(Acknowledgement(error_code=refused))
+            place.settle(Acknowledgement(error_code=rejected))
     return None
 
 
@@ -290,14 +290,14 @@ def _take_in(services: Services, request: Request, accepted: Sequence[BatchGroup
         services.produce.add(group._replace(records=memoryview(bytes(group.records))) if is_little else group)
 
 
-def _refusal(error: InvalidBatch, log_start: int) -> Acknowledgement:
+def _rejection(error: InvalidBatch, log_start: int) -> Acknowledgement:
     """The result of invalid records. As in Kafka, it has the log start where the log was needed to judge them."""
     is_log_asked = not isinstance(error, NotOneBatch) and error.error_code not in ERRORS_WITHOUT_LOG_START
     return Acknowledgement(
         error_code=error.error_code,
         log_start=log_start if is_log_asked else NO_OFFSET,
         error_message=str(error),
-        rows_refused=error.rows,
+        rows_rejected=error.rows,
     )
 
 
@@ -316,7 +316,7 @@ def _response(frame: RequestFrame, body: ProduceRequest, places: Sequence[Partit
                 log_append_time_ms=acknowledgement.append_time_ms,
                 log_start_offset=acknowledgement.log_start,
                 error_message=acknowledgement.error_message,
-                record_errors=[RecordError(batch_index=row) for row in acknowledgement.rows_refused],
+                record_errors=[RecordError(batch_index=row) for row in acknowledgement.rows_rejected],
             )
         )
     response = ProduceResponse(topics=list(topics.values()))

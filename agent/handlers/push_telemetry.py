@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.request.messages import Values
 from agent.request.services import Request, Services
-from agent.telemetry.subscriptions import Push, TelemetryRefused
+from agent.telemetry.subscriptions import Push, TelemetryRejected
 from protocol.errors import ErrorCode
 
 API_KEY = 72
@@ -24,6 +24,6 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     )
     try:
         await services.telemetry.push(body.client_instance_id, request.asker, push)
-    except TelemetryRefused as refused:
-        return {"error_code": refused.error_code}
+    except TelemetryRejected as rejected:
+        return {"error_code": rejected.error_code}
     return {"error_code": ErrorCode.none}

@@ -19,12 +19,12 @@ from typing import Any
 
 from agent.groups.group_ledger import CommittingProducer, NotCoordinator, OffsetRow
 from agent.request.messages import Values
-from agent.request.offset_commits import as_client_error, commit_error, commit_timeout_s, refusal
+from agent.request.offset_commits import as_client_error, commit_error, commit_timeout_s, rejection
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import connection_epoch_of, stale
 from agent.runtime.yielding import inline_or_in_thread
-from coordinator.commands.commands import Refused
+from coordinator.commands.commands import Rejected
 from coordinator.commands.transaction import TransactionalOffsetsPending
 from coordinator.ledger.port import OutcomeUnknown
 from protocol.errors import ErrorCode
@@ -65,7 +65,7 @@ async def _pend(services: Services, request: Request, body: Any, wanted: Sequenc
     # The offsets are judged and proposed in one turn of the loop, so that the group does not change in between.
     error_code = _judge(services, request, body, rows)
     if error_code is not ErrorCode.none:
-        return await refusal(services, body.group_id, len(wanted), error_code)
+        return await rejection(services, body.group_id, len(wanted), error_code)
     if not rows:
         return [ErrorCode.offset_metadata_too_large] * len(wanted)
     error_codes = iter(await _submit(services, request, body.group_id, rows, producer))
@@ -131,7 +131,7 @@ async def _submit(
         return [ErrorCode.coordinator_not_available] * len(rows)
     except OutcomeUnknown:
         return [ErrorCode.not_coordinator] * len(rows)
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         return [as_client_error(outcome.error_code)] * len(rows)
     assert isinstance(outcome, TransactionalOffsetsPending), f"unexpected outcome of a commit: {outcome}"
     if outcome.is_stale:

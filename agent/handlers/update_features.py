@@ -15,7 +15,7 @@ from agent.admin.topics import TopicError, before, catch_up, deadline_s
 from agent.request.features import LEVEL_MIN, TRANSACTION_VERSION
 from agent.request.messages import Values
 from agent.request.services import Request, Services
-from coordinator.commands.commands import Refused
+from coordinator.commands.commands import Rejected
 from coordinator.commands.transaction import SetTransactionVersion
 from coordinator.state.state import TRANSACTION_VERSION_NEWEST
 from protocol.errors import ErrorCode
@@ -36,7 +36,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         return _error(unsure.error_code, unsure.message)
     level = services.state.transaction_version
     for update in body.feature_updates:
-        reason = _refusal(update, request.frame.api_version, level)
+        reason = _rejection(update, request.frame.api_version, level)
         if reason is not None:
             return _error(ErrorCode.invalid_update_version, reason)
         if update.feature == TRANSACTION_VERSION:
@@ -56,7 +56,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
 
 async def _set(services: Services, level: int) -> None:
     outcome = await services.ledger.propose(SetTransactionVersion(level=level))
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         raise TopicError(outcome.error_code, outcome.reason)
 
 
@@ -64,7 +64,7 @@ def _error(error_code: ErrorCode, reason: str | None) -> Values:
     return {"error_code": error_code, "error_message": reason, "results": []}
 
 
-def _refusal(update: Any, version: int, transaction_version: int) -> str | None:
+def _rejection(update: Any, version: int, transaction_version: int) -> str | None:
     """The reason why the level is not possible; None where it is, or where the feature has it already."""
     level = update.max_version_level
     is_known = update.feature == TRANSACTION_VERSION

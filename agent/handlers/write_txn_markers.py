@@ -19,7 +19,7 @@ from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
-from coordinator.commands.commands import Refused
+from coordinator.commands.commands import Rejected
 from coordinator.commands.transaction import TerminateTransaction, TransactionDecided, TransactionPartition
 from coordinator.ledger.port import OutcomeUnknown
 from coordinator.state.state import ClusterState
@@ -108,7 +108,7 @@ async def _ended(
             outcome = await services.ledger.propose(command)
     except (OutcomeUnknown, TimeoutError):
         return LOOK_AGAIN
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         return LOOK_AGAIN
     assert isinstance(outcome, TransactionDecided), f"unexpected outcome of a marker: {outcome}"
     if outcome.grown:

@@ -179,10 +179,10 @@ class _HttpApi:
 
         Needs the tokens of the catalog and the registry: a plan holds schemas, and a file replaces records.
         """
-        refusal = self._tokens.refusal(request.client.host if request.client else None, request.headers)
-        if refusal is not None:
+        rejection = self._tokens.rejection(request.client.host if request.client else None, request.headers)
+        if rejection is not None:
             remedy = "run penstock lake rewrite or backfill with the agents' --http-token-file"
-            raise ApiError(refusal.status, "not_allowed", refusal.message, remedy)
+            raise ApiError(rejection.status, "not_allowed", rejection.message, remedy)
         body = await _read_json(request, REWRITE_BODY_BYTES_MAX) if request.method == "POST" else b""
         await self._ledger.barrier()
         topic = self._find(request.path_params["name"])

@@ -76,4 +76,4 @@ class HostGuard:
         return path in HEALTH_PATHS or path.startswith(GUARDED_THEMSELVES)
 
     def _has_token(self, peer: str | None, headers: Mapping[str, str]) -> bool:
-        return bool(self._tokens.digests) and self._tokens.refusal(peer, headers) is None
+        return bool(self._tokens.digests) and self._tokens.rejection(peer, headers) is None

@@ -9,7 +9,7 @@ import logging
 from agent.lake.table_commits import TableCommits
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
-from coordinator.commands.commands import CommitTable, Done, Refused
+from coordinator.commands.commands import CommitTable, Done, Rejected
 from coordinator.ledger.port import OutcomeUnknown
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.edits import RequirementFailed, TableEdit
@@ -72,6 +72,6 @@ class TableUpdates:
                 f"the edit was not ready within {TABLE_EDIT_SECONDS_MAX:.0f} s: the store is slow or unavailable, or "
                 "another commit holds the table. Nothing was changed, try again"
             ) from error
-        if isinstance(outcome, Refused) and outcome.error_code is ErrorCode.request_timed_out:
+        if isinstance(outcome, Rejected) and outcome.error_code is ErrorCode.request_timed_out:
             raise StoreUnavailable(f"nothing was changed, try again: {outcome.reason}")
         return outcome

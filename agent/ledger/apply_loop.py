@@ -20,7 +20,7 @@ from coordinator.follower import Applied, Follower
 from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerRecord, LedgerUnavailable, OutcomeUnknown, Trimmed
 from coordinator.snapshot import Frozen
 from coordinator.state.state import ClusterState, DigestComparison
-from protocol.limits import BARRIER_SECONDS_MAX, LEDGER_RELOAD_REFUSED_SECONDS
+from protocol.limits import BARRIER_SECONDS_MAX, LEDGER_RELOAD_REJECTED_SECONDS
 from protocol.types import PartitionIndex, Position, SessionId, TopicId
 from storage.object_store import ObjectStore, StoreError, StoreUnavailable
 
@@ -215,7 +215,7 @@ class ApplyLoop:
                         'denied, or does not answer")',
                         extra={"reason": f"{logged_error.__name__}: {error}"},
                     )
-                await self._clock.sleep(LEDGER_RELOAD_REFUSED_SECONDS)
+                await self._clock.sleep(LEDGER_RELOAD_REJECTED_SECONDS)
 
     async def _reload(self) -> None:
         """Replace the state, whose next entries were trimmed, by the one at the ledger's head, and wake all waiters.

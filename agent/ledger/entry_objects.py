@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.metrics import Metrics
-from coordinator.commands.commands import CommitTable, Outcome, Refused, ReplaceChunks
+from coordinator.commands.commands import CommitTable, Outcome, Rejected, ReplaceChunks
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.types import SessionId
 from storage.decorators.wrapped_store import WrappedStore
@@ -39,8 +39,8 @@ class EntryObjects:
         # is the only copy then.
         self.fate = EntryFate.UNKNOWN
         outcome = await self._ledger.propose(command)
-        # `Refused` also where the command was never appended: it was too large, or the queue was full.
-        self.fate = EntryFate.REJECTED if isinstance(outcome, Refused) else EntryFate.APPLIED
+        # `Rejected` also where the command was never appended: it was too large, or the queue was full.
+        self.fate = EntryFate.REJECTED if isinstance(outcome, Rejected) else EntryFate.APPLIED
         return outcome
 
     def _remember(self, key: str) -> None:

@@ -22,7 +22,7 @@ from coordinator.commands.commands import (
     Outcome,
     Proposal,
     RaiseRules,
-    Refused,
+    Rejected,
     StartDrain,
     StartSession,
 )
@@ -88,7 +88,7 @@ class LedgerWriter:
     def propose(self, command: Command) -> asyncio.Future[Outcome]:
         """Queue a command. The future gets its outcome once it is applied, or raises `OutcomeUnknown`.
 
-        A command that cannot be an entry (unreadable, too large) is `Refused` like one that apply rejects. So is a
+        A command that cannot be an entry (unreadable, too large) is `Rejected` like one that apply rejects. So is a
         command for which the queue is full, with an error after which clients try again. To give up, cancel the future:
         a command that has no number yet is not appended then.
         """
@@ -96,7 +96,7 @@ class LedgerWriter:
             return self._enqueue(command)
         future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         reason = f"{LEDGER_COMMANDS_QUEUED_MAX} commands wait for the ledger: try again later"
-        future.set_result(Refused(error_code=ErrorCode.request_timed_out, reason=reason))
+        future.set_result(Rejected(error_code=ErrorCode.request_timed_out, reason=reason))
         return future
 
     def _enqueue(self, command: Command) -> asyncio.Future[Outcome]:
@@ -150,7 +150,7 @@ class LedgerWriter:
         except OutcomeUnknown:
             # A snapshot covers the entry, so its outcome is lost; the state says whether the session lives.
             return self.session in self._apply_loop.state.sessions
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             raise RuntimeError(f"the cluster rejected this agent's session: {outcome.reason}")
         return True
 
@@ -297,7 +297,7 @@ class LedgerWriter:
             await self._append_until_known(entries)
 
     def _payload(self, pending: _Pending, time_ms: Milliseconds | None) -> bytes | None:
-        """The bytes of the session's next entry; None where there can be none, after the command was `Refused`.
+        """The bytes of the session's next entry; None where there can be none, after the command was `Rejected`.
 
         Such a command gets no number, and the other commands of its group are appended.
         """
@@ -306,11 +306,11 @@ class LedgerWriter:
             # In the form of the rules in force: every live agent has to read it, also one of an older version (S3).
             payload = encode(proposal, self._apply_loop.state.rules_version, self.session, self._number_next)
         except Unwritable as error:
-            rejection, level = Refused(error_code=ErrorCode.unknown_server_error, reason=str(error)), logging.ERROR
+            rejection, level = Rejected(error_code=ErrorCode.unknown_server_error, reason=str(error)), logging.ERROR
         else:
             if len(payload) <= LEDGER_ENTRY_BYTES_MAX:
                 return payload
-            rejection = Refused(
+            rejection = Rejected(
                 error_code=ErrorCode.invalid_request,
                 reason=f"its ledger entry has {len(payload)} bytes, {LEDGER_ENTRY_BYTES_MAX} is the most: ask for less",
             )

@@ -6,14 +6,14 @@ An id is handed out once. The rest of a block is never used where the agent stop
 import asyncio
 
 from agent.ledger.ledger_client import LedgerClient
-from coordinator.commands.commands import AllocateProducerIds, ProducerIdsAllocated, Refused
+from coordinator.commands.commands import AllocateProducerIds, ProducerIdsAllocated, Rejected
 from protocol.types import ProducerId
 
 BLOCK_COUNT = 1000
 """Kafka's ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE."""
 
 
-class AllocationRefused(Exception):
+class AllocationRejected(Exception):
     """The ledger's queue is full, so no block was allocated. Clients may retry."""
 
 
@@ -29,7 +29,7 @@ class ProducerIdBlock:
     async def take(self) -> ProducerId:
         """A producer id that no producer has had.
 
-        Raises `OutcomeUnknown` if the session ended meanwhile, and `AllocationRefused`.
+        Raises `OutcomeUnknown` if the session ended meanwhile, and `AllocationRejected`.
         """
         while self._next == self._end:
             async with self._refill:
@@ -41,8 +41,8 @@ class ProducerIdBlock:
 
     async def _allocate(self) -> None:
         outcome = await self._ledger.propose(AllocateProducerIds(count=BLOCK_COUNT))
-        if isinstance(outcome, Refused):
-            raise AllocationRefused(outcome.reason)
+        if isinstance(outcome, Rejected):
+            raise AllocationRejected(outcome.reason)
         assert isinstance(outcome, ProducerIdsAllocated), f"unexpected outcome of an allocation: {outcome}"
         self._next = outcome.producer_id_first
         self._end = outcome.producer_id_first + outcome.count

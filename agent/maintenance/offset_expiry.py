@@ -15,7 +15,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import CooperativeYield
-from coordinator.commands.commands import Refused
+from coordinator.commands.commands import Rejected
 from coordinator.commands.group import ExpireOffsets
 from coordinator.commands.group_values import GroupState, count_offsets
 from coordinator.configs.broker_configs import broker_value
@@ -110,7 +110,7 @@ class OffsetExpiry:
             command = ExpireOffsets(now_ms=now_ms, retention_ms=self._retention_ms, group_ids=tuple(batch))
             # The next entry waits until this one is applied: applying it delays every agent.
             outcome = await self._ledger.propose(command)
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, Rejected):
                 log.warning("offsets were not expired; the next check tries again", extra={"reason": outcome.reason})
 
     async def _due_groups(self, now_ms: Milliseconds | None) -> list[tuple[str, int]]:

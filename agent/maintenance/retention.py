@@ -14,7 +14,7 @@ from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import CooperativeYield
 from coordinator.apply.retention import due_chunks
-from coordinator.commands.commands import ApplyRetention, Refused
+from coordinator.commands.commands import ApplyRetention, Rejected
 from coordinator.configs.broker_configs import broker_value
 from coordinator.configs.config_types import split_list
 from coordinator.configs.topic_configs import effective
@@ -62,7 +62,7 @@ class Retention:
         for batch in batches((partition, chunks) for partition, count in due_partitions for chunks in split(count)):
             # The next entry waits until this one is applied: applying it delays every agent.
             outcome = await self._ledger.propose(self._proposal(now_ms, batch))
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, Rejected):
                 log.warning(
                     "expired records were not deleted; the next check tries again", extra={"reason": outcome.reason}
                 )

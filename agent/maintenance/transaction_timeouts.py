@@ -14,7 +14,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import CooperativeYield
-from coordinator.commands.commands import Outcome, Refused
+from coordinator.commands.commands import Outcome, Rejected
 from coordinator.commands.transaction import ExpireTransaction, TransactionDecided
 from coordinator.configs.broker_configs import broker_value
 from coordinator.ledger.port import OutcomeUnknown
@@ -119,7 +119,7 @@ class TransactionTimeouts:
 
     def _log_outcome(self, seen: SeenTransaction, outcome: Outcome) -> bool:
         """Log the outcome of a proposal. Returns whether it aborted the transaction."""
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             log.warning("an expired transaction was not aborted; the next check tries again: %s", outcome.reason)
             return False
         assert isinstance(outcome, TransactionDecided)

@@ -13,7 +13,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.yielding import CooperativeYield
-from coordinator.commands.commands import Refused
+from coordinator.commands.commands import Rejected
 from coordinator.commands.transaction import ExpireTransactionalIds
 from coordinator.configs.broker_configs import broker_value
 from coordinator.state.state import NO_TIME
@@ -62,7 +62,7 @@ class TransactionalIdExpiry:
         for _ in range(0, due_count or min(untimed_count, 1), TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX):
             command = ExpireTransactionalIds(cutoff_ms=cutoff_ms, ids_max=TRANSACTIONAL_IDS_EXPIRED_PER_ENTRY_MAX)
             outcome = await self._ledger.propose(command)
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, Rejected):
                 log.warning("transactional ids were not expired; the next check tries again: %s", outcome.reason)
                 return 0
         if due_count:

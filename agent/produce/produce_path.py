@@ -19,7 +19,7 @@ from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.supervisor import begin_in
 from agent.runtime.yielding import inline_or_in_thread
-from coordinator.commands.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome, Refused
+from coordinator.commands.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome, Rejected
 from coordinator.commands.rules import RULES_CHECKED_STORAGE
 from coordinator.ledger.port import OutcomeUnknown
 from coordinator.state.chunk_index import ChunkRef
@@ -64,7 +64,7 @@ class Acknowledgement(NamedTuple):
     append_time_ms: int = NO_TIMESTAMP
     log_start: int = NO_OFFSET
     error_message: str | None = None
-    rows_refused: tuple[int, ...] = ()
+    rows_rejected: tuple[int, ...] = ()
     """The rejected records, counted from 0 in their batch, where single records are at fault."""
 
 
@@ -252,7 +252,7 @@ class ProducePath:
 
     async def _put(self, flush: _Flush) -> None:
         # The object's key names the session. The ledger has to have it first (S9): a start that finds a session in the
-        # bucket beyond the ledger's end takes the ledger for an older copy, and refuses to go on.
+        # bucket beyond the ledger's end takes the ledger for an older copy, and does not go on.
         session = await self._ledger.until_live()
         batcher, number = flush.batcher, self._next_number(session)
         intake = await inline_or_in_thread(batcher.batch_count, batcher.seal, session=session, number=number)
@@ -298,7 +298,7 @@ class ProducePath:
                 "the commit of an intake object was rejected; its producers get NOT_LEADER_OR_FOLLOWER and repeat",
                 extra={"key": intake.key, "outcome": str(outcome)},
             )
-            if isinstance(outcome, Refused):  # never proposed, or seen applied as rejected: the object is garbage (S6)
+            if isinstance(outcome, Rejected):  # never proposed, or seen applied as rejected: the object is garbage (S6)
                 # In an agent that is ending no task starts: the garbage collector deletes it after the session's end.
                 begin_in(self._tasks, self._uncommitted.settle(intake.session, EntryFate.REJECTED, (intake.key,)))
             self._answer_all(intake, Acknowledgement(error_code=ErrorCode.not_leader_or_follower))

@@ -22,7 +22,7 @@ from storage.keys import is_key, printable
 from storage.object_store import (
     ObjectDamaged,
     ObjectMissing,
-    ObjectRefused,
+    ObjectRejected,
     ObjectsNotDeleted,
     ObjectStore,
     StoreError,
@@ -249,7 +249,7 @@ class Audit:
             return (await self._store.head(key)).size_bytes
         except ObjectMissing:
             return None
-        except (ObjectDamaged, ObjectRefused) as error:
+        except (ObjectDamaged, ObjectRejected) as error:
             self._disagree("unreadable", key, f"{error} ({fault})")
             return _UNREADABLE
 

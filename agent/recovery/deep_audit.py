@@ -44,7 +44,7 @@ from storage.chunk_format import (
     check_header,
     describe_object,
 )
-from storage.object_store import ObjectDamaged, ObjectMissing, ObjectRefused, ObjectStore
+from storage.object_store import ObjectDamaged, ObjectMissing, ObjectRejected, ObjectStore
 from storage.refs import (
     METADATA_SUFFIX,
     REACHED_PREFIX,
@@ -124,7 +124,7 @@ class DeepAudit:
             await read()
         except ObjectMissing:
             pass  # replaced meanwhile, or missing: `agent.recovery.audit` reports missing objects
-        except (*_DAMAGE, ObjectRefused) as error:
+        except (*_DAMAGE, ObjectRejected) as error:
             affected = "" if object_id is None else f"; {await run_in_thread(self._affected, object_id)}"
             self.found.append(DamageFound(key, f"{error}{affected}"))
 

@@ -89,22 +89,22 @@ async def commit_offsets(
         if error_code is ErrorCode.none:
             handed.append(_Share(len(share), services.group_ledger.commit(group_id, share)))
         else:
-            handed.append(_refused(services, group_id, len(share), error_code))
+            handed.append(_rejected(services, group_id, len(share), error_code))
     error_codes = await _error_codes(services, handed)
     services.metrics.offsets_committed.inc(error_codes.count(ErrorCode.none))
     return error_codes
 
 
-async def refusal(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> list[ErrorCode]:
+async def rejection(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> list[ErrorCode]:
     """The error for each row of a commit that the group's coordinator rejects with `error_code`.
 
     NOT_COORDINATOR where the changes that it may follow from were not made, COORDINATOR_NOT_AVAILABLE where nothing is
     known of them within offsets.commit.timeout.ms: the client asks again.
     """
-    return await _error_codes(services, [_refused(services, group_id, rows_count, error_code)])
+    return await _error_codes(services, [_rejected(services, group_id, rows_count, error_code)])
 
 
-def _refused(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> _Share:
+def _rejected(services: Services, group_id: str, rows_count: int, error_code: ErrorCode) -> _Share:
     future: asyncio.Future[Sequence[ErrorCode]] = asyncio.get_running_loop().create_future()
     ledger, group = services.group_ledger, services.state.groups.get(group_id)
     claim_epoch = None if group is None else group.claim_epoch

@@ -8,7 +8,7 @@ Source of the errors: org.apache.kafka.clients.producer.internals.TransactionMan
 import logging
 
 from agent.request.services import NoAnswerOwed, Request, Services
-from coordinator.commands.commands import Refused
+from coordinator.commands.commands import Rejected
 from coordinator.commands.transaction import (
     AddToTransaction,
     ConnectionEpoch,
@@ -42,7 +42,7 @@ async def decided(
             outcome = await services.ledger.propose(command)
     except (OutcomeUnknown, TimeoutError):
         return NOT_KNOWN
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         is_later = outcome.error_code is ErrorCode.request_timed_out
         return NOT_KNOWN if is_later else TransactionDecided(error_code=outcome.error_code)
     assert isinstance(outcome, TransactionDecided), f"unexpected outcome of {type(command).__name__}: {outcome}"

@@ -51,7 +51,7 @@ NOTHING = read_subscription({})
 TAKEN = "taken"
 
 
-class TelemetryRefused(Exception):
+class TelemetryRejected(Exception):
     """A rejected request, with the error code for its client."""
 
     def __init__(self, error_code: ErrorCode) -> None:
@@ -173,24 +173,24 @@ class ClientTelemetry:
         return len(self._instances)
 
     async def subscribe(self, instance_id: uuid.UUID | None, asker: Asker) -> ClientInstance:
-        """The client with its subscription; a client without an id gets one. Raises `TelemetryRefused`."""
+        """The client with its subscription; a client without an id gets one. Raises `TelemetryRejected`."""
         instance = await self._instance(self._new_id() if instance_id is None else instance_id, asker)
         if not instance.may_ask(self._clock.monotonic_s()) and instance.last_error not in MAY_ASK_AGAIN:
-            raise TelemetryRefused(ErrorCode.throttling_quota_exceeded)
+            raise TelemetryRejected(ErrorCode.throttling_quota_exceeded)
         instance.last_error = ErrorCode.none
         return instance
 
     async def push(self, instance_id: uuid.UUID | None, asker: Asker, push: Push) -> None:
-        """Add a push to `series`. Raises `TelemetryRefused`, and then changes no series."""
+        """Add a push to `series`. Raises `TelemetryRejected`, and then changes no series."""
         if instance_id is None or instance_id in RESERVED_IDS:
-            raise self._refused(ErrorCode.invalid_request)
+            raise self._rejected(ErrorCode.invalid_request)
         instance = await self._instance(instance_id, asker)
         try:
             instance.last_error = self._judge(instance, push)
         finally:
             instance.is_terminating = push.is_terminating
         if instance.last_error:
-            raise self._refused(instance.last_error)
+            raise self._rejected(instance.last_error)
         if push.metrics:
             await self._take(instance, push)
         self._metrics.client_telemetry_pushes.labels(TAKEN).inc()
@@ -207,7 +207,7 @@ class ClientTelemetry:
                 points = await run_in_thread(read_metrics, Compression(push.compression), push.metrics)
             except UnreadableMetrics as error:
                 instance.last_error = ErrorCode.invalid_record
-                raise self._refused(ErrorCode.invalid_record) from error
+                raise self._rejected(ErrorCode.invalid_record) from error
         labels = ClientLabels(
             instance_id=instance.attributes["client_instance_id"],
             client_id=instance.attributes["client_id"],
@@ -226,9 +226,9 @@ class ClientTelemetry:
             return ErrorCode.unsupported_compression_type
         return ErrorCode.telemetry_too_large if len(push.metrics) > self.bytes_max else ErrorCode.none
 
-    def _refused(self, error_code: ErrorCode) -> TelemetryRefused:
+    def _rejected(self, error_code: ErrorCode) -> TelemetryRejected:
         self._metrics.client_telemetry_pushes.labels(error_code.name).inc()
-        return TelemetryRefused(error_code)
+        return TelemetryRejected(error_code)
 
     async def _instance(self, instance_id: uuid.UUID, asker: Asker) -> ClientInstance:
         """The client with its current subscription, as the most recently used one."""

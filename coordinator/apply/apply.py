@@ -50,7 +50,7 @@ from coordinator.commands.commands import (
     Outcome,
     Proposal,
     RaiseRules,
-    Refused,
+    Rejected,
     ReplaceChunks,
     ReportDigest,
     ReportTime,
@@ -65,7 +65,7 @@ from coordinator.state.state import NO_TIME, ClusterState
 from protocol.errors import ErrorCode
 from protocol.types import Milliseconds, SessionId
 
-REPEATED = Refused(
+REPEATED = Rejected(
     error_code=ErrorCode.request_timed_out, reason="the entry is a repeat: its outcome was given at its first copy"
 )
 """The outcome for a proposer that still waits: unknown, since the first copy was applied before it waited (S1)."""
@@ -93,7 +93,7 @@ def apply_proposal(
     if number < session.entry_next:
         return None, REPEATED
     if number > session.entry_next:
-        return proposal, Refused(
+        return proposal, Rejected(
             error_code=ErrorCode.not_leader_or_follower,
             reason=f"entry {number} of session {session_id}, whose next one is {session.entry_next}: one is missing",
         )
@@ -102,24 +102,24 @@ def apply_proposal(
     return proposal, _check_form(state, proposal) or _apply_command(state, session_id, proposal.command)
 
 
-def _check_form(state: ClusterState, proposal: Proposal) -> Refused | None:
+def _check_form(state: ClusterState, proposal: Proposal) -> Rejected | None:
     """Agents that do not know its rules stop at an entry of a newer form. It must not take effect anywhere (S3)."""
     if proposal.form <= state.rules_version:
         return None
-    return Refused(
+    return Rejected(
         error_code=ErrorCode.unsupported_version,
         reason=f"rules {state.rules_version} are in force, the entry has the form of rules {proposal.form}",
     )
 
 
 def _apply_unopened(state: ClusterState, session_id: SessionId, number: int, proposal: Proposal) -> Outcome:
-    """A session that is not in the state can only start; what it left in flight when it ended is refused (S1, S12)."""
+    """A session that is not in the state can only start; what it left in flight when it ended is rejected (S1, S12)."""
     command = proposal.command
     if session_id in state.sessions_ended or number != 0 or not isinstance(command, StartSession):
-        return Refused(error_code=ErrorCode.not_leader_or_follower, reason=f"session {session_id} is not live")
-    refused = _check_form(state, proposal) or check_start(state, command)
-    if refused is not None:
-        return refused
+        return Rejected(error_code=ErrorCode.not_leader_or_follower, reason=f"session {session_id} is not live")
+    rejected = _check_form(state, proposal) or check_start(state, command)
+    if rejected is not None:
+        return rejected
     # First, so that the end of a predecessor, from which its grace counts, is this entry's time (safety rule S6).
     _advance_time(state, proposal.time_ms)
     return start_session(state, session_id, command)
@@ -150,7 +150,7 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
         return apply_registry_command(state.registry, command)
     match command:
         case StartSession():
-            return Refused(error_code=ErrorCode.invalid_request, reason=f"session {session_id} has started already")
+            return Rejected(error_code=ErrorCode.invalid_request, reason=f"session {session_id} has started already")
         case EndSession():
             return end_session(state, command)
         case StartDrain():

@@ -1,7 +1,7 @@
-"""Makes the chunks of an intake object true: offsets, duplicates, refusals. Called by `coordinator.apply.apply`.
+"""Makes the chunks of an intake object true: offsets, duplicates, rejections. Called by `coordinator.apply.apply`.
 
-Rule: every batch is judged on its own, in the order of its bytes; a refused batch costs space in the object and nothing
-else. Chunks without producers are accepted whole, without looking at their batches one by one: this is the hot loop of
+Rule: every batch is judged on its own, in the order of its bytes; a rejected batch costs space in the object and no
+more. Chunks without producers are accepted whole, without looking at their batches one by one: this is the hot loop of
 the cluster (benchmarks/micro/apply.py).
 """
 
@@ -17,7 +17,7 @@ from coordinator.apply.transactions import (
     join_partition,
     wait_for_commit,
 )
-from coordinator.commands.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Refused
+from coordinator.commands.commands import BatchColumns, ChunksCommitted, CommitChunks, Outcome, Rejected
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES
 from coordinator.commands.transaction import TransactionPartition
 from coordinator.state.chunk_index import NO_CHECKSUM
@@ -56,14 +56,14 @@ def commit_chunks(state: ClusterState, session_id: SessionId, command: CommitChu
     """Give every acceptable batch of the object its offset."""
     # An object of another session may be on its way to deletion, because that session is dead (S1).
     if command.object_session != session_id:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.not_leader_or_follower,
             reason=f"the object is of session {command.object_session}, the entry of session {session_id}",
         )
     key = intake_key(session_id, command.object_number)
     # Its batches would get offsets twice, and its references would be counted after it was released (S6).
     if is_key_known(state, key):
-        return Refused(error_code=ErrorCode.invalid_request, reason=f"the object {key!r} was committed already")
+        return Rejected(error_code=ErrorCode.invalid_request, reason=f"the object {key!r} was committed already")
     commit = _ChunkColumns(state, command)
     commit.run()
     # Only now: chunks refer to the id that it gets here, and an object of which no batch was accepted is garbage (S6).
@@ -116,11 +116,11 @@ class _ChunkColumns:
             end = first + count
             if topic is None or partition_index >= len(topic.partitions):
                 # The topic was deleted while the object was on its way. On this error clients refresh their metadata.
-                self._refuse_chunk(count, UNKNOWN_PARTITION)
+                self._reject_chunk(count, UNKNOWN_PARTITION)
             elif topic.is_log_append_time and self.state.time_ms == NO_TIME:
                 # No agent with a checked clock has proposed a time yet (S2), and what is stamped stays so (S14): the
                 # producer tries again. Later the state's time is used, however old: agents check clocks at their start.
-                self._refuse_chunk(count, NOT_STAMPED)
+                self._reject_chunk(count, NOT_STAMPED)
             else:
                 partition = topic.partitions[partition_index]
                 log_end = partition.log_end
@@ -139,7 +139,7 @@ class _ChunkColumns:
                     self.grown[topic.topic_id, PartitionIndex(partition_index)] = None
             first = end
 
-    def _refuse_chunk(self, count: int, error_code: int) -> None:
+    def _reject_chunk(self, count: int, error_code: int) -> None:
         self.error_codes.extend([error_code] * count)
         self.base_offsets.extend([NO_OFFSET] * count)
         self.append_time_ms.append(NO_TIMESTAMP)
@@ -173,9 +173,9 @@ class _ChunkColumns:
                 self._commit_batches(key, partition, row, row + 1, byte_first, append_time_ms)
                 return
             if version:
-                refused = self._join(key, row)
-                if refused is not ErrorCode.none:
-                    self.error_codes.append(int(refused))
+                rejected = self._join(key, row)
+                if rejected is not ErrorCode.none:
+                    self.error_codes.append(int(rejected))
                     self.base_offsets.append(NO_OFFSET)
                     return
                 # Not for a rejected batch: the last stable offset is that of the first record in the log (KIP-98).
@@ -267,9 +267,9 @@ class _ChunkColumns:
         producer = partition.producers.get(ProducerId(producer_id))
         # Before sequences, as Kafka verifies a transaction before it appends (KIP-890, AddPartitionsToTxnManager).
         if version:
-            refused = self._judge_transaction(key, producer, row)
-            if refused is not ErrorCode.none:
-                return int(refused), NO_OFFSET
+            rejected = self._judge_transaction(key, producer, row)
+            if rejected is not ErrorCode.none:
+                return int(rejected), NO_OFFSET
         decision = decide(
             producer,
             producer_id=producer_id,

@@ -19,7 +19,7 @@ from coordinator.commands.admin import (
     CreatePartitions,
     ResourceType,
 )
-from coordinator.commands.commands import Done, Outcome, Refused
+from coordinator.commands.commands import Done, Outcome, Rejected
 from coordinator.configs.config_types import configs_bytes
 from coordinator.state.state import EVERY_BROKER, ClusterState, TopicState
 from protocol.errors import ErrorCode
@@ -48,36 +48,36 @@ def alter_configs(state: ClusterState, command: AlterConfigs) -> Outcome:
             return _alter_topic(state, command)
         case ResourceType.BROKER:
             configs = _altered(state.broker_configs, command)
-            if not isinstance(configs, Refused):
+            if not isinstance(configs, Rejected):
                 state.broker_configs = configs
                 if command.resource_name == EVERY_BROKER:
                     _stamp(state, *state.topics.values())
         case ResourceType.GROUP:
             configs = _altered(state.group_configs, command)
-            if not isinstance(configs, Refused):
+            if not isinstance(configs, Rejected):
                 state.group_configs = configs
         case ResourceType.CLIENT_METRICS:
             configs = _altered(state.client_metrics_configs, command)
-            if not isinstance(configs, Refused):
+            if not isinstance(configs, Rejected):
                 state.client_metrics_configs = configs
         case ResourceType.BROKER_LOGGER:
-            configs = Refused(error_code=ErrorCode.invalid_request, reason="loggers' levels are not in the ledger")
+            configs = Rejected(error_code=ErrorCode.invalid_request, reason="loggers' levels are not in the ledger")
         case _:
             assert_never(command.resource_type)
-    return configs if isinstance(configs, Refused) else Done()
+    return configs if isinstance(configs, Rejected) else Done()
 
 
 def _alter_topic(state: ClusterState, command: AlterConfigs) -> Outcome:
     topic_id = state.topic_ids.get(command.resource_name)
     if topic_id is None:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.unknown_topic_or_partition, reason=f"Topic '{command.resource_name}' does not exist."
         )
     topic = state.topics[topic_id]
     configs = altered(topic.configs, command.operations, is_whole=command.is_whole)
-    refused = _check_bytes(configs)
-    if refused is not None:
-        return refused
+    rejected = _check_bytes(configs)
+    if rejected is not None:
+        return rejected
     topic.configs = configs
     _stamp(state, topic)
     return Done()
@@ -89,27 +89,27 @@ def _stamp(state: ClusterState, *topics: TopicState) -> None:
         topic.is_log_append_time = state.uses_append_time(topic)
 
 
-def _altered(configs: dict[str, dict[str, str]], command: AlterConfigs) -> dict[str, dict[str, str]] | Refused:
+def _altered(configs: dict[str, dict[str, str]], command: AlterConfigs) -> dict[str, dict[str, str]] | Rejected:
     """The configs of all resources of one type; one that has none left is not among them."""
     name = command.resource_name
     own = altered(configs.get(name, {}), command.operations, is_whole=command.is_whole)
-    refused = _check_bytes(own)
-    if refused is not None:
-        return refused
+    rejected = _check_bytes(own)
+    if rejected is not None:
+        return rejected
     others = {other: values for other, values in configs.items() if other != name}
     if own and len(others) >= CONFIG_RESOURCES_MAX:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.policy_violation,
             reason=f"{len(others)} resources of this type have configs, {CONFIG_RESOURCES_MAX} is the most.",
         )
     return {**others, name: own} if own else others
 
 
-def _check_bytes(configs: dict[str, str]) -> Refused | None:
+def _check_bytes(configs: dict[str, str]) -> Rejected | None:
     taken = configs_bytes(configs)
     if taken <= CONFIGS_BYTES_MAX:
         return None
-    return Refused(
+    return Rejected(
         error_code=ErrorCode.invalid_config,
         reason=f"The configs would have {taken} bytes together, {CONFIGS_BYTES_MAX} is the most.",
     )
@@ -125,7 +125,7 @@ def alter_client_quotas(state: ClusterState, command: AlterClientQuotas) -> Outc
             quotas[name] = value
     others_count = len(state.client_quotas) - (command.entity in state.client_quotas)
     if quotas and others_count >= QUOTA_ENTITIES_MAX:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.policy_violation,
             reason=f"{others_count} entities have quotas, {QUOTA_ENTITIES_MAX} is the most.",
         )

@@ -25,7 +25,7 @@ from collections import Counter
 from enum import Enum
 from operator import itemgetter
 
-from coordinator.commands.commands import CompareDigest, Done, Outcome, Refused, ReportDigest
+from coordinator.commands.commands import CompareDigest, Done, Outcome, Rejected, ReportDigest
 from coordinator.state.state import ClusterState, DigestComparison
 from protocol.errors import ErrorCode
 from protocol.types import SessionId
@@ -63,11 +63,11 @@ def report_digest(state: ClusterState, session_id: SessionId, command: ReportDig
     """Keep what an agent computed; one that cannot take part is not waited for."""
     comparison = state.comparison
     if comparison is None or comparison.position != command.position:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.invalid_request, reason=f"nothing is compared at position {command.position}"
         )
     if comparison.digests.get(session_id, b"") is not None:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.invalid_request, reason=f"session {session_id} has nothing (more) to report"
         )
     if command.digest is None:

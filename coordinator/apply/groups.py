@@ -9,8 +9,8 @@ alone, and counts for nothing: any client can have one claimed. There is room fo
 
 from typing import assert_never
 
-from coordinator.commands.commands import Done, Outcome, Refused
-from coordinator.commands.consumer_group_values import ConsumerGroup, refusal, replay
+from coordinator.commands.commands import Done, Outcome, Rejected
+from coordinator.commands.consumer_group_values import ConsumerGroup, rejection, replay
 from coordinator.commands.group import (
     ClaimGroups,
     CommitOffsets,
@@ -108,11 +108,11 @@ def _forget(state: ClusterState, group_id: str) -> None:
 def write_classic_group(state: ClusterState, session_id: SessionId, command: WriteClassicGroup) -> Outcome:
     """Begin or complete a generation. Generations of a group never go backwards."""
     group = claimed(state, session_id, command.group_id, command.claim_epoch, version=command.version)
-    if isinstance(group, Refused):
+    if isinstance(group, Rejected):
         return group
-    refused = _check_generation(group, command.group.generation)
-    if refused is not None:
-        return refused
+    rejected = _check_generation(group, command.group.generation)
+    if rejected is not None:
+        return rejected
     _written(state, group, command.group, had_members=group.value is None or group.has_members)
     return Done()
 
@@ -120,26 +120,26 @@ def write_classic_group(state: ClusterState, session_id: SessionId, command: Wri
 def write_consumer_group(state: ClusterState, session_id: SessionId, command: WriteConsumerGroup) -> Outcome:
     """Change a consumer group's members and assignments, as its coordinator worked out (KIP-848)."""
     group = claimed(state, session_id, command.group_id, command.claim_epoch, version=command.version)
-    if isinstance(group, Refused):
+    if isinstance(group, Rejected):
         return group
-    refused = _check_generation(group, command.change.epoch)
-    if refused is not None:
-        return refused
+    rejected = _check_generation(group, command.change.epoch)
+    if rejected is not None:
+        return rejected
     before = group.value if isinstance(group.value, ConsumerGroup) else None
-    reason = refusal(before, command.change)
+    reason = rejection(before, command.change)
     if reason is not None:
-        return Refused(error_code=ErrorCode.not_coordinator, reason=f"group {group.group_id!r}: {reason}")
+        return Rejected(error_code=ErrorCode.not_coordinator, reason=f"group {group.group_id!r}: {reason}")
     had_members = group.value is None or group.has_members
     _written(state, group, replay(before, command.change), had_members=had_members)
     return Done()
 
 
-def _check_generation(group: GroupState, generation: int) -> Refused | None:
+def _check_generation(group: GroupState, generation: int) -> Rejected | None:
     """Generations, and group epochs, of one group never go backwards, whatever kind it is of before and after."""
     before = 0 if group.value is None else generation_of(group.value)
     if generation >= before:
         return None
-    return Refused(
+    return Rejected(
         error_code=ErrorCode.illegal_generation,
         reason=f"generation {generation} of group {group.group_id!r} after {before}",
     )
@@ -167,7 +167,7 @@ def commit_offsets(state: ClusterState, session_id: SessionId, command: CommitOf
     values = zip(command.offset, command.leader_epoch, command.retention_ms, notes, strict=True)
     for (group_row, topic_row, index), (offset, leader_epoch, retention_ms, note) in zip(places, values, strict=True):
         group, topic = groups[group_row], topics[topic_row]
-        if isinstance(group, Refused):
+        if isinstance(group, Rejected):
             error_codes.append(int(group.error_code))
         elif topic is None or index >= len(topic.partitions):
             error_codes.append(int(ErrorCode.unknown_topic_or_partition))
@@ -185,7 +185,7 @@ def commit_offsets(state: ClusterState, session_id: SessionId, command: CommitOf
 def delete_offsets(state: ClusterState, session_id: SessionId, command: DeleteOffsets) -> Outcome:
     """Forget committed offsets of a group, those too that would become true with open transactions, as in Kafka."""
     group = claimed(state, session_id, command.group_id, command.claim_epoch)
-    if isinstance(group, Refused):
+    if isinstance(group, Rejected):
         return group
     had_offsets = bool(group.offsets or group.pending)
     for topic_id, partition in command.partitions:
@@ -208,10 +208,10 @@ def _stay(state: ClusterState, group: GroupState) -> None:
 def delete_group(state: ClusterState, session_id: SessionId, command: DeleteGroup) -> Outcome:
     """Forget a group, unless it has members."""
     group = claimed(state, session_id, command.group_id, command.claim_epoch)
-    if isinstance(group, Refused):
+    if isinstance(group, Rejected):
         return group
     if group.has_members:
-        return Refused(error_code=ErrorCode.non_empty_group, reason=f"group {group.group_id!r} has members")
+        return Rejected(error_code=ErrorCode.non_empty_group, reason=f"group {group.group_id!r} has members")
     _forget(state, command.group_id)
     return Done()
 
@@ -289,17 +289,17 @@ def _drop(
 
 def claimed(
     state: ClusterState, session_id: SessionId, group_id: str, claim_epoch: int, *, version: int | None = None
-) -> GroupState | Refused:
+) -> GroupState | Rejected:
     """The group, if the session may change it under this claim, and it is of this version (safety rule S13)."""
     group = state.groups.get(group_id)
     if group is None or (group.claimed_by, group.claim_epoch) != (session_id, claim_epoch):
         holder = "no session" if group is None else f"session {group.claimed_by} by claim {group.claim_epoch}"
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.not_coordinator,
             reason=f"group {group_id!r} is coordinated by {holder}, not by session {session_id} by claim {claim_epoch}",
         )
     if version is not None and version != group.version:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.not_coordinator,
             reason=f"a change of version {version} of group {group_id!r}, which is at {group.version}",
         )

@@ -12,7 +12,7 @@ came to the group's coordinator, by another connection than those to the transac
 
 from coordinator.apply.groups import claimed
 from coordinator.apply.transactions import applied_connection_epoch, join
-from coordinator.commands.commands import Outcome, Refused
+from coordinator.commands.commands import Outcome, Rejected
 from coordinator.commands.group_values import CommittedOffset, GroupState
 from coordinator.commands.transaction import CommitTransactionalOffsets, TransactionalOffsetsPending
 from coordinator.state.state import ClusterState
@@ -28,7 +28,7 @@ def commit_transactional_offsets(
 ) -> Outcome:
     """Remember offsets that become true when their producer's transaction commits."""
     group = claimed(state, session_id, command.group_id, command.claim_epoch)
-    if isinstance(group, Refused):
+    if isinstance(group, Rejected):
         return group
     id_state = state.transactional_ids.get(command.transactional_id)
     if id_state is None:

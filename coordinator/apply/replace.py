@@ -15,7 +15,7 @@ from coordinator.commands.commands import (
     ForgetObjects,
     Outcome,
     PartitionReplacement,
-    Refused,
+    Rejected,
     ReplaceChunks,
     TableCommit,
 )
@@ -44,7 +44,7 @@ def replace_chunks(state: ClusterState, session_id: SessionId, command: ReplaceC
     try:
         swaps = _check(state, session_id, command)
     except _Different as difference:
-        return Refused(error_code=ErrorCode.invalid_request, reason=str(difference))
+        return Rejected(error_code=ErrorCode.invalid_request, reason=str(difference))
     for swap in swaps:
         index = swap.partition.index
         # Before the rows are replaced: they name the objects.

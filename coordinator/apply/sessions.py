@@ -8,7 +8,7 @@ from coordinator.commands.commands import (
     ForgetSessions,
     Outcome,
     RaiseRules,
-    Refused,
+    Rejected,
     StartDrain,
     StartSession,
 )
@@ -18,16 +18,16 @@ from protocol.errors import ErrorCode
 from protocol.types import SessionId
 
 
-def check_start(state: ClusterState, command: StartSession) -> Refused | None:
+def check_start(state: ClusterState, command: StartSession) -> Rejected | None:
     """Why no session may start so; None where one may."""
     if command.rules_version < state.rules_version:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.unsupported_version,
             reason=f"rules {state.rules_version} are in force, the agent knows {command.rules_version}: upgrade it",
         )
     for session in state.sessions.values():
         if session.node_id == command.node_id and session.name != command.name:
-            return Refused(
+            return Rejected(
                 error_code=ErrorCode.duplicate_broker_registration,
                 reason=f"node id {command.node_id} is taken by the agent {session.name!r}: choose another one",
             )
@@ -53,7 +53,7 @@ def start_session(state: ClusterState, session_id: SessionId, command: StartSess
 def end_session(state: ClusterState, command: EndSession) -> Outcome:
     """Close a session: from here on nothing of it can become true, so what it left behind may be deleted (S6)."""
     if command.session not in state.sessions:
-        return Refused(error_code=ErrorCode.broker_id_not_registered, reason=f"session {command.session} is not live")
+        return Rejected(error_code=ErrorCode.broker_id_not_registered, reason=f"session {command.session} is not live")
     _end(state, command.session)
     return Done()
 
@@ -62,7 +62,7 @@ def start_drain(state: ClusterState, command: StartDrain) -> Outcome:
     """Let clients be sent to the other agents. What the session commits until it ends counts as before."""
     session = state.sessions.get(command.session)
     if session is None:
-        return Refused(error_code=ErrorCode.broker_id_not_registered, reason=f"session {command.session} is not live")
+        return Rejected(error_code=ErrorCode.broker_id_not_registered, reason=f"session {command.session} is not live")
     session.is_draining = True
     return Done()
 
@@ -85,12 +85,12 @@ def forget_sessions(state: ClusterState, command: ForgetSessions) -> Outcome:
 def raise_rules(state: ClusterState, command: RaiseRules) -> Outcome:
     """Put newer rules in force, if every live agent knows them (safety rule S3)."""
     if command.rules_version <= state.rules_version:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.invalid_update_version, reason=f"rules {state.rules_version} are in force already"
         )
     for session in state.sessions.values():
         if session.rules_version < command.rules_version:
-            return Refused(
+            return Rejected(
                 error_code=ErrorCode.invalid_update_version,
                 reason=f"the agent {session.name!r} knows rules up to {session.rules_version}: upgrade it first",
             )

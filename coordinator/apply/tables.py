@@ -6,7 +6,7 @@ the table needs it. Everything is compared before anything is changed.
 """
 
 from coordinator.apply.objects import add_object, is_key_known, release_key, release_references
-from coordinator.commands.commands import CommitTable, Done, Outcome, Refused, TableCommit
+from coordinator.commands.commands import CommitTable, Done, Outcome, Rejected, TableCommit
 from coordinator.state.state import ClusterState, TableState, TopicState
 from coordinator.state.table_folders import folder_name, lake_folders
 from protocol.errors import ErrorCode
@@ -34,7 +34,7 @@ def commit_table(state: ClusterState, session_id: SessionId, command: CommitTabl
         if difference is None:
             change_table(state, topic, command.table)
     if difference is not None:
-        return Refused(error_code=ErrorCode.invalid_request, reason=difference)
+        return Rejected(error_code=ErrorCode.invalid_request, reason=difference)
     return Done()
 
 

@@ -20,7 +20,7 @@ from coordinator.commands.commands import (
     ExpireProducers,
     Outcome,
     ProducerIdsAllocated,
-    Refused,
+    Rejected,
 )
 from coordinator.configs.topic_names import InvalidTopicName, shape, validate_topic_name
 from coordinator.state.state import ClusterState, PartitionState, TopicState
@@ -41,9 +41,9 @@ NO_TOPIC_ID = TopicId(bytes(16))
 
 def create_topic(state: ClusterState, command: CreateTopic) -> Outcome:
     """Create a topic with all its partitions empty."""
-    refused = _check_creation(state, command)
-    if refused is not None:
-        return refused
+    rejected = _check_creation(state, command)
+    if rejected is not None:
+        return rejected
     # A producer may have written to a topic of this name that was deleted since; it goes on where it was (S8).
     unknown_below = state.producers_before_deletion
     partitions = [PartitionState(unknown_producers_below=unknown_below) for _ in range(command.partition_count)]
@@ -63,44 +63,44 @@ def create_topic(state: ClusterState, command: CreateTopic) -> Outcome:
     return Done()
 
 
-def _check_creation(state: ClusterState, command: CreateTopic) -> Refused | None:
+def _check_creation(state: ClusterState, command: CreateTopic) -> Rejected | None:
     try:
         validate_topic_name(command.name)
     except InvalidTopicName as error:
-        return Refused(error_code=ErrorCode.invalid_topic_exception, reason=str(error))
+        return Rejected(error_code=ErrorCode.invalid_topic_exception, reason=str(error))
     if command.name in state.topic_ids:
-        return Refused(error_code=ErrorCode.topic_already_exists, reason=f"Topic '{command.name}' already exists.")
+        return Rejected(error_code=ErrorCode.topic_already_exists, reason=f"Topic '{command.name}' already exists.")
     other = state.topic_shapes.get(shape(command.name))
     if other is not None:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.invalid_topic_exception,
             reason=f"Topic '{command.name}' collides with '{other}': '.' and '_' count as the same character.",
         )
     if command.topic_id in state.topics or command.topic_id == NO_TOPIC_ID:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.invalid_request, reason=f"the topic id {command.topic_id.hex()} cannot be given"
         )
     if not 1 <= command.partition_count <= PARTITIONS_PER_TOPIC_MAX:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.invalid_partitions,
             reason=f"A topic has 1 to {PARTITIONS_PER_TOPIC_MAX} partitions, {command.partition_count} were asked for.",
         )
     return _check_room(state, command.partition_count) or _check_replicas(command.replicas, command.partition_count)
 
 
-def _check_replicas(replicas: tuple[Replicas, ...], partition_count: int) -> Refused | None:
+def _check_replicas(replicas: tuple[Replicas, ...], partition_count: int) -> Rejected | None:
     """Why so many partitions cannot be given these by hand; None where they can, or are given none."""
     if replicas and len(replicas) != partition_count:
         reason = f"{partition_count} partition(s) are added, but {len(replicas)} assignment(s) were specified."
-        return Refused(error_code=ErrorCode.invalid_replica_assignment, reason=reason)
+        return Rejected(error_code=ErrorCode.invalid_replica_assignment, reason=reason)
     return _check_nodes(replicas)
 
 
-def _check_nodes(replicas: Iterable[Replicas]) -> Refused | None:
+def _check_nodes(replicas: Iterable[Replicas]) -> Rejected | None:
     for nodes in replicas:
         if not 1 <= len(nodes) <= REPLICAS_ASSIGNED_MAX or len(set(nodes)) < len(nodes):
             reason = f"A partition is given 1 to {REPLICAS_ASSIGNED_MAX} brokers, each once, not {list(nodes)}."
-            return Refused(error_code=ErrorCode.invalid_replica_assignment, reason=reason)
+            return Rejected(error_code=ErrorCode.invalid_replica_assignment, reason=reason)
     return None
 
 
@@ -108,10 +108,10 @@ def _numbered(first: int, replicas: tuple[Replicas, ...]) -> dict[PartitionIndex
     return {PartitionIndex(index): nodes for index, nodes in enumerate(replicas, first)}
 
 
-def _check_room(state: ClusterState, added_count: int) -> Refused | None:
+def _check_room(state: ClusterState, added_count: int) -> Rejected | None:
     if state.partitions_count + added_count <= PARTITIONS_MAX:
         return None
-    return Refused(
+    return Rejected(
         error_code=ErrorCode.policy_violation,
         reason=f"The cluster has {state.partitions_count} of at most {PARTITIONS_MAX} partitions.",
     )
@@ -121,14 +121,14 @@ def create_partitions(state: ClusterState, command: CreatePartitions) -> Outcome
     """Add partitions, empty, behind those that the topic has."""
     topic = state.topics.get(command.topic_id)
     if topic is None:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.unknown_topic_id, reason=f"there is no topic with the id {command.topic_id.hex()}"
         )
     count = len(topic.partitions)
     added_count = command.partition_count - count
-    refused = check_growth(state, topic, command.partition_count) or _check_replicas(command.replicas, added_count)
-    if refused is not None:
-        return refused
+    rejected = check_growth(state, topic, command.partition_count) or _check_replicas(command.replicas, added_count)
+    if rejected is not None:
+        return rejected
     # As at a topic's creation: there may have been such a partition in one of this name that was deleted (S8).
     unknown_below = state.producers_before_deletion
     topic.partitions.extend(PartitionState(unknown_producers_below=unknown_below) for _ in range(added_count))
@@ -142,21 +142,21 @@ def assign_replicas(state: ClusterState, command: AssignReplicas) -> Outcome:
     """Give partitions other replicas by hand (KIP-455): nothing is moved, so it is done at once."""
     topic = state.topics.get(command.topic_id)
     if topic is None:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.unknown_topic_id, reason=f"there is no topic with the id {command.topic_id.hex()}"
         )
-    refused = _check_nodes(nodes for _, nodes in command.replicas)
-    if refused is not None:
-        return refused
+    rejected = _check_nodes(nodes for _, nodes in command.replicas)
+    if rejected is not None:
+        return rejected
     for index, _ in command.replicas:
         if index >= len(topic.partitions):
             reason = f"Unable to find partition {topic.name}:{index}."
-            return Refused(error_code=ErrorCode.unknown_topic_or_partition, reason=reason)
+            return Rejected(error_code=ErrorCode.unknown_topic_or_partition, reason=reason)
     topic.replicas = dict(sorted({**topic.replicas, **dict(command.replicas)}.items()))
     return Done()
 
 
-def check_growth(state: ClusterState, topic: TopicState, partition_count: int) -> Refused | None:
+def check_growth(state: ClusterState, topic: TopicState, partition_count: int) -> Rejected | None:
     """Why the topic cannot have so many partitions; None where it can."""
     count = len(topic.partitions)
     if partition_count == count:
@@ -169,7 +169,7 @@ def check_growth(state: ClusterState, topic: TopicState, partition_count: int) -
         reason = f"A topic has at most {PARTITIONS_PER_TOPIC_MAX} partitions, {partition_count} were asked for."
     else:
         return _check_room(state, partition_count - count)
-    return Refused(error_code=ErrorCode.invalid_partitions, reason=reason)
+    return Rejected(error_code=ErrorCode.invalid_partitions, reason=reason)
 
 
 def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
@@ -177,7 +177,7 @@ def delete_topic(state: ClusterState, command: DeleteTopic) -> Outcome:
     what groups committed."""
     topic = state.topics.pop(command.topic_id, None)
     if topic is None:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.unknown_topic_id, reason=f"there is no topic with the id {command.topic_id.hex()}"
         )
     del state.topic_ids[topic.name]
@@ -198,7 +198,7 @@ def allocate_producer_ids(state: ClusterState, command: AllocateProducerIds) -> 
     """Hand out the next block of producer ids."""
     first = state.producer_id_next
     if not 1 <= command.count <= PRODUCER_IDS_PER_BLOCK_MAX or first + command.count > PRODUCER_IDS_MAX:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.invalid_request,
             reason=f"{command.count} producer ids from {first} on: ask for 1 to {PRODUCER_IDS_PER_BLOCK_MAX}",
         )

@@ -17,7 +17,7 @@ from typing import assert_never
 from coordinator.apply.groups import end_pending_offsets
 from coordinator.apply.objects import release_references
 from coordinator.apply.producer_bounds import may_begin, note_dropped, note_written
-from coordinator.commands.commands import Done, Outcome, Refused
+from coordinator.commands.commands import Done, Outcome, Rejected
 from coordinator.commands.transaction import (
     AddToTransaction,
     ConnectionEpoch,
@@ -81,7 +81,7 @@ def init_producer(state: ClusterState, command: InitTransactionalProducer) -> Ou
     # They stand in every snapshot, and clients choose them: without a bound one client could fill the state.
     if id_state is None and len(state.transactional_ids) >= TRANSACTIONAL_IDS_MAX:
         reason = f"There are {len(state.transactional_ids)} transactional ids, as many as there may be."
-        return Refused(error_code=ErrorCode.policy_violation, reason=reason)
+        return Rejected(error_code=ErrorCode.policy_violation, reason=reason)
     event = events.InitProducerId(timeout_ms=command.timeout_ms, producer_id=command.producer_id, epoch=command.epoch)
     decision = decide(None if id_state is None else id_state.metadata, event, state.producer_id_next)
     decided = _carry_out(state, command.transactional_id, id_state, decision, TransactionEnding.FENCED)
@@ -246,7 +246,7 @@ def expire_transactional_ids(state: ClusterState, command: ExpireTransactionalId
 def set_transaction_version(state: ClusterState, command: SetTransactionVersion) -> Outcome:
     """Change the level of transaction.version; by the epoch clients see that it changed."""
     if not 0 <= command.level <= TRANSACTION_VERSION_NEWEST:
-        return Refused(
+        return Rejected(
             error_code=ErrorCode.invalid_update_version,
             reason=f"transaction.version has the levels 0 to {TRANSACTION_VERSION_NEWEST}, not {command.level}",
         )

@@ -10,8 +10,8 @@ covers format, flags, session and number of the entry, then all that follows it.
 Rule: `decode` believes nothing before the CRC is right (safety rule S20), and lets nothing through that
 `coordinator.apply.apply` could stumble over: lengths, ranges and indexes are checked here, once. Bytes that cannot be
 read raise `LedgerCorrupt`: an agent that skipped an entry which others understand would compute another state than
-they, so it must stop. Therefore `encode` reads what it wrote with the very checks of `decode`, and refuses what would
-be refused: nothing unreadable gets into a ledger. Golden files: tests/golden/commands, and tests/golden/rules_3.
+they, so it must stop. Therefore `encode` reads what it wrote with the very checks of `decode`, and rejects what would
+be rejected: nothing unreadable gets into a ledger. Golden files: tests/golden/commands, and tests/golden/rules_3.
 """
 
 import struct
@@ -53,7 +53,7 @@ def encode(proposal: Proposal, rules_version: int, session: SessionId, number: i
     """A proposal as entry `number` of a session: the same bytes for an equal proposal, in every process.
 
     `rules_version`: in whose form. An agent passes the version in force, so that every live agent can read the entry.
-    Raises `Unwritable` for exactly what `decode` would refuse, and for what that form has no place for.
+    Raises `Unwritable` for exactly what `decode` would reject, and for what that form has no place for.
     """
     try:
         wire = WireProposal(proposal.time_ms, to_wire(proposal.command))

@@ -121,7 +121,7 @@ class ReportDigest(WireStruct, frozen=True, kw_only=True, tag=18):
 
 
 class RaiseRules(WireStruct, frozen=True, kw_only=True, tag=3):
-    """Put a newer version of the rules in force; refused until every live session knows it (safety rule S3)."""
+    """Put a newer version of the rules in force; rejected until every live session knows it (safety rule S3)."""
 
     rules_version: Natural
 
@@ -178,7 +178,7 @@ class ChunkColumns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitChunks:
-    """Make the chunks of one durable intake object true. Refused if the object is another session's (S1)."""
+    """Make the chunks of one durable intake object true. Rejected if the object is another session's (S1)."""
 
     object_session: SessionId
     object_number: ObjectNumber
@@ -234,7 +234,7 @@ class NewObject(WireStruct, frozen=True, kw_only=True):
 
 
 class TableCommit(WireStruct, frozen=True, kw_only=True):
-    """The next version of a topic's Iceberg table. Any difference from the state refuses the whole command (S6)."""
+    """The next version of a topic's Iceberg table. Any difference from the state rejects the whole command (S6)."""
 
     replaces: str
     """The key of the metadata that it was made of; "" where the table had none."""
@@ -388,7 +388,7 @@ class Done:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class Rejected:
     """The command changed nothing. `error_code` is the answer for a client that asked for it."""
 
     error_code: ErrorCode
@@ -431,7 +431,7 @@ class LogStartsAdvanced:
 
 Outcome = (
     Done
-    | Refused
+    | Rejected
     | ProducerIdsAllocated
     | ChunksCommitted
     | LogStartsAdvanced

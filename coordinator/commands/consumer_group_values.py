@@ -190,7 +190,7 @@ class ConsumerGroupChange(WireStruct, frozen=True, kw_only=True):
     regexes_removed: tuple[str, ...] = ()
 
 
-def refusal(group: ConsumerGroup | None, change: ConsumerGroupChange) -> str | None:
+def rejection(group: ConsumerGroup | None, change: ConsumerGroupChange) -> str | None:
     """Why a coordinator that knew the group cannot have made the change; None where `replay` may carry it out.
 
     Epochs of a group never go backwards, and its target assignment is never ahead of it.
@@ -215,7 +215,7 @@ def refusal(group: ConsumerGroup | None, change: ConsumerGroupChange) -> str | N
 def replay(group: ConsumerGroup | None, change: ConsumerGroupChange) -> ConsumerGroup:
     """The group as the change leaves it: `group` itself, changed, or a new one where the change creates it.
 
-    Total, but the group is sound only where `refusal` found nothing.
+    Total, but the group is sound only where `rejection` found nothing.
     """
     if group is None or change.is_new:
         group = ConsumerGroup()

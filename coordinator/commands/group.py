@@ -1,6 +1,6 @@
 """Ledger commands about groups, and the outcomes of applying them.
 
-Rule: every command on a group that exists names the claim under which its agent coordinates it; apply refuses one of
+Rule: every command on a group that exists names the claim under which its agent coordinates it; apply rejects one of
 another session or of an older claim with NOT_COORDINATOR (safety rule S13). `ExpireOffsets` alone needs none: what it
 drops is judged where it is applied.
 """

@@ -2,7 +2,7 @@
 
 Rule: whether a schema can be read, and whether it goes with earlier versions, was judged by the agent that proposed it:
 applying an entry parses nothing, so versions of this program may parse in different ways (safety rule S3). The command
-names what it was judged against, and is refused where that changed meanwhile. Everything else is judged at apply.
+names what it was judged against, and is rejected where that changed meanwhile. Everything else is judged at apply.
 Source of the words and codes: Confluent Schema Registry API 8, `io.confluent.kafka.schemaregistry.rest.exceptions`.
 """
 
@@ -153,11 +153,11 @@ class VersionsDeleted:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RegistryRefused:
+class RegistryRejected:
     """The command changed nothing."""
 
     error: RegistryError
     reason: str
 
 
-RegistryOutcome = SchemaRegistered | VersionsDeleted | RegistryRefused
+RegistryOutcome = SchemaRegistered | VersionsDeleted | RegistryRejected

@@ -142,7 +142,7 @@ TransactionCommand = PlainTransactionCommand | CommitTransactionalOffsets
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDecided:
-    """The outcome of a command on a transaction, errors included: they are no `Refused`, for a rejected command is an
+    """The outcome of a command on a transaction, errors included: they are no `Rejected`, for a rejected command is an
     entry of the transaction's order, too (S7)."""
 
     error_code: ErrorCode

@@ -91,7 +91,7 @@ class ConfigSpec:
         match self.type:
             case ConfigType.BOOLEAN:
                 if text.lower() not in ("true", "false"):
-                    raise self._refusal(value, "expected true or false")
+                    raise self._rejection(value, "expected true or false")
                 self._check_choice(text.lower(), value)
             case ConfigType.STRING:
                 self._check_pattern(text, value)
@@ -100,12 +100,12 @@ class ConfigSpec:
                 self._check_list(text, value)
             case ConfigType.DOUBLE:
                 if _DECIMAL.fullmatch(text) is None:
-                    raise self._refusal(value, "not a number")
+                    raise self._rejection(value, "not a number")
                 self._check_bounds(float(text), value)
             case ConfigType.INT | ConfigType.SHORT | ConfigType.LONG:
                 low, high = _RANGES[self.type]
                 if _NUMBER.fullmatch(text) is None or not low <= int(text) <= high:
-                    raise self._refusal(value, f"not a number of type {self.type.name}")
+                    raise self._rejection(value, f"not a number of type {self.type.name}")
                 self._check_bounds(int(text), value)
                 self._check_choice(str(int(text)), value)
             case _:
@@ -113,17 +113,17 @@ class ConfigSpec:
 
     def _check_bounds(self, number: float, value: str) -> None:
         if self.low is not None and number < self.low:
-            raise self._refusal(value, f"must be at least {self.low}")
+            raise self._rejection(value, f"must be at least {self.low}")
         if self.high is not None and number > self.high:
-            raise self._refusal(value, f"must be at most {self.high}")
+            raise self._rejection(value, f"must be at most {self.high}")
 
     def _check_choice(self, text: str, value: str) -> None:
         if self.choices and text not in self.choices and text not in self.former_choices:
-            raise self._refusal(value, f"must be one of {', '.join(self.choices)}")
+            raise self._rejection(value, f"must be one of {', '.join(self.choices)}")
 
     def _check_pattern(self, text: str, value: str) -> None:
         if self.pattern is not None and re.fullmatch(self.pattern, text) is None:
-            raise self._refusal(value, f"must match {self.pattern}")
+            raise self._rejection(value, f"must match {self.pattern}")
 
     def _check_list(self, text: str, value: str) -> None:
         self._check_pattern(text, value)
@@ -131,9 +131,9 @@ class ConfigSpec:
         for element in elements:
             self._check_choice(element, value)
         if len(set(elements)) != len(elements):
-            raise self._refusal(value, "an element is there twice")
+            raise self._rejection(value, "an element is there twice")
 
-    def _refusal(self, value: str, why: str) -> InvalidConfig:
+    def _rejection(self, value: str, why: str) -> InvalidConfig:
         return InvalidConfig(f"Invalid value {shorten(value)} for configuration {self.name}: {why}")
 
 

@@ -1,7 +1,7 @@
 """A live group of the consumer protocol (KIP-848): what its coordinator makes of heartbeats, leavings and silence.
 
 Rule: pure; time comes in as seconds of the coordinator's monotonic clock. A request that cannot be met raises
-`GroupRefusal` and leaves the group as it was, the session time-outs too: so does one whose rows, or whose target
+`GroupRejection` and leaves the group as it was, the session time-outs too: so does one whose rows, or whose target
 assignment, do not fit into a ledger entry. Otherwise the group changes at once, and the
 rows of that are what the ledger has to take before the answer may be given. The time of the last heartbeat is not
 durable: a new coordinator gives every member a whole session time-out, which begins when no other coordinator can hear
@@ -33,7 +33,7 @@ from coordinator.groups.consumer_group_messages import (
     NOT_SAID,
     ConsumerGroupConfig,
     ConsumerHeartbeat,
-    GroupRefusal,
+    GroupRejection,
     HeartbeatAnswer,
     Problems,
     too_large,
@@ -113,7 +113,7 @@ class LiveConsumerGroup:
         if member.subscribed_regex and not is_same_regex and not self.copy.regex_count(member.subscribed_regex):
             problem = check_regex(member.subscribed_regex)
             if problem is not None:
-                raise GroupRefusal(
+                raise GroupRejection(
                     ErrorCode.invalid_regular_expression,
                     f"SubscribedTopicRegex {member.subscribed_regex!r} cannot be read: {problem}",
                 )
@@ -136,7 +136,7 @@ class LiveConsumerGroup:
         return answer, self.take_change()
 
     def take_change(self) -> ConsumerGroupChange | None:
-        """The rows of what a request changed. Raises `GroupRefusal` where no ledger entry takes them."""
+        """The rows of what a request changed. Raises `GroupRejection` where no ledger entry takes them."""
         change = self.copy.pending()
         if change is not None and not fits(change):
             self._undo()
@@ -172,7 +172,7 @@ class LiveConsumerGroup:
         """Take over what a member says of itself, and take it a step towards its target; where it stands then.
 
         `before`: the member before this request, or the one that it replaces. `replaced`: the static member that goes.
-        Raises `GroupRefusal` where the target assignment that it asks for is too large. `take_change` follows.
+        Raises `GroupRejection` where the target assignment that it asks for is too large. `take_change` follows.
         """
         self._save_deadlines([member.member_id] if replaced is None else [member.member_id, replaced.member_id])
         if before is None or replaced is not None:
@@ -216,9 +216,9 @@ class LiveConsumerGroup:
         return member, standing, None
 
     def check_room(self, member_id: str, config: ConsumerGroupConfig) -> None:
-        """Raise `GroupRefusal` where the group is full. Source: throwIfConsumerGroupIsFull."""
+        """Raise `GroupRejection` where the group is full. Source: throwIfConsumerGroupIsFull."""
         if len(self.group.members) >= config.max_size and member_id not in self.group.members:
-            raise GroupRefusal(
+            raise GroupRejection(
                 ErrorCode.group_max_size_reached,
                 f"group {self.group_id!r} has {len(self.group.members)} members, which is the most",
             )
@@ -240,7 +240,7 @@ class LiveConsumerGroup:
             # Differs from Kafka, which answers UNRELEASED_INSTANCE_ID: a fenced member that joins again is itself.
             return member, standing, None
         if member.classic is None and standing.epoch != LEAVE_STATIC_EPOCH:
-            raise GroupRefusal(
+            raise GroupRejection(
                 ErrorCode.unreleased_instance_id,
                 f"instance id {instance_id!r} is member {member.member_id!r}'s, which has not left",
             )
@@ -252,27 +252,27 @@ class LiveConsumerGroup:
             return
         is_answer_lost = request.epoch == standing.previous_epoch and has_only(request.owned, standing.assigned)
         if request.epoch > standing.epoch or not is_answer_lost:
-            raise GroupRefusal(
+            raise GroupRejection(
                 ErrorCode.fenced_member_epoch,
                 f"member {request.member_id!r} says epoch {request.epoch}, and is at {standing.epoch}: "
                 "it must give up its partitions and join again",
             )
 
     def static_member(self, instance_id: str, member_id: str) -> ConsumerMember:
-        """The member that is this instance, and has this id. Raises `GroupRefusal`."""
+        """The member that is this instance, and has this id. Raises `GroupRejection`."""
         member = self.copy.static_member(instance_id)
         if member is None:
-            raise GroupRefusal(
+            raise GroupRejection(
                 ErrorCode.unknown_member_id, f"instance id {instance_id!r} is no member of group {self.group_id!r}"
             )
         if member.member_id != member_id:
-            raise GroupRefusal(
+            raise GroupRejection(
                 ErrorCode.fenced_instance_id, f"instance id {instance_id!r} is now member {member.member_id!r}'s"
             )
         return member
 
-    def unknown(self, member_id: str) -> GroupRefusal:
-        return GroupRefusal(ErrorCode.unknown_member_id, f"{member_id!r} is no member of group {self.group_id!r}")
+    def unknown(self, member_id: str) -> GroupRejection:
+        return GroupRejection(ErrorCode.unknown_member_id, f"{member_id!r} is no member of group {self.group_id!r}")
 
     def _is_resolved(self, member: ConsumerMember, before: ConsumerMember | None) -> bool:
         """Whether another expression changes at once what the member gets, or only once it is looked up."""
@@ -316,13 +316,13 @@ class LiveConsumerGroup:
         self.problems.note(problem, is_so=rows_count is None)
 
     def _check_has_anything(self, member: ConsumerMember, standing: MemberAssignment, find_topic: FindTopic) -> None:
-        """Raise `GroupRefusal` where the member waits for partitions of an assignment that is too large to be made."""
+        """Raise `GroupRejection` where the member waits for partitions of an assignment that is too large."""
         is_given = member.member_id in self.group.targets or standing.assigned or standing.revoking
         if self.group.epoch == self._too_large_epoch and not is_given and self.copy.topics_of(member, find_topic):
             self._undo()
             raise self._assignment_too_large()
 
-    def _assignment_too_large(self) -> GroupRefusal:
+    def _assignment_too_large(self) -> GroupRejection:
         return too_large(f"the assignment of group {self.group_id!r} would not fit into a ledger entry: {_REMEDY}")
 
     def assign(self, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float) -> ConsumerGroupChange | None:
@@ -377,7 +377,7 @@ class LiveConsumerGroup:
         return answer, self.fence([member_id], find_topic)
 
     def leaver(self, request: ConsumerHeartbeat) -> str:
-        """The member that a request is to take out of the group. Raises `GroupRefusal`."""
+        """The member that a request is to take out of the group. Raises `GroupRejection`."""
         if request.instance_id is None:
             if request.member_id not in self.group.members:
                 raise self.unknown(request.member_id)
@@ -387,7 +387,7 @@ class LiveConsumerGroup:
     def fence(self, member_ids: list[str], find_topic: FindTopic, *, why: str = "leaves") -> ConsumerGroupChange | None:
         """Take members out of the group; who stays is given what they had with its next heartbeats.
 
-        Raises `GroupRefusal` where no ledger entry takes their ids; one takes those that `expired` returns, and any
+        Raises `GroupRejection` where no ledger entry takes their ids; one takes those that `expired` returns, and any
         single id.
         """
         self._save_deadlines(member_ids)

@@ -22,7 +22,7 @@ from coordinator.commands.consumer_group_values import (
 from coordinator.groups.classic_messages import NO_MEMBER_ID, Join, JoinAnswer, Leaver, Sync, SyncAnswer
 from coordinator.groups.consumer_group import LiveConsumerGroup
 from coordinator.groups.consumer_group_copy import FindTopic
-from coordinator.groups.consumer_group_messages import ConsumerGroupConfig, GroupRefusal
+from coordinator.groups.consumer_group_messages import ConsumerGroupConfig, GroupRejection
 from coordinator.groups.group_migration import assigned_bytes, by_id
 from protocol.consumer_protocol import PROTOCOL_TYPE, ConsumerSubscription, NotConsumerProtocol, read_subscription
 from protocol.errors import ErrorCode
@@ -33,12 +33,12 @@ from protocol.types import TopicId
 def join(
     live: LiveConsumerGroup, request: Join, config: ConsumerGroupConfig, find_topic: FindTopic, now_s: float
 ) -> tuple[JoinAnswer, ConsumerGroupChange | None]:
-    """The answer, and the rows that must be in the ledger first. Raises `GroupRefusal`."""
+    """The answer, and the rows that must be in the ledger first. Raises `GroupRejection`."""
     is_unknown = request.member_id == NO_MEMBER_ID
     member_id = request.member_id_new if is_unknown else request.member_id
     live.check_room(member_id, config)
     if sum(len(metadata) for _, metadata in request.protocols) > CONSUMER_GROUP_MEMBER_BYTES_MAX:
-        raise GroupRefusal(
+        raise GroupRejection(
             ErrorCode.group_max_size_reached,
             f"a member's subscriptions may take {CONSUMER_GROUP_MEMBER_BYTES_MAX} bytes in all its protocols together",
         )
@@ -86,8 +86,8 @@ def _subscription(group: ConsumerGroup, request: Join) -> ConsumerSubscription:
             first, *_ = [read_subscription(metadata) for _, metadata in request.protocols]
             return first
     except NotConsumerProtocol as error:
-        raise GroupRefusal(ErrorCode.inconsistent_group_protocol, str(error)) from error
-    raise GroupRefusal(
+        raise GroupRejection(ErrorCode.inconsistent_group_protocol, str(error)) from error
+    raise GroupRejection(
         ErrorCode.inconsistent_group_protocol, f"no member supports {sorted(names)} of type {request.protocol_type!r}"
     )
 
@@ -162,7 +162,7 @@ def _waits_for_others(live: LiveConsumerGroup, member_id: str) -> bool:
 def leave(
     live: LiveConsumerGroup, leavers: Sequence[Leaver], find_topic: FindTopic
 ) -> tuple[tuple[ErrorCode, ...], ConsumerGroupChange | None]:
-    """An error for each, and the rows that must be in the ledger before the answer. Raises `GroupRefusal`."""
+    """An error for each, and the rows that must be in the ledger before the answer. Raises `GroupRejection`."""
     gone: list[str] = []
     error_codes: list[ErrorCode] = []
     for leaver in leavers:
@@ -192,7 +192,7 @@ def _member(
             member: ConsumerMember | None = live.static_member(group_instance_id, member_id)
         else:
             member = live.group.members.get(member_id)
-    except GroupRefusal as refusal:
-        return None, refusal.error_code
+    except GroupRejection as rejection:
+        return None, rejection.error_code
     is_classic = member is not None and member.classic is not None
     return (member, ErrorCode.none) if is_classic else (None, ErrorCode.unknown_member_id)

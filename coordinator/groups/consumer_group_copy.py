@@ -2,7 +2,7 @@
 
 Rule: whatever is changed here is written down as a row; `take_change` gives the rows since the last time, and replaying
 them on what the group was gives what it is. So the copy runs ahead of the ledger by the changes that are on their way,
-and is thrown away where one of them is refused. Pure.
+and is thrown away where one of them is rejected. Pure.
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Heartbeats of a consumer group (KIP-848) and their answers, and the check of malformed requests.
 
-Rule: values only; pure. A request that cannot be met is a `GroupRefusal`.
+Rule: values only; pure. A request that cannot be met is a `GroupRejection`.
 Source: org.apache.kafka.common.message.ConsumerGroupHeartbeatRequestData, GroupCoordinatorService, Kafka 4.3.
 """
 
@@ -20,7 +20,7 @@ from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX
 NOT_SAID = -1
 
 
-class GroupRefusal(Exception):
+class GroupRejection(Exception):
     """The request cannot be met; the answer has the code and the message."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
@@ -29,13 +29,13 @@ class GroupRefusal(Exception):
         self.message = message
 
 
-def too_large(message: str) -> GroupRefusal:
+def too_large(message: str) -> GroupRejection:
     """GROUP_MAX_SIZE_REACHED: of Kafka's errors the one that says that the group, not the request, is the matter.
 
     Clients give up on it and show the message. Kafka, whose coordinator cannot write too large a record either, answers
     UNKNOWN_SERVER_ERROR without one.
     """
-    return GroupRefusal(ErrorCode.group_max_size_reached, message)
+    return GroupRejection(ErrorCode.group_max_size_reached, message)
 
 
 class Problems:
@@ -99,7 +99,7 @@ class HeartbeatAnswer:
 
 
 def check_heartbeat(request: ConsumerHeartbeat, assignors: tuple[str, ...], *, is_id_required: bool) -> None:
-    """Raise `GroupRefusal` where the request is nonsense, whatever the group.
+    """Raise `GroupRejection` where the request is nonsense, whatever the group.
 
     `is_id_required`: the member makes its own id (version 1 on). Source: GroupCoordinatorService.
     """
@@ -125,14 +125,14 @@ def check_heartbeat(request: ConsumerHeartbeat, assignors: tuple[str, ...], *, i
     if sum(len(text.encode()) for text in texts if text is not None) > CONSUMER_GROUP_MEMBER_BYTES_MAX:
         raise _invalid(f"ids, rack and subscription of a member have more than {CONSUMER_GROUP_MEMBER_BYTES_MAX} bytes")
     if request.server_assignor is not None and request.server_assignor not in assignors:
-        raise GroupRefusal(
+        raise GroupRejection(
             ErrorCode.unsupported_assignor,
             f"ServerAssignor {request.server_assignor!r} is not supported; these are: {', '.join(assignors)}",
         )
 
 
-def _invalid(message: str) -> GroupRefusal:
-    return GroupRefusal(ErrorCode.invalid_request, message)
+def _invalid(message: str) -> GroupRejection:
+    return GroupRejection(ErrorCode.invalid_request, message)
 
 
 def updated_member(before: ConsumerMember | None, request: ConsumerHeartbeat) -> ConsumerMember:

@@ -35,12 +35,12 @@ class GroupRegexes:
         self._problems = problems
         self._resolved_s: float | None = None
         """When they were last looked up."""
-        self._refused: dict[str, str] = {}
+        self._rejected: dict[str, str] = {}
         """By expression whose names exceed the limits: the problem."""
 
     def check_room(self, copy: GroupCopy, regex: str) -> None:
-        """Raise `GroupRefusal` where the group takes no other expression, which this is."""
-        self._refused.pop(regex, None)
+        """Raise `GroupRejection` where the group takes no other expression, which this is."""
+        self._rejected.pop(regex, None)
         if copy.regexes_count >= CONSUMER_GROUP_REGEXES_MAX:
             raise too_large(
                 f"group {self._group_id!r} subscribes to {CONSUMER_GROUP_REGEXES_MAX} expressions, that is the most"
@@ -51,11 +51,11 @@ class GroupRegexes:
             )
 
     def check_match(self, regex: str) -> None:
-        """Raise `GroupRefusal` where the expression was found to match more than there is room for.
+        """Raise `GroupRejection` where the expression was found to match more than there is room for.
 
         There is nothing wrong with it, so that it is not INVALID_REGULAR_EXPRESSION: the group is full.
         """
-        problem = self._refused.get(regex)
+        problem = self._rejected.get(regex)
         if problem is not None:
             raise too_large(f"SubscribedTopicRegex {regex!r} of group {self._group_id!r} cannot be followed: {problem}")
 
@@ -69,7 +69,7 @@ class GroupRegexes:
         since_s = None if self._resolved_s is None else now_s - self._resolved_s
         if since_s is not None and since_s <= CONSUMER_GROUP_REGEX_REFRESH_SECONDS_MIN:
             return []
-        is_unresolved = any(regex not in copy.group.regexes and regex not in self._refused for regex in regexes)
+        is_unresolved = any(regex not in copy.group.regexes and regex not in self._rejected for regex in regexes)
         is_old = since_s is None or since_s * 1000 > config.regex_refresh_ms
         return regexes if is_unresolved or are_topics_new or is_old else []
 
@@ -86,8 +86,8 @@ class GroupRegexes:
         self._resolved_s = now_s
         before = copy.group.regexes
         taken = {regex: names for regex, names in room.taken.items() if copy.regex_count(regex)}
-        self._refused = {regex: problem for regex, problem in room.refused.items() if copy.regex_count(regex)}
-        self._problems.note(_PROBLEM, is_so=bool(room.unchanged or self._refused))
+        self._rejected = {regex: problem for regex, problem in room.rejected.items() if copy.regex_count(regex)}
+        self._problems.note(_PROBLEM, is_so=bool(room.unchanged or self._rejected))
         has_changed = any(before.get(regex) != names for regex, names in taken.items())
         if has_changed:
             copy.raise_epoch(copy.group.topics_hash)
@@ -117,7 +117,7 @@ class RegexCapacity:
     """These match what was found."""
     unchanged: list[str] = field(default_factory=list[str])
     """These match what they did before."""
-    refused: dict[str, str] = field(default_factory=dict[str, str])
+    rejected: dict[str, str] = field(default_factory=dict[str, str])
     """These match nothing, and never did; why."""
 
 
@@ -145,14 +145,14 @@ def room_for(
         names = match(regex)
         size = names_bytes(names)
         if total + size + sum(other for other in sizes.values() if other <= size) > CONSUMER_GROUP_NAMES_BYTES_MAX:
-            room.refused[regex] = _problem(names, _GROUP_IS_FULL)
+            room.rejected[regex] = _problem(names, _GROUP_IS_FULL)
         elif not entries.take(regex, names):
-            room.refused[regex] = _problem(names, "they do not fit into a ledger entry")
+            room.rejected[regex] = _problem(names, "they do not fit into a ledger entry")
         else:
             room.taken[regex], sizes[regex] = names, size
         while total + sum(sizes.values()) > CONSUMER_GROUP_NAMES_BYTES_MAX:
             largest = max(sizes, key=lambda each: (sizes[each], each))
-            room.refused[largest] = _problem(room.taken.pop(largest), _GROUP_IS_FULL)
+            room.rejected[largest] = _problem(room.taken.pop(largest), _GROUP_IS_FULL)
             del sizes[largest]
     return room
 

@@ -209,7 +209,7 @@ class Ledger(Protocol):
         ...
 
     async def close_session(self, session: SessionId) -> None:
-        """End a session: appends under it are refused from now on."""
+        """End a session: appends under it are rejected from now on."""
         ...
 
     async def is_session_ended(self, name: str, session: SessionId) -> bool:

@@ -121,7 +121,7 @@ def create_if_empty(connection: sqlite3.Connection, path: Path, new_cluster_id: 
 
 
 def upgrade(connection: sqlite3.Connection) -> None:
-    """Give the entries of an older file a place for their checksums (safety rule S20). Older programs refuse it then.
+    """Give the entries of an older file a place for their checksums (safety rule S20). Older programs reject it then.
 
     The values stay `NO_CHECKSUM` until the entries are trimmed: a checksum made now would vouch for what is there now.
     """
@@ -147,7 +147,7 @@ def empty_log(connection: sqlite3.Connection) -> None:
 
 
 def only_read(connection: sqlite3.Connection) -> None:
-    """Refuse every write from now on, and read an older file as if it had been upgraded: older programs still know it.
+    """Reject every write from now on, and read an older file as if it had been upgraded: older programs still know it.
 
     What goes by the name `entries` in this connection is a view then.
     """

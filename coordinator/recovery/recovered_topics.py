@@ -10,7 +10,7 @@ from typing import Final
 
 from coordinator.apply.chunks import NO_ERROR
 from coordinator.apply.topics import create_topic
-from coordinator.commands.commands import ChunksCommitted, CommitChunks, CreateTopic, Refused
+from coordinator.commands.commands import ChunksCommitted, CommitChunks, CreateTopic, Rejected
 from coordinator.ledger.port import LedgerCorrupt
 from coordinator.recovery.intake_objects import batch_rows
 from coordinator.state.state import ClusterState, PartitionState
@@ -109,9 +109,9 @@ class RecoveredTopics:
             rejection = self._rejection(topic_id, name)
         self.outcomes[topic_id] = TopicRecovered(topic=name, is_name_lost=name != known, are_configs_lost=True)
 
-    def _rejection(self, topic_id: TopicId, name: str) -> Refused | None:
+    def _rejection(self, topic_id: TopicId, name: str) -> Rejected | None:
         """Create the topic under the name; None if that succeeded."""
         outcome = create_topic(
             self._state, CreateTopic(name=name, topic_id=topic_id, partition_count=1, configs=UNLIMITED_RETENTION)
         )
-        return outcome if isinstance(outcome, Refused) else None
+        return outcome if isinstance(outcome, Rejected) else None

@@ -14,7 +14,7 @@ def folder_name(state: ClusterState, topic: TopicState) -> str:
     """The topic's name in the folder of its table."""
     if topic.table is not None:
         return name_in_folder(topic.table.metadata_key)
-    # S3: agents of older rules refuse files elsewhere than under the whole name.
+    # S3: agents of older rules reject files elsewhere than under the whole name.
     return short_name(topic.name) if state.rules_version >= RULES_CHECKED_STORAGE else topic.name
 
 

@@ -77,7 +77,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def compression(self) -> Compression:
-        """The codec; `read_header` has refused unknown ones."""
+        """The codec; `read_header` has rejected unknown ones."""
         return Compression(self.attributes & CODEC_MASK)
 
     @property

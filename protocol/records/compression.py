@@ -49,7 +49,7 @@ _LZ4_FLAG_BLOCK_CHECKSUMS: Final = 0x10
 _LZ4_FLAG_CONTENT_SIZE: Final = 0x08
 _LZ4_FLAG_CONTENT_CHECKSUM: Final = 0x04
 _LZ4_FLAGS_RESERVED: Final = 0x03
-"""One of them is the dictionary's in later versions of the format; Java refuses both."""
+"""One of them is the dictionary's in later versions of the format; Java rejects both."""
 _LZ4_STORED: Final = 1 << 31
 _LZ4_BLOCK_SIZE: Final = struct.Struct("<I")
 _LZ4_LEVEL: Final = 1
@@ -75,7 +75,7 @@ def compress(kind: Compression, data: Buffer) -> Buffer:
         case Compression.SNAPPY:
             return _compress_xerial(data)
         case Compression.LZ4:
-            # Blocks that refer to each other are refused by Java's KafkaLZ4BlockInputStream.
+            # Blocks that refer to each other are rejected by Java's KafkaLZ4BlockInputStream.
             compressor = cramjam.lz4.Compressor(level=_LZ4_LEVEL, content_checksum=False, block_linked=False)
             compressor.compress(bytes(data))
             return memoryview(compressor.finish())
@@ -158,7 +158,7 @@ def _lz4_frame_bytes(data: memoryview) -> int:
     is_frame = len(data) >= 7 and bytes(data[:4]) == _LZ4_MAGIC
     flags = data[4] if is_frame else 0
     if not flags & _LZ4_FLAG_INDEPENDENT or flags & _LZ4_FLAGS_RESERVED:
-        # Blocks that refer to each other are refused by Java's Lz4BlockInputStream.
+        # Blocks that refer to each other are rejected by Java's Lz4BlockInputStream.
         raise _malformed("lz4", "not a frame of independent blocks")
     checksum_bytes = 4 if flags & _LZ4_FLAG_BLOCK_CHECKSUMS else 0
     position = 7 + (8 if flags & _LZ4_FLAG_CONTENT_SIZE else 0)

@@ -120,7 +120,7 @@ def _skip_headers(data: Numbers, position: int, end: int, count: int) -> int:  #
 
 
 @njit(nogil=True, inline="always")
-def _refused(fault: int) -> tuple[int, int, int, int, int, int, int, int, int]:  # pragma: no cover
+def _rejected(fault: int) -> tuple[int, int, int, int, int, int, int, int, int]:  # pragma: no cover
     return fault, 0, 0, 0, 0, 0, 0, 0, 0
 
 
@@ -130,36 +130,36 @@ def _scan_record(
 ) -> tuple[int, int, int, int, int, int, int, int, int]:  # pragma: no cover
     """Fault, timestamp, offset delta, key, value (first byte, length), and headers (first byte, count)."""
     if position == end:
-        return _refused(_CUT)
+        return _rejected(_CUT)
     timestamp_delta, position = _varint(data, position + 1, end, 10, 0x01)
     if position < 0:
-        return _refused(-position)
+        return _rejected(-position)
     timestamp = base_timestamp + timestamp_delta
     if not -_DELTA_MAX <= timestamp_delta <= _DELTA_MAX or abs(timestamp) > TIMESTAMP_MS_MAX:
-        return _refused(_TIMESTAMP)
+        return _rejected(_TIMESTAMP)
     offset_delta, position = _int32(data, position, end)
     if position < 0:
-        return _refused(-position)
+        return _rejected(-position)
     key_bytes, position = _skip_bytes(data, position, end)
     if position < 0:
-        return _refused(-position)
+        return _rejected(-position)
     key_first = position - max(key_bytes, 0)
     value_bytes, position = _skip_bytes(data, position, end)
     if position < 0:
-        return _refused(-position)
+        return _rejected(-position)
     value_first = position - max(value_bytes, 0)
     header_count, position = _int32(data, position, end)
     if position < 0:
-        return _refused(-position)
+        return _rejected(-position)
     headers_first = position
     if header_count < 0 or header_count > end - position:
-        return _refused(_HEADERS)
+        return _rejected(_HEADERS)
     if header_count > 0:
         position = _skip_headers(data, position, end, header_count)
         if position < 0:
-            return _refused(-position)
+            return _rejected(-position)
     if position != end:
-        return _refused(_TRAILING)
+        return _rejected(_TRAILING)
     return 0, timestamp, offset_delta, key_first, key_bytes, value_first, value_bytes, headers_first, header_count
 
 

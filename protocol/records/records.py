@@ -91,7 +91,7 @@ class BatchSummary(NamedTuple):
     min_timestamp: int
     """The least one that is not -1; -1 where no record has one."""
     first_without_key: int
-    """The offset delta of the first record whose key is null (a compacted topic refuses it); -1 where there is none."""
+    """The offset delta of the first record whose key is null (a compacted topic rejects it); -1 where there is none."""
 
 
 def kernels_ready() -> bool:
@@ -128,7 +128,7 @@ def validate_records(buffer: Buffer, header: BatchHeader, *, decompressed_bytes_
     """Check a producer's records to the last byte. Raises `InvalidBatch` with the code for the producer.
 
     buffer: what `header` was read from; its CRC has been checked. Offset deltas must count up from 0.
-    `Differs from Kafka:` an uncompressed batch whose deltas do not is refused instead of being stored as it is.
+    `Differs from Kafka:` an uncompressed batch whose deltas do not is rejected instead of being stored as it is.
     """
     payload = _payload(buffer, header, decompressed_bytes_max)
     scan = _scan(header, payload, _NO_COLUMNS, is_dense=True)

@@ -4,7 +4,7 @@ Rule: written to be read, and independent of `record_kernels`: tests compare the
 also does the work until the kernels are ready.
 
 Layout: KIP-98 and org.apache.kafka.common.record.DefaultRecord (Kafka 4.3). `Differs from Kafka:` numbers that overflow
-their type, and lengths below -1, are refused instead of being cut and read as null: other clients read them otherwise.
+their type, and lengths below -1, are rejected instead of being cut and read as null: other clients read them otherwise.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ from protocol.types import NO_TIMESTAMP
 _INT32_MAX = (1 << 31) - 1
 
 
-class _Refused(Exception):
+class _Rejected(Exception):
     def __init__(self, fault: RecordFault) -> None:
         super().__init__(fault.name)
         self.fault = fault
@@ -42,7 +42,7 @@ class _RecordCursor:
 
     def byte(self) -> int:
         if self.position >= self.end:
-            raise _Refused(RecordFault.CUT)
+            raise _Rejected(RecordFault.CUT)
         self.position += 1
         return self.data[self.position - 1]
 
@@ -53,14 +53,14 @@ class _RecordCursor:
             byte = self.byte()
             raw |= (byte & 0x7F) << shift
             if shift + 7 > bits and byte >> (bits - shift):
-                raise _Refused(RecordFault.VARINT)
+                raise _Rejected(RecordFault.VARINT)
             if byte < 0x80:
                 return -(raw >> 1) - 1 if raw & 1 else raw >> 1
             shift += 7
 
     def skip(self, length: int) -> None:
         if length > self.end - self.position:
-            raise _Refused(RecordFault.LENGTH)
+            raise _Rejected(RecordFault.LENGTH)
         self.position += length
 
     def bytes_or_null(self) -> tuple[int, int]:
@@ -68,7 +68,7 @@ class _RecordCursor:
         length = self.varint(32)
         first = self.position
         if length < -1:
-            raise _Refused(RecordFault.LENGTH)
+            raise _Rejected(RecordFault.LENGTH)
         self.skip(max(length, 0))
         return first, length
 
@@ -77,10 +77,10 @@ class _RecordCursor:
         count = self.varint(32)
         first = self.position
         if not 0 <= count <= self.end - self.position:
-            raise _Refused(RecordFault.HEADERS)
+            raise _Rejected(RecordFault.HEADERS)
         for _ in range(count):
             if self.bytes_or_null()[1] < 0:
-                raise _Refused(RecordFault.HEADERS)
+                raise _Rejected(RecordFault.HEADERS)
             self.bytes_or_null()
         return first, count
 
@@ -106,9 +106,9 @@ def scan_records(
         try:
             timestamp, offset_delta, has_key = _scan_record(cursor, columns, row, base_timestamp)
             if (is_dense and offset_delta != row) or not previous_delta < offset_delta <= last_offset_delta:
-                raise _Refused(RecordFault.OFFSET)
-        except _Refused as refused:
-            return RecordScan(refused.fault, row, -1, -1, -1, -1)
+                raise _Rejected(RecordFault.OFFSET)
+        except _Rejected as rejected:
+            return RecordScan(rejected.fault, row, -1, -1, -1, -1)
         previous_delta = offset_delta
         if timestamp > max_timestamp:
             max_timestamp, max_timestamp_delta = timestamp, offset_delta
@@ -126,19 +126,19 @@ def _scan_record(
     """Timestamp, offset delta, and whether there is a key."""
     length = payload.varint(32)
     if length < 0:
-        raise _Refused(RecordFault.LENGTH)
+        raise _Rejected(RecordFault.LENGTH)
     payload.skip(length)
     cursor = _RecordCursor(payload.data, payload.position - length, payload.position)
     cursor.byte()  # attributes: no bit of a record's is in use
     timestamp = base_timestamp + cursor.varint(64)
     if not -TIMESTAMP_MS_MAX <= timestamp <= TIMESTAMP_MS_MAX:
-        raise _Refused(RecordFault.TIMESTAMP)
+        raise _Rejected(RecordFault.TIMESTAMP)
     offset_delta = cursor.varint(32)
     key_first, key_bytes = cursor.bytes_or_null()
     value_first, value_bytes = cursor.bytes_or_null()
     headers_first, header_count = cursor.headers()
     if cursor.position != cursor.end:
-        raise _Refused(RecordFault.TRAILING)
+        raise _Rejected(RecordFault.TRAILING)
     if row < len(columns.offset_delta):
         columns.offset_delta[row] = offset_delta
         columns.timestamp[row] = timestamp

@@ -71,7 +71,7 @@ class FailingStore:
         self.undeletable: set[str] = set()
         """Keys that stay, as if a policy or a lock of the bucket protected them, until they are taken out of here."""
         self.is_conditional = True
-        """Whether a taken key refuses a put with `if_absent`; False is a store that ignores If-None-Match."""
+        """Whether a taken key rejects a put with `if_absent`; False is a store that ignores If-None-Match."""
 
     def script(self, *faults: InjectedFault) -> None:
         """Add faults behind those that wait."""

@@ -61,7 +61,7 @@ class TryObserver(Protocol):
         ...
 
     def failed(self, operation: str, key: str, error: StoreError) -> None:
-        """The store was away, or refuses us; `key` is the key, the prefix or the first of several keys."""
+        """The store was away, or rejects us; `key` is the key, the prefix or the first of several keys."""
         ...
 
     def answered(self, operation: str) -> None:
@@ -140,7 +140,7 @@ class RetryingStore:
                 return
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Asks again for the keys whose reason may pass; those that are refused for good are reported at the end."""
+        """Asks again for the keys whose reason may pass; those that are rejected for good are reported at the end."""
         pending, reasons = keys, dict[str, StoreError]()
 
         async def delete_pending() -> None:

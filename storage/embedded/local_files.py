@@ -19,7 +19,7 @@ from storage.object_store import (
     ObjectDamaged,
     ObjectExists,
     ObjectMissing,
-    ObjectRefused,
+    ObjectRejected,
     StoreMisconfigured,
     StoreUnavailable,
 )
@@ -157,7 +157,7 @@ def errors_of(key: str, *, is_read: bool = False) -> Generator[None]:
         if is_read and error.errno in _DAMAGED:
             raise ObjectDamaged(f"{key}: the disk does not give back its bytes: {error.strerror}") from error
         if error.errno in _HOPELESS:
-            hopeless = ObjectRefused if is_read else StoreMisconfigured
+            hopeless = ObjectRejected if is_read else StoreMisconfigured
             raise hopeless(f"{key}: {error.strerror}: check the directory and its permissions") from error
         raise StoreUnavailable(f"{key}: {error.strerror}: the put or read can be repeated") from error
 

@@ -26,7 +26,7 @@ from storage.keys import check_key, check_prefix, is_key, printable
 from storage.object_store import (
     Buffer,
     ObjectMeta,
-    ObjectRefused,
+    ObjectRejected,
     ObjectsNotDeleted,
     StoreError,
     StoreMisconfigured,
@@ -53,7 +53,7 @@ class LocalStore:
 
     `is_durable=False` leaves out every sync: faster, and a crash of the machine (not of the process) may lose objects
     that the ledger names. `is_writer=False` neither creates nor removes anything, for tools beside a running broker;
-    puts and deletes are refused. `is_guest=True` lets such a tool put, under names of its own while they are not whole.
+    puts and deletes are rejected. `is_guest=True` lets such a tool put, under other names while they are not whole.
     Raises `StoreMisconfigured` where `root` cannot be used.
     """
 
@@ -152,7 +152,7 @@ class LocalStore:
 
     def _path(self, key: str) -> str:
         if key.split("/", 1)[0] in OWN_FOLDERS:
-            raise ObjectRefused(f"{key!r} lies in a folder that this store keeps for itself")
+            raise ObjectRejected(f"{key!r} lies in a folder that this store keeps for itself")
         return f"{self._root}/{key}"
 
     # From here on: blocking, in a thread.

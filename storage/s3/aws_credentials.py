@@ -72,7 +72,7 @@ class AwsCredentials:
 
     async def ready(self) -> None:
         """Return with credentials that hold. Raises `StoreUnavailable` where a source is away, `StoreMisconfigured`
-        where there is none, or it refuses. A cancelled call leaves the renewal going on for the others.
+        where there is none, or it rejects. A cancelled call leaves the renewal going on for the others.
         """
         if self._current is not None and not _is_due(self._credentials):
             return
@@ -108,7 +108,7 @@ class AwsCredentials:
                 log.info("found AWS credentials", extra={"source": self._credentials.method})
             self._current = self._credentials.get_frozen_credentials()
         except ClientError as error:
-            raise _refusal(error) from error
+            raise _rejection(error) from error
         except BotoCoreError as error:
             raise _failure(error) from error
         except (OSError, RuntimeError) as error:
@@ -131,7 +131,7 @@ def _find_in_chain(region: str) -> "Credentials | None":
     return session.get_credentials()
 
 
-def _refusal(error: "ClientError") -> StoreError:
+def _rejection(error: "ClientError") -> StoreError:
     """STS answered, and not with credentials."""
     code = str(error.response.get("Error", {}).get("Code", ""))
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)

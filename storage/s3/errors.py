@@ -17,7 +17,7 @@ from storage.object_store import (
     ObjectDamaged,
     ObjectExists,
     ObjectMissing,
-    ObjectRefused,
+    ObjectRejected,
     StoreDenied,
     StoreError,
     StoreMisconfigured,
@@ -62,7 +62,7 @@ class _Answer:
 
 
 _STATUS = re.compile(r"non-2xx status code: (\d+)([^:]*): ?(.*)", re.DOTALL)
-_DELETE_REFUSED = re.compile(r"DeleteObjects request failed for (key .*) \(code: (\w+)\)", re.DOTALL)
+_DELETE_REJECTED = re.compile(r"DeleteObjects request failed for (key .*) \(code: (\w+)\)", re.DOTALL)
 _KEY_NOT_LISTED = re.compile(
     r'Encountered object with invalid path: .*?\n\nDebug source:.*?\bpath: "((?:[^"\\]|\\.)*)"', re.DOTALL
 )
@@ -109,9 +109,9 @@ def store_error(operation: S3Operation, subject: str, text: str, place: ErrorCon
     return _answered(operation, subject, answer, place)
 
 
-def is_refused_key(text: str) -> bool:
-    """Whether the library's `text` is DeleteObjects' refusal of one key: what became of the others it does not say."""
-    return _DELETE_REFUSED.search(text.partition("\n\n")[0]) is not None
+def is_rejected_key(text: str) -> bool:
+    """Whether the library's `text` is DeleteObjects' rejection of one key: it says nothing of the others."""
+    return _DELETE_REJECTED.search(text.partition("\n\n")[0]) is not None
 
 
 def _key_not_listed(prefix: str, key: str, place: ErrorContext) -> StoreError:
@@ -139,7 +139,7 @@ def _answered(operation: S3Operation, subject: str, answer: _Answer, place: Erro
     if answer.code == "NoSuchBucket":
         return BucketMissing(message)
     if answer.code == _CODE_OF_COLD_OBJECTS:
-        return ObjectRefused(message)
+        return ObjectRejected(message)
     return StoreUnavailable(message) if passes else StoreMisconfigured(message)
 
 
@@ -223,7 +223,7 @@ def _answer(text: str) -> _Answer | None:
         code = _element("Code", body)
         message = _element("Message", body) if code else _without_markup(f"{reason} {body}")
         return _Answer(status=status, code=code, message=message, region=_element("Region", body))
-    if match := _DELETE_REFUSED.search(text):
+    if match := _DELETE_REJECTED.search(text):
         return _Answer(status=0, code=match[2], message=_without_markup(match[1]), region="")
     if "redirect without LOCATION" in text:
         return _Answer(status=301, code="", message="Moved Permanently", region="")

@@ -68,7 +68,7 @@ def assume_role(
 ) -> SessionCredentials:
     """Keys that read `folder` for so many seconds. `sts_endpoint`: a URL; None is the region's own.
 
-    Raises `StoreUnavailable` where STS is away, `StoreMisconfigured` where it refuses.
+    Raises `StoreUnavailable` where STS is away, `StoreMisconfigured` where it rejects.
     """
     import botocore.session
     from botocore.config import Config
@@ -101,7 +101,7 @@ def assume_role(
         finally:
             client.close()
     except ClientError as error:
-        raise _refusal(error, sts_endpoint) from error
+        raise _rejection(error, sts_endpoint) from error
     except KeyError as error:
         raise StoreUnavailable(f"STS{_at(sts_endpoint)} answered without {error}") from error
     except (BotoCoreError, ValueError) as error:  # an address that is none is a ValueError there
@@ -114,7 +114,7 @@ def assume_role(
     )
 
 
-def _refusal(error: "ClientError", endpoint: str | None) -> StoreError:
+def _rejection(error: "ClientError", endpoint: str | None) -> StoreError:
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     if status >= PASSING_STATUS:
         return StoreUnavailable(f"STS{_at(endpoint)}: {error}")

@@ -35,7 +35,7 @@ from storage.object_store import (
     cut_short,
 )
 from storage.s3.aws_credentials import AwsCredentials
-from storage.s3.errors import ErrorContext, S3Operation, is_refused_key, store_error
+from storage.s3.errors import ErrorContext, S3Operation, is_rejected_key, store_error
 from storage.s3.settings import S3Settings
 
 if TYPE_CHECKING:  # the library has these names for type checkers only
@@ -120,9 +120,9 @@ class S3Store:
                     yield self._meta(meta)
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """One DeleteObjects; where that names keys which it refused, one DeleteObject for each key.
+        """One DeleteObjects; where that names keys which it rejected, one DeleteObject for each key.
 
-        DeleteObjects carries out what it can and answers for each key, but the client library raises the first refusal
+        DeleteObjects carries out what it can and answers for each key, but the client library raises the first error
         and drops the other results. To delete a key that is gone already is no error, so all are asked for again.
         """
         paths = {self._path(key): key for key in keys}  # each once: MinIO answers a repeated key with an empty name
@@ -132,7 +132,7 @@ class S3Store:
             await self._delete_together(list(paths))
         except (BaseError, FileNotFoundError) as error:  # the second one where the bucket is missing
             subject = f"{len(paths)} keys from {next(iter(paths))}" if len(paths) > 1 else next(iter(paths))
-            if not is_refused_key(str(error)):
+            if not is_rejected_key(str(error)):
                 raise store_error(S3Operation.DELETE, subject, str(error), self._place) from error
             reasons = await self._delete_one_by_one(paths)
             if reasons:
@@ -166,7 +166,7 @@ class S3Store:
     async def server_time_ms(self) -> int | None:
         """The `Date` of a HEAD on the bucket, in whole seconds.
 
-        The client library hands out no headers, so this one request goes without it, and without credentials: a refusal
+        The client library hands out no headers, so this one request goes without it, and without credentials: an error
         carries the time too, and costs nothing.
         """
         request = urllib.request.Request(self._settings.bucket_url, method="HEAD")  # noqa: S310 - http and https only
@@ -230,9 +230,9 @@ def _date_of_answer(request: urllib.request.Request, timeout_s: float, trust: ss
     try:
         with opener.open(request, timeout=timeout_s) as answer:
             date: str | None = answer.headers["Date"]
-    except urllib.error.HTTPError as refusal:
-        with refusal:
-            date = refusal.headers["Date"]
+    except urllib.error.HTTPError as rejection:
+        with rejection:
+            date = rejection.headers["Date"]
     return date
 
 

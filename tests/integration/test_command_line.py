@@ -78,16 +78,16 @@ def test_a_topics_configs_are_altered_and_shown_with_their_source(penstock: Pens
     assert configs() == {"retention.ms": ("7200000", "STATIC_BROKER"), "penstock.table.columns": columns}
     assert configs("--all")["segment.ms"] == ("604800000", "DEFAULT")
 
-    def refusal(*arguments: str) -> str:
+    def rejection(*arguments: str) -> str:
         done = pipe("topics", "alter", *arguments, server=server)
         assert done.returncode == 1
         return done.stderr.decode()
 
     told = "penstock: Unknown topic config name: {}; did you mean {}? (INVALID_CONFIG)\n"
-    mistyped = refusal("orders", "--config", "retention.ms=7", "--config", "penstock.table.column=key")
+    mistyped = rejection("orders", "--config", "retention.ms=7", "--config", "penstock.table.column=key")
     assert mistyped == told.format("penstock.table.column", "penstock.table.columns")
-    assert refusal("orders", "--config", "retention.mz=7") == told.format("retention.mz", "retention.ms")
-    assert "there is no topic 'order'; list topics" in refusal("order", "--config", "retention.ms=7")
+    assert rejection("orders", "--config", "retention.mz=7") == told.format("retention.mz", "retention.ms")
+    assert "there is no topic 'order'; list topics" in rejection("order", "--config", "retention.ms=7")
     assert configs()["retention.ms"] == ("7200000", "STATIC_BROKER")
 
 

@@ -42,12 +42,12 @@ from coordinator.commands.commands import (
     Outcome,
     ProducerIdsAllocated,
     RaiseRules,
-    Refused,
+    Rejected,
     ReportTime,
     StartDrain,
 )
 from coordinator.commands.group import GroupsClaimed, OffsetsCommitted
-from coordinator.commands.registry import RegistryRefused, SchemaRegistered, VersionsDeleted
+from coordinator.commands.registry import RegistryRejected, SchemaRegistered, VersionsDeleted
 from coordinator.commands.transaction import TransactionalOffsetsPending, TransactionDecided
 from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
@@ -203,7 +203,7 @@ def describe(outcome: Outcome) -> str:
     match outcome:
         case Done():
             return "done"
-        case Refused(error_code=error_code, reason=reason):
+        case Rejected(error_code=error_code, reason=reason):
             return f"refused {error_code.name}: {reason}"
         case ProducerIdsAllocated(producer_id_first=first, count=count):
             return f"producer ids {first} to {first + count - 1}"
@@ -227,7 +227,7 @@ def describe(outcome: Outcome) -> str:
             | TransactionalOffsetsPending()
             | SchemaRegistered()
             | VersionsDeleted()
-            | RegistryRefused()
+            | RegistryRejected()
         ):
             return str(outcome)
 

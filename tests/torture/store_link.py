@@ -120,9 +120,9 @@ class StoreLink:
         fault = self._choose(request)
         if fault is not None:
             self.struck[fault.value] = self.struck.get(fault.value, 0) + 1
-        refusal = self._refusal(request, fault)
-        if refusal is not None:
-            client.write(refusal)
+        rejection = self._rejection(request, fault)
+        if rejection is not None:
+            client.write(rejection)
             await client.drain()
             return True
         server.write(request.head + request.body)
@@ -156,7 +156,7 @@ class StoreLink:
                 return fault
         return None
 
-    def _refusal(self, request: Message, fault: StoreFault | None) -> bytes | None:
+    def _rejection(self, request: Message, fault: StoreFault | None) -> bytes | None:
         """An answer without asking the server."""
         match fault:
             case StoreFault.SLOW_DOWN:

@@ -88,18 +88,18 @@ def build_catalog(services: AdminServices, parts: CatalogParts) -> Starlette:
         Route("/v1/config", catalog.config),
         Route("/v1/namespaces", catalog.namespaces, methods=["GET", "POST"]),
         Route(space, catalog.namespace, methods=["GET", "HEAD", "DELETE"]),
-        Route(f"{space}/properties", catalog.refused_in_namespace(unsupported.ALTER_NAMESPACE), methods=["POST"]),
+        Route(f"{space}/properties", catalog.rejected_in_namespace(unsupported.ALTER_NAMESPACE), methods=["POST"]),
         Route(f"{space}/tables", catalog.tables, methods=["GET", "POST"]),
-        Route(f"{space}/register", catalog.refused_in_namespace(unsupported.REGISTER_TABLE), methods=["POST"]),
+        Route(f"{space}/register", catalog.rejected_in_namespace(unsupported.REGISTER_TABLE), methods=["POST"]),
         Route(table, catalog.table, methods=["GET", "HEAD", "POST", "DELETE"]),
         Route(f"{table}/credentials", catalog.credentials),
         Route(f"{table}/metrics", catalog.metrics, methods=["POST"]),
-        Route("/v1/tables/rename", _refused(unsupported.RENAME_TABLE), methods=["POST"]),
-        Route("/v1/transactions/commit", _refused(unsupported.COMMIT_MANY), methods=["POST"]),
+        Route("/v1/tables/rename", _rejected(unsupported.RENAME_TABLE), methods=["POST"]),
+        Route("/v1/transactions/commit", _rejected(unsupported.COMMIT_MANY), methods=["POST"]),
         Route(f"{space}/views", catalog.views, methods=["GET", "POST"]),
-        Route(f"{space}/register-view", catalog.refused_in_namespace(unsupported.CREATE_VIEW), methods=["POST"]),
+        Route(f"{space}/register-view", catalog.rejected_in_namespace(unsupported.CREATE_VIEW), methods=["POST"]),
         Route(view, catalog.view, methods=["GET", "HEAD", "POST", "DELETE"]),
-        Route("/v1/views/rename", _refused(unsupported.CREATE_VIEW), methods=["POST"]),
+        Route("/v1/views/rename", _rejected(unsupported.CREATE_VIEW), methods=["POST"]),
         Route(OAUTH_PATH, _no_oauth, methods=["POST"]),
     ]
     handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
@@ -125,15 +125,15 @@ class Guard:
         if scope["type"] != "http":
             return
         request = Request(scope)
-        refusal = self._tokens.refusal(request.client.host if request.client else None, request.headers)
-        if refusal is None:
+        rejection = self._tokens.rejection(request.client.host if request.client else None, request.headers)
+        if rejection is None:
             await self._app(scope, receive, send)
-        elif refusal.status == 401:
+        elif rejection.status == 401:
             headers = {**NO_STORE, "WWW-Authenticate": "Bearer"}
-            error = CatalogError(401, "NotAuthorizedException", refusal.message, headers)
+            error = CatalogError(401, "NotAuthorizedException", rejection.message, headers)
             await error_response(error)(scope, receive, send)
         else:
-            await error_response(forbidden(refusal.message))(scope, receive, send)
+            await error_response(forbidden(rejection.message))(scope, receive, send)
 
 
 class _Catalog:
@@ -149,13 +149,13 @@ class _Catalog:
 
     async def namespaces(self, request: Request) -> Response:
         if request.method == "POST":
-            raise await self._creation_refused(request)
+            raise await self._creation_rejected(request)
         parent = request.query_params.get("parent", "")
         if parent:
             _check_namespace(parent)
         return _json({"namespaces": [] if parent else [[NAMESPACE]]})
 
-    async def _creation_refused(self, request: Request) -> CatalogError:
+    async def _creation_rejected(self, request: Request) -> CatalogError:
         levels = (await _json_body(request)).get("namespace")
         if levels == [NAMESPACE]:
             return CatalogError(409, "AlreadyExistsException", f"namespace {NAMESPACE} exists already")
@@ -203,9 +203,9 @@ class _Catalog:
         """Commit a change of properties, branches or tags. The answer is the table after it: Iceberg's
         `CommitTableResponse`."""
         await self._check_exists(name)
-        refusal = unsupported.commit_refusal(f"{NAMESPACE}.{name}", unsupported.read_updates(body))
-        if refusal is not None:
-            raise refusal
+        rejection = unsupported.commit_rejection(f"{NAMESPACE}.{name}", unsupported.read_updates(body))
+        if rejection is not None:
+            raise rejection
         try:
             await self._tables.edit(name, decode_edit(body))
             table = await self._edited(name)
@@ -291,12 +291,12 @@ class _Catalog:
         _check_namespace(request.path_params["namespace"])
         raise CatalogError(404, "NoSuchViewException", "this catalog has no views")
 
-    def refused_in_namespace(self, message: str) -> Handler:
-        async def refuse(request: Request) -> Response:
+    def rejected_in_namespace(self, message: str) -> Handler:
+        async def reject(request: Request) -> Response:
             _check_namespace(request.path_params["namespace"])
             raise forbidden(message)
 
-        return refuse
+        return reject
 
     async def _check_exists(self, name: str) -> None:
         if not await self._tables.exists(name):
@@ -385,11 +385,11 @@ def _with_metadata(rest: str, metadata: bytes) -> Response:
     return Response(body, media_type="application/json", headers=dict(NO_STORE))
 
 
-def _refused(message: str) -> Handler:
-    async def refuse(_: Request) -> Response:
+def _rejected(message: str) -> Handler:
+    async def reject(_: Request) -> Response:
         raise forbidden(message)
 
-    return refuse
+    return reject
 
 
 async def _no_oauth(_: Request) -> Response:

@@ -119,7 +119,7 @@ def read_updates(body: bytes) -> Sequence[Update]:
         raise CatalogError(400, "BadRequestException", f"{NOT_A_COMMIT}: {error}") from error
 
 
-def commit_refusal(table: str, updates: Sequence[Update]) -> CatalogError | None:
+def commit_rejection(table: str, updates: Sequence[Update]) -> CatalogError | None:
     """The error for updates that are not allowed, with those of rows first; None where all are allowed."""
     reasons: dict[str, list[str]] = {}
     for update in updates:

@@ -17,14 +17,14 @@ from agent.runtime.threads import run_in_thread
 from agent.schemas.parsed import InvalidSchema, Parsed
 from agent.schemas.references import ParsedSchemas, TextsMissing
 from agent.schemas.rules import faults_between, versions_that_count
-from coordinator.commands.commands import Outcome, Refused
+from coordinator.commands.commands import Outcome, Rejected
 from coordinator.commands.registry import (
     Compatibility,
     RegisterSchema,
     RegistryCommand,
     RegistryError,
     RegistryMode,
-    RegistryRefused,
+    RegistryRejected,
     SchemaContent,
     SchemaReference,
     SchemaRegistered,
@@ -168,9 +168,9 @@ class SchemaRegistry:
                 TIMED_OUT,
                 "The ledger did not answer in time: the change may still be made. Read it back, and try again.",
             ) from error
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             raise RegistryFailure(TIMED_OUT, outcome.reason)
-        if isinstance(outcome, RegistryRefused) and outcome.error is not RegistryError.CHANGED_MEANWHILE:
+        if isinstance(outcome, RegistryRejected) and outcome.error is not RegistryError.CHANGED_MEANWHILE:
             raise RegistryFailure(outcome.error.value, outcome.reason)
         return outcome
 

@@ -96,9 +96,9 @@ class _RegistryApi:
     async def answer(self, request: Request) -> Response:
         """The answer to a request, errors included."""
         try:
-            refusal = self._tokens.refusal(request.client.host if request.client else None, request.headers)
-            if refusal is not None:
-                raise RegistryFailure(UNAUTHORIZED if refusal.status == 401 else FORBIDDEN, refusal.message)
+            rejection = self._tokens.rejection(request.client.host if request.client else None, request.headers)
+            if rejection is not None:
+                raise RegistryFailure(UNAUTHORIZED if rejection.status == 401 else FORBIDDEN, rejection.message)
             handler, names = self._find(request)
             answer = await handler(self, request, names)
         except RegistryFailure as failure:

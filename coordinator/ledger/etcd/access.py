@@ -71,7 +71,7 @@ def is_endpoint_failed(error: grpc.aio.AioRpcError) -> bool:
     return error.code() in _ENDPOINT_FAILED
 
 
-def is_token_refused(error: grpc.aio.AioRpcError) -> bool:
+def is_token_rejected(error: grpc.aio.AioRpcError) -> bool:
     """No token was sent, it ran out, or the authentication's revision has moved on: nothing was carried out."""
     details = error.details() or ""
     return any(text in details for text in ("invalid auth token", "revision of auth store is old", "name is empty"))

@@ -21,7 +21,7 @@ from coordinator.ledger.etcd.access import (
     LeaseGone,
     is_authentication_off,
     is_endpoint_failed,
-    is_token_refused,
+    is_token_rejected,
     ledger_error,
     open_channel,
 )
@@ -142,7 +142,7 @@ class EtcdClient:
                     raise
                 raise self._given_up() from error
             except grpc.aio.AioRpcError as error:
-                if self._access.user is not None and is_token_refused(error) and not is_token_new:
+                if self._access.user is not None and is_token_rejected(error) and not is_token_new:
                     self._token, is_token_new = None, True
                     continue
                 raise await self._failure(channel, error) from error
@@ -224,7 +224,7 @@ class EtcdClient:
         if self._is_closed:
             return LedgerUnavailable("this ledger was closed")
         failure = ledger_error(error, self._access, self.endpoint)
-        if is_token_refused(error):
+        if is_token_rejected(error):
             self._token = None
         elif is_endpoint_failed(error):
             await self._leave(channel)

@@ -92,10 +92,10 @@ async def forget_trial(client: EtcdClient, keys: EtcdKeys) -> None:
 
 async def notices(client: EtcdClient, keys: EtcdKeys, *, is_compacted: bool) -> list[str]:
     """Warnings for the operator of this etcd (safety rule S10). Raises `LedgerUnavailable`."""
-    refused = "--no-etcd-compaction" if not is_compacted else await _why_not_compacted(client)
-    if refused:
+    rejected = "--no-etcd-compaction" if not is_compacted else await _why_not_compacted(client)
+    if rejected:
         return [
-            f"agents do not compact etcd's history ({refused}), so etcd must, started with "
+            f"agents do not compact etcd's history ({rejected}), so etcd must, started with "
             f"--auto-compaction-retention; its API does not show whether it was. {await _history(client, keys)}"
         ]
     if await _is_shared(client, keys):

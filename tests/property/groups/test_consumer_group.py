@@ -19,7 +19,7 @@ from coordinator.commands.consumer_group_values import (
     without_epochs,
 )
 from coordinator.groups.classic_messages import Join, Leaver
-from coordinator.groups.consumer_group_messages import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
+from coordinator.groups.consumer_group_messages import ConsumerHeartbeat, GroupRejection, HeartbeatAnswer
 from protocol.consumer_protocol import read_assignment
 from protocol.errors import ErrorCode
 from protocol.types import PartitionIndex, TopicId
@@ -141,8 +141,8 @@ class World:
     def answer(self, request: ConsumerHeartbeat) -> tuple[ErrorCode, HeartbeatAnswer | None]:
         try:
             return ErrorCode.none, self.group.say(request)
-        except GroupRefusal as refusal:
-            return refusal.error_code, None
+        except GroupRejection as rejection:
+            return rejection.error_code, None
 
     def speak_classic(self, client: ClassicClient) -> None:
         """A heartbeat, and where that asks for it, a JoinGroup and a SyncGroup."""

@@ -21,12 +21,12 @@ from coordinator.commands.commands import (
     PartitionReplacement,
     Proposal,
     RaiseRules,
-    Refused,
+    Rejected,
     ReplaceChunks,
     ReportTime,
     TableCommit,
 )
-from coordinator.commands.registry import RegistryRefused
+from coordinator.commands.registry import RegistryRejected
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.commands.transaction import TransactionDecided
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
@@ -117,7 +117,7 @@ def command_of(state: ClusterState, session: int, step: Command | tuple[int, Top
 def is_refusal(outcome: Outcome) -> bool:
     if isinstance(outcome, TransactionDecided):
         return outcome.error_code is not ErrorCode.none
-    return isinstance(outcome, Refused | RegistryRefused)
+    return isinstance(outcome, Rejected | RegistryRejected)
 
 
 def check_refused(cluster: Cluster, before: bytes, session: int, number: int, time_ms: int | None) -> None:

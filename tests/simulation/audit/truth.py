@@ -12,7 +12,7 @@ from coordinator.commands.commands import (
     EndSession,
     Outcome,
     Proposal,
-    Refused,
+    Rejected,
     ReplaceChunks,
     StartDrain,
 )
@@ -137,7 +137,7 @@ class Truth:
 
     def _look_at(self, record: LedgerRecord, proposal: Proposal, outcome: Outcome) -> None:
         command = proposal.command
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, Rejected):
             return
         if isinstance(command, CommitChunks | ReplaceChunks) and command.object_session != record.session:
             self._history.violation(

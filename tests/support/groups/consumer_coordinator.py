@@ -12,7 +12,7 @@ from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.runtime.ids import SystemIds
 from coordinator.commands.commands import ReportTime
 from coordinator.commands.consumer_group_values import ConsumerGroup
-from coordinator.groups.consumer_group_messages import ConsumerHeartbeat, GroupRefusal, HeartbeatAnswer
+from coordinator.groups.consumer_group_messages import ConsumerHeartbeat, GroupRejection, HeartbeatAnswer
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
 from protocol.errors import ErrorCode
 from tests.support.agent.ledger_parts import Parts, running_parts
@@ -47,9 +47,9 @@ class GroupAgent:
         return await self.groups.heartbeat(group_id, request, is_id_required=True)
 
     async def refused(self, request: ConsumerHeartbeat, group_id: str = "g") -> ErrorCode:
-        with pytest.raises((GroupRefusal, NotCoordinator)) as caught:
+        with pytest.raises((GroupRejection, NotCoordinator)) as caught:
             await self.say(request, group_id)
-        assert isinstance(caught.value, GroupRefusal | NotCoordinator)
+        assert isinstance(caught.value, GroupRejection | NotCoordinator)
         return caught.value.error_code
 
     async def wait(self, seconds: float) -> None:

@@ -11,7 +11,7 @@ from coordinator.commands.consumer_group_values import (
     ConsumerGroupChange,
     Partitions,
     partitions,
-    refusal,
+    rejection,
     replay,
     without_epochs,
 )
@@ -21,7 +21,7 @@ from coordinator.groups.consumer_group_messages import (
     NOT_SAID,
     ConsumerGroupConfig,
     ConsumerHeartbeat,
-    GroupRefusal,
+    GroupRejection,
     HeartbeatAnswer,
 )
 from coordinator.groups.consumer_group_regexes import room_for
@@ -97,11 +97,11 @@ class Coordinated:
         return (topic_id(name), self.topics[name]) if name in self.topics else None
 
     def say(self, request: ConsumerHeartbeat) -> HeartbeatAnswer:
-        """The answer to a heartbeat. Raises `GroupRefusal`, and then nothing has changed."""
+        """The answer to a heartbeat. Raises `GroupRejection`, and then nothing has changed."""
         before = self.live.group.copy()
         try:
             answer, change = self.live.heartbeat(request, self.config, self.find_topic, self.problems.get, self.now_s)
-        except GroupRefusal:
+        except GroupRejection:
             assert self.live.group == before
             raise
         self.take(change)
@@ -109,7 +109,7 @@ class Coordinated:
 
     def refused(self, request: ConsumerHeartbeat) -> ErrorCode:
         """The error of a heartbeat that is refused."""
-        with pytest.raises(GroupRefusal, match=r"\S") as caught:
+        with pytest.raises(GroupRejection, match=r"\S") as caught:
             self.say(request)
         return caught.value.error_code
 
@@ -131,7 +131,7 @@ class Coordinated:
         for change in filter(None, changes):
             command = WriteConsumerGroup(group_id="g", claim_epoch=1, version=1, change=change)
             assert decode(encode(Proposal(time_ms=None, command=command))).command == command
-            assert refusal(self.written, change) is None
+            assert rejection(self.written, change) is None
             self.written = replay(self.written, change)
             self.changes_count += 1
         assert self.written == self.live.group

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.groups import consumer_group_classic as classic
 from coordinator.groups.classic_messages import Join, JoinAnswer, Leaver, Sync, SyncAnswer, Ticket
-from coordinator.groups.consumer_group_messages import GroupRefusal
+from coordinator.groups.consumer_group_messages import GroupRejection
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
 from tests.support.groups.consumer_groups import Coordinated, subscription, topic_id
@@ -23,7 +23,7 @@ class Mixed(Coordinated):
 
     def join_refused(self, request: Join) -> ErrorCode:
         before = self.group.copy()
-        with pytest.raises(GroupRefusal) as caught:
+        with pytest.raises(GroupRejection) as caught:
             self.join(request)
         assert self.group == before
         return caught.value.error_code

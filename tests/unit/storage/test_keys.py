@@ -3,7 +3,7 @@
 import pytest
 
 from storage.keys import KEY_BYTES_MAX, check_key, check_prefix, is_key, printable
-from storage.object_store import ObjectRefused, StoreMisconfigured
+from storage.object_store import ObjectRejected, StoreMisconfigured
 
 
 @pytest.mark.parametrize("key", ["a", "a/b", "...", "a/..b", "é" * (KEY_BYTES_MAX // 2), "with space"])
@@ -31,7 +31,7 @@ def test_keys_are_relative_paths(key: str) -> None:
     ],
 )
 def test_anything_else_is_refused_with_the_key_in_the_message(key: str) -> None:
-    with pytest.raises(ObjectRefused, match="is not a key"):
+    with pytest.raises(ObjectRejected, match="is not a key"):
         check_key(key)
     assert not is_key(key)
 

@@ -13,8 +13,8 @@ HERE = {"host": "127.0.0.1:9644"}
 
 
 def status(tokens: HttpTokens, peer: str | None, headers: dict[str, str]) -> int:
-    refusal = tokens.refusal(peer, headers)
-    return 200 if refusal is None else refusal.status
+    rejection = tokens.rejection(peer, headers)
+    return 200 if rejection is None else rejection.status
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])

@@ -17,7 +17,7 @@ from coordinator.commands.consumer_group_values import (
 )
 from coordinator.commands.group import ClaimGroups
 from coordinator.commands.group_values import GroupState
-from coordinator.groups.consumer_group_messages import GroupRefusal
+from coordinator.groups.consumer_group_messages import GroupRejection
 from coordinator.ledger.memory import MemoryLedger
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_SESSION_SECONDS
@@ -163,7 +163,7 @@ async def test_so_is_who_is_taken_out_by_what_is_not_applied_yet() -> None:
         (live,) = agent.groups._live.values()
         await live.check_stays(before, "b")
         await agent.say(beat("b", LEAVE_EPOCH))
-        with pytest.raises(GroupRefusal, match="b"):
+        with pytest.raises(GroupRejection, match="b"):
             await live.check_stays(before, "b")
 
 

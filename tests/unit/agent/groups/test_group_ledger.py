@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from agent.groups.group_ledger import GroupLedger, NotCoordinator, OffsetRow
 from agent.ledger.ledger_writer import LedgerWriter
 from coordinator.codec.codec import decode
-from coordinator.commands.commands import Done, EndSession, Refused, StartDrain
+from coordinator.commands.commands import Done, EndSession, Rejected, StartDrain
 from coordinator.commands.group import ClaimGroups, ExpireOffsets
 from coordinator.ledger.memory import AppendFate, MemoryLedger, MemoryLedgerCore
 from coordinator.ledger.port import LedgerEntry
@@ -67,7 +67,7 @@ def row(offset: int, partition: int = 0, metadata: str = "") -> OffsetRow:
     return OffsetRow(TOPIC, PartitionIndex(partition), Offset(offset), metadata=metadata)
 
 
-async def refusal(groups: GroupLedger, group_id: str = "g") -> ErrorCode:
+async def rejection(groups: GroupLedger, group_id: str = "g") -> ErrorCode:
     with pytest.raises(NotCoordinator) as caught:
         await groups.claim(group_id)
     return caught.value.error_code
@@ -82,7 +82,7 @@ async def test_agents_agree_whose_a_group_is_and_only_that_one_gets_the_claim() 
         for group_id, owner in owners.items():
             mine, others = (first, second) if owner == one.ledger.session else (second, first)
             assert (await mine.claim(group_id)).claimed_by == owner
-            assert await refusal(others, group_id) is ErrorCode.not_coordinator
+            assert await rejection(others, group_id) is ErrorCode.not_coordinator
             assert (mine.owns(group_id), others.owns(group_id)) == (True, False)
 
 
@@ -117,7 +117,7 @@ async def test_a_write_that_is_refused_ends_the_claim_and_those_after_it() -> No
         await groups.claim("g")
         await groups.write("g", generation(5, member()))
         bad, after = groups.write("g", generation(4, member())), groups.write("g", generation(6, member()))
-        assert [type(await bad), type(await after)] == [Refused, Refused]
+        assert [type(await bad), type(await after)] == [Rejected, Rejected]
         assert not groups.owns("g")
         await groups.claim("g")
         assert await groups.write("g", generation(6, member())) == Done()
@@ -140,7 +140,7 @@ async def test_a_write_that_is_refused_at_once_does_not_hide_one_that_is_on_its_
         gate = closed_gate(parts)
         monkeypatch.setattr("agent.ledger.ledger_writer.LEDGER_COMMANDS_QUEUED_MAX", 1)
         sent, overtakes = groups.write("g", generation(1, member())), groups.write("g", generation(2, member()))
-        assert isinstance(await overtakes, Refused)
+        assert isinstance(await overtakes, Rejected)
         settled = groups.until_applied("g")
         assert not settled.done()
         gate.set()
@@ -196,7 +196,7 @@ async def test_long_ids_of_groups_take_entries_of_their_own_and_longer_ones_are_
         told = await asyncio.gather(*(groups.commit(each, [row(1), row(2, 1)]) for each in ids))
         assert [list(codes) for codes in told] == [[ErrorCode.none] * 2] * len(ids)
         assert parts.ledger.apply_loop.entries_applied_count == before + 3
-        assert await refusal(groups, "\N{EURO SIGN}" * (GROUP_ID_BYTES_MAX // 3 + 1)) is ErrorCode.invalid_group_id
+        assert await rejection(groups, "\N{EURO SIGN}" * (GROUP_ID_BYTES_MAX // 3 + 1)) is ErrorCode.invalid_group_id
 
 
 async def test_a_commit_and_a_write_keep_their_order() -> None:
@@ -254,7 +254,7 @@ async def test_s4_a_claim_of_an_agent_that_is_not_confirmed_is_worth_another_try
 ) -> None:
     async with one_agent() as (parts, groups):
         monkeypatch.setattr(LedgerWriter, "is_confirmed", False)
-        assert await refusal(groups) is ErrorCode.coordinator_not_available
+        assert await rejection(groups) is ErrorCode.coordinator_not_available
         assert parts.ledger.state.groups["g"].claimed_by == parts.ledger.session
 
 
@@ -301,7 +301,7 @@ async def test_a_group_that_is_not_deleted_keeps_its_claim_and_one_that_is_leave
         written, deleted = groups.write("g", generation(1, member())), groups.delete_group("g")
         after = groups.write("g", generation(2))
         outcome = await deleted
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert outcome.error_code is ErrorCode.non_empty_group
         assert [await written, await after, groups.owns("g")] == [Done(), Done(), True]
         assert await groups.delete_group("g") == Done()
@@ -332,7 +332,7 @@ async def test_an_agent_that_drains_hands_its_groups_over_at_once() -> None:
         await first.claim(mine)
         await one.ledger.propose(StartDrain(session=one.ledger.session))
         assert not first.owns(mine)
-        assert await refusal(first, mine) is ErrorCode.not_coordinator
+        assert await rejection(first, mine) is ErrorCode.not_coordinator
         with pytest.raises(NotCoordinator):
             await first.check_readable(mine)
         await other.ledger.barrier()
@@ -343,6 +343,6 @@ async def test_an_agent_whose_session_is_over_is_no_coordinator() -> None:
     async with one_agent() as (parts, groups):
         await parts.ledger.propose(EndSession(session=parts.ledger.session))
         assert groups.coordinator("g") is None
-        assert await refusal(groups) is ErrorCode.coordinator_not_available
+        assert await rejection(groups) is ErrorCode.coordinator_not_available
         with pytest.raises(NotCoordinator):
             await groups.check_readable("g")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from agent.handlers import produce
-from agent.handlers.produce import _arrival_now, _refusal
+from agent.handlers.produce import _arrival_now, _rejection
 from agent.produce.record_rules import RecordRules
 from agent.produce.record_validator import Arrival, CheckedRecords, check_records
 from agent.request.services import Answer, Request
@@ -28,18 +28,18 @@ HEAD = struct.pack(">hhih", 0, 3, 7, -1) + b"\xff\xff" + struct.pack(">hi", -1, 
 
 
 def test_records_that_the_log_refuses_come_with_the_log_start_and_their_rows() -> None:
-    told = _refusal(InvalidBatch(ErrorCode.invalid_record, "no key", (0, 2)), 40)
-    assert (told.error_code, told.base_offset, told.log_start, told.rows_refused) == (87, -1, 40, (0, 2))
+    told = _rejection(InvalidBatch(ErrorCode.invalid_record, "no key", (0, 2)), 40)
+    assert (told.error_code, told.base_offset, told.log_start, told.rows_rejected) == (87, -1, 40, (0, 2))
     assert told.error_message == "no key"
 
 
 def test_bytes_that_are_not_one_batch_never_reach_the_log() -> None:
-    assert _refusal(NotOneBatch(ErrorCode.invalid_record, "two"), 40).log_start == -1
+    assert _rejection(NotOneBatch(ErrorCode.invalid_record, "two"), 40).log_start == -1
 
 
 def test_a_wrong_checksum_and_a_batch_too_large_are_told_without_the_log() -> None:
-    assert _refusal(InvalidBatch(ErrorCode.corrupt_message, "crc"), 40).log_start == -1
-    assert _refusal(InvalidBatch(ErrorCode.message_too_large, "large"), 40).log_start == -1
+    assert _rejection(InvalidBatch(ErrorCode.corrupt_message, "crc"), 40).log_start == -1
+    assert _rejection(InvalidBatch(ErrorCode.message_too_large, "large"), 40).log_start == -1
 
 
 @pytest.mark.parametrize(("value_bytes", "is_memory_shared"), [(1, False), (MIB // 4, True)])

@@ -17,7 +17,7 @@ from coordinator.ledger.port import (
     Trimmed,
 )
 from coordinator.snapshot import digest, encode_with_digest
-from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX, LEDGER_RELOAD_REFUSED_SECONDS
+from protocol.limits import LEDGER_LOAD_ATTEMPTS_MAX, LEDGER_RELOAD_REJECTED_SECONDS
 from protocol.types import PartitionIndex, Position, SessionId
 from storage.memory_store import MemoryStore
 from storage.object_store import (
@@ -273,9 +273,9 @@ class TestALedgerThatWasTrimmedPastAReader:
                 slow.core.wake()
                 await parts.ledger.apply_loop.reach(Position(1 << 41))
 
-    @pytest.mark.parametrize("refusal", [StoreDenied, StoreMisconfigured, BucketMissing, StoreError])
+    @pytest.mark.parametrize("rejection", [StoreDenied, StoreMisconfigured, BucketMissing, StoreError])
     async def test_a_store_that_refuses_the_snapshot_is_waited_out(
-        self, refusal: type[StoreError], caplog: pytest.LogCaptureFixture
+        self, rejection: type[StoreError], caplog: pytest.LogCaptureFixture
     ) -> None:
         """As while keys are rotated: the agent goes on by itself, and says once why it does not."""
         core, store = MemoryLedgerCore(), RefusingStore()
@@ -288,7 +288,7 @@ class TestALedgerThatWasTrimmedPastAReader:
             slow.hears.clear()
             await produce(others, 0)
             await self.trimmed_past(fast, store, others)
-            store.refusals = [refusal("rotated")] * 3
+            store.refusals = [rejection("rotated")] * 3
             slow.hears.set()
             slow.core.wake()
             async with asyncio.timeout(SECONDS_MAX):
@@ -296,9 +296,9 @@ class TestALedgerThatWasTrimmedPastAReader:
                 await produce(parts, 0)
             assert not store.refusals
             assert parts.ledger.apply_loop.reloads_count == 1
-            assert parts.clock.slept.count(LEDGER_RELOAD_REFUSED_SECONDS) == 3
+            assert parts.clock.slept.count(LEDGER_RELOAD_REJECTED_SECONDS) == 3
         refused = [record for record in caplog.records if record.levelname == "ERROR"]
-        assert [record.__dict__["reason"] for record in refused] == [f"{refusal.__name__}: rotated"]
+        assert [record.__dict__["reason"] for record in refused] == [f"{rejection.__name__}: rotated"]
 
     @pytest.mark.parametrize("wrong", [ObjectDamaged("a bad sector"), ObjectMissing("not there")])
     async def test_a_snapshot_that_is_missing_or_damaged_ends_the_agent_as_at_its_start(
@@ -328,6 +328,6 @@ class RefusingStore(MemoryStore):
 
     async def get(self, key: str) -> bytes:
         if self.refusals:
-            refusal, *self.refusals = self.refusals
-            raise refusal
+            rejection, *self.refusals = self.refusals
+            raise rejection
         return await super().get(key)

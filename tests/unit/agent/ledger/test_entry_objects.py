@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from agent.ledger.entry_objects import UncommittedObjects
-from coordinator.commands.commands import CommitTable, DeleteTopic, Done, NewObject, Refused, TableCommit
+from coordinator.commands.commands import CommitTable, DeleteTopic, Done, NewObject, Rejected, TableCommit
 from coordinator.ledger.memory import MemoryLedger
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from protocol.limits import LEDGER_SESSION_SECONDS
@@ -59,7 +59,7 @@ async def test_s6_an_object_whose_entry_came_stays(made: Made) -> None:
 async def test_s6_an_object_whose_entry_was_seen_rejected_is_deleted(made: Made) -> None:
     async with uncommitted_of(made.parts, made.store).of_entry(made.session) as objects:
         await objects.store.put(made.key, [b"{}"])
-        assert isinstance(await objects.propose(made.entry(replaces="another")), Refused)
+        assert isinstance(await objects.propose(made.entry(replaces="another")), Rejected)
     assert await made.keys() == []
     assert made.count("deleted") == 1
 

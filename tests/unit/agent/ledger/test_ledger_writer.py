@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from coordinator.commands.commands import AllocateProducerIds, CreateTopic, Done, ProducerIdsAllocated, Refused
+from coordinator.commands.commands import AllocateProducerIds, CreateTopic, Done, ProducerIdsAllocated, Rejected
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_COMMANDS_QUEUED_MAX, LEDGER_ENTRY_BYTES_MAX
 from tests.support.agent.ledger_parts import running_parts
@@ -28,7 +28,7 @@ async def test_a_command_that_no_agent_could_read_is_refused_and_the_others_of_i
         unreadable = parts.ledger.propose(UNREADABLE)
         after = parts.ledger.propose(AllocateProducerIds(count=5))
         refused = await unreadable
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Rejected)
         assert refused.error_code is ErrorCode.unknown_server_error
         assert "producer id below -1" in refused.reason
         assert await before == Done()
@@ -38,7 +38,7 @@ async def test_a_command_that_no_agent_could_read_is_refused_and_the_others_of_i
 async def test_a_group_of_nothing_but_unreadable_commands_appends_nothing_and_the_writer_goes_on() -> None:
     async with running_parts() as parts:
         head = await parts.backend.head()
-        assert isinstance(await parts.ledger.propose(UNREADABLE), Refused)
+        assert isinstance(await parts.ledger.propose(UNREADABLE), Rejected)
         assert await parts.backend.head() == head
         assert await parts.ledger.propose(create()) == Done()
 
@@ -46,7 +46,7 @@ async def test_a_group_of_nothing_but_unreadable_commands_appends_nothing_and_th
 async def test_a_command_whose_entry_would_be_too_large_is_refused(caplog: pytest.LogCaptureFixture) -> None:
     async with running_parts() as parts:
         refused = await parts.ledger.propose(TOO_LARGE)
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Rejected)
         assert refused.error_code is ErrorCode.invalid_request
         assert f"{LEDGER_ENTRY_BYTES_MAX} is the most" in refused.reason
         assert await parts.ledger.propose(create()) == Done()
@@ -60,7 +60,7 @@ async def test_a_command_that_finds_the_queue_full_is_refused_at_once_and_those_
         refused = parts.ledger.propose(create())
         assert refused.done()
         outcome = refused.result()
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert outcome.error_code is ErrorCode.request_timed_out
         assert all(isinstance(outcome, ProducerIdsAllocated) for outcome in await asyncio.gather(*queued))
         assert await parts.ledger.propose(create()) == Done()

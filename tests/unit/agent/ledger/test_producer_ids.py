@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from agent.ledger.producer_ids import BLOCK_COUNT, AllocationRefused, ProducerIdBlock
+from agent.ledger.producer_ids import BLOCK_COUNT, AllocationRejected, ProducerIdBlock
 from coordinator.ledger.memory import MemoryLedger
 from protocol.limits import LEDGER_COMMANDS_QUEUED_MAX
 from tests.support.agent.ledger_parts import running_parts
@@ -42,7 +42,7 @@ async def test_nobody_gets_an_id_while_too_many_commands_wait_and_everybody_does
     async with running_parts() as parts:
         block = ProducerIdBlock(ledger=parts.ledger)
         queued = [parts.ledger.propose(create()) for _ in range(LEDGER_COMMANDS_QUEUED_MAX)]
-        with pytest.raises(AllocationRefused):
+        with pytest.raises(AllocationRejected):
             await block.take()
         await asyncio.gather(*queued)
         assert await block.take() == 0

@@ -12,7 +12,7 @@ from agent.fetch.sessions import RequestedPartition
 from agent.produce import produce_path
 from agent.produce.produce_path import NO_OFFSET, Acknowledgement, ProducePath
 from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationKind, ResourceType
-from coordinator.commands.commands import Outcome, Refused, ReportTime
+from coordinator.commands.commands import Outcome, Rejected, ReportTime
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT
 from coordinator.ledger.memory import AppendFate, MemoryLedger
@@ -377,7 +377,7 @@ async def test_a_commit_that_is_refused_after_the_end_of_the_agents_tasks_is_ans
             path = on_costly_store(paths, tasks, flush_interval_ms=1)
             ticket = add(path, 10)
             await submitted.wait()
-        outcome.set_result(Refused(error_code=ErrorCode.invalid_request, reason="too large"))
+        outcome.set_result(Rejected(error_code=ErrorCode.invalid_request, reason="too large"))
         answer = await asyncio.wait_for(ticket.settled, SECONDS_MAX)
         assert path.bytes_held == 0
         assert len([meta async for meta in paths.memory.list("intake/")]) == 1, "the garbage collector's"

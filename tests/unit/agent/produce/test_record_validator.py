@@ -32,7 +32,7 @@ from tests.support.records.plain_records import Record, make_batch
 from tests.support.records.record_rules import NOW, NOW_MS, RULES
 
 
-def refusal(batch: bytes, rules: RecordRules) -> InvalidBatch:
+def rejection(batch: bytes, rules: RecordRules) -> InvalidBatch:
     with pytest.raises(InvalidBatch) as refused:
         check_batches(memoryview(batch), rules, NOW)
     return refused.value
@@ -122,7 +122,7 @@ async def test_what_is_cut_is_refused_however_little_there_is(size: int) -> None
 def test_records_without_a_key_are_named_where_a_topic_is_compacted() -> None:
     keys = [None, b"k", None, b""]
     batch = make_batch([Record(offset=n, timestamp=NOW_MS, key=key) for n, key in enumerate(keys)])
-    error = refusal(batch, replace(RULES, is_compacted=True))
+    error = rejection(batch, replace(RULES, is_compacted=True))
     assert (error.error_code, error.rows) == (ErrorCode.invalid_record, (0, 2))
     assert len(check_batches(memoryview(batch), RULES, NOW).headers) == 1
 
@@ -130,14 +130,14 @@ def test_records_without_a_key_are_named_where_a_topic_is_compacted() -> None:
 def test_records_outside_of_the_time_allowed_are_named() -> None:
     timestamps = [900, 899, 1_010, 1_011, -1]
     batch = make_batch([Record(offset=n, timestamp=timestamp) for n, timestamp in enumerate(timestamps)])
-    error = refusal(batch, RULES)
+    error = rejection(batch, RULES)
     assert (error.error_code, error.rows) == (ErrorCode.invalid_timestamp, (1, 3))
     assert len(check_batches(memoryview(batch), replace(RULES, uses_append_time=True), NOW).headers) == 1
 
 
 def test_times_before_1970_are_judged_like_others() -> None:
     batch = make_batch([Record(offset=0, timestamp=-5), Record(offset=1, timestamp=-1)])
-    error = refusal(batch, RULES)
+    error = rejection(batch, RULES)
     assert (error.error_code, error.rows) == (ErrorCode.invalid_timestamp, (0,))
     assert len(check_batches(memoryview(batch), replace(RULES, timestamp_before_max_ms=2_000), NOW).headers) == 1
 
@@ -145,12 +145,12 @@ def test_times_before_1970_are_judged_like_others() -> None:
 def test_of_many_records_at_fault_the_first_are_named() -> None:
     batch = make_batch([Record(offset=n, timestamp=899) for n in range(RECORD_ERRORS_LISTED_MAX + 1)])
     rules = replace(RULES, message_bytes_max=len(batch))
-    assert refusal(batch, rules).rows == tuple(range(RECORD_ERRORS_LISTED_MAX))
+    assert rejection(batch, rules).rows == tuple(range(RECORD_ERRORS_LISTED_MAX))
 
 
 def test_two_batches_are_no_produce_request() -> None:
     batch = make_batch([Record(offset=0, timestamp=NOW_MS)])
-    assert isinstance(refusal(batch * 2, RULES), NotOneBatch)
+    assert isinstance(rejection(batch * 2, RULES), NotOneBatch)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_a_producer_that_cannot_be_is_refused(producer_id: int, epoch: int, sequ
     batch = bytearray(make_batch([Record(offset=0, timestamp=NOW_MS)]))
     struct.pack_into(">qhi", batch, 43, producer_id, epoch, sequence)
     struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
-    assert refusal(bytes(batch), RULES).error_code is ErrorCode.invalid_record
+    assert rejection(bytes(batch), RULES).error_code is ErrorCode.invalid_record
 
 
 @pytest.mark.parametrize(("attributes", "epoch"), [(0, -2), (0, -(1 << 15)), (16, -1), (16, -2)])
@@ -170,7 +170,7 @@ def test_an_epoch_below_those_of_its_producer_is_told_so(attributes: int, epoch:
     struct.pack_into(">h", batch, 21, attributes)
     struct.pack_into(">qhi", batch, 43, 7, epoch, 0)
     struct.pack_into(">I", batch, 17, crc32c(memoryview(batch)[21:]))
-    assert refusal(bytes(batch), RULES).error_code is ErrorCode.invalid_producer_epoch
+    assert rejection(bytes(batch), RULES).error_code is ErrorCode.invalid_producer_epoch
 
 
 def test_a_batch_that_unpacks_to_more_than_the_loop_has_time_for_is_left_to_a_thread() -> None:

@@ -25,7 +25,7 @@ from storage.chunk_format import HEADER_BYTES, ChunkParts, encode_object, read_f
 from storage.memory_store import MemoryStore
 from storage.object_store import (
     ObjectMeta,
-    ObjectRefused,
+    ObjectRejected,
     StoreDenied,
     StoreError,
     StoreMisconfigured,
@@ -226,11 +226,11 @@ async def test_a_file_that_is_cut_ends_no_audit() -> None:
 class Refusing(MemoryStore):
     """Gives no intake object, and says why."""
 
-    refusal: StoreError = ObjectRefused("Permission denied")
+    rejection: StoreError = ObjectRejected("Permission denied")
 
     async def get(self, key: str) -> bytes:
         if key.startswith(INTAKE_PREFIX):
-            raise self.refusal
+            raise self.rejection
         return await super().get(key)
 
 
@@ -241,9 +241,9 @@ async def test_an_object_that_is_refused_is_named_and_a_store_that_refuses_ends_
         await paths.produce(batch(2), batch(2))
         keys = [meta.key async for meta in store.list(INTAKE_PREFIX)]
         assert damaged(await audited(paths)) == [("damaged", key) for key in keys]
-        for refusal in (StoreMisconfigured("ExpiredToken"), StoreDenied("AccessDenied"), StoreUnavailable("503")):
-            store.refusal = refusal
-            with pytest.raises(type(refusal), match=str(refusal)):
+        for rejection in (StoreMisconfigured("ExpiredToken"), StoreDenied("AccessDenied"), StoreUnavailable("503")):
+            store.rejection = rejection
+            with pytest.raises(type(rejection), match=str(rejection)):
                 await audited(paths)
 
 

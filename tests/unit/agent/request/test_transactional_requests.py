@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agent.request.services import Services
-from coordinator.commands.commands import Outcome, Refused
+from coordinator.commands.commands import Outcome, Rejected
 from coordinator.ledger.port import OutcomeUnknown
 from protocol.errors import ErrorCode
 from tests.support.handlers.transactions import add, add_group, begun, end, init, serving
@@ -31,8 +31,8 @@ def answer_by(services: Services, monkeypatch: pytest.MonkeyPatch, outcome: Outc
     ("outcome", "error_code"),
     [
         (OutcomeUnknown("the session ended"), ASKED_AGAIN),
-        (Refused(error_code=ErrorCode.request_timed_out, reason="too many wait"), ASKED_AGAIN),
-        (Refused(error_code=ErrorCode.policy_violation, reason="too many ids"), ErrorCode.policy_violation),
+        (Rejected(error_code=ErrorCode.request_timed_out, reason="too many wait"), ASKED_AGAIN),
+        (Rejected(error_code=ErrorCode.policy_violation, reason="too many ids"), ErrorCode.policy_violation),
     ],
 )
 @pytest.mark.parametrize("version", [3, 5])

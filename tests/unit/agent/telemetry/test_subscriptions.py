@@ -23,7 +23,7 @@ from agent.telemetry.subscriptions import (
     ClientInstance,
     ClientTelemetry,
     Push,
-    TelemetryRefused,
+    TelemetryRejected,
     subscription_id,
 )
 from protocol.errors import ErrorCode
@@ -78,7 +78,7 @@ class World:
         )
         try:
             await self.telemetry.push(instance.instance_id, self.asker(), push)
-        except TelemetryRefused as refused:
+        except TelemetryRejected as refused:
             return refused.error_code
         return ErrorCode.none
 
@@ -90,8 +90,8 @@ class World:
         return value or 0.0
 
 
-async def refusal(world: World, instance_id: uuid.UUID) -> ErrorCode:
-    with pytest.raises(TelemetryRefused) as refused:
+async def rejection(world: World, instance_id: uuid.UUID) -> ErrorCode:
+    with pytest.raises(TelemetryRejected) as refused:
         await world.ask(instance_id)
     return refused.value.error_code
 
@@ -154,7 +154,7 @@ class TestSubscriptions:
         world = World({"a": EVERY_MINUTE})
         instance_id = (await world.ask()).instance_id
         world.clock.seconds = 59.9
-        assert await refusal(world, instance_id) is ErrorCode.throttling_quota_exceeded
+        assert await rejection(world, instance_id) is ErrorCode.throttling_quota_exceeded
         world.clock.seconds = 60
         assert (await world.ask(instance_id)).instance_id == instance_id
 
@@ -177,7 +177,7 @@ class TestSubscriptions:
         async def ask() -> ClientInstance | None:
             try:
                 return await world.ask(one)
-            except TelemetryRefused:
+            except TelemetryRejected:
                 return None
 
         first, second = await asyncio.gather(ask(), ask())
@@ -247,7 +247,7 @@ class TestPushes:
     async def test_a_push_needs_an_id(self, instance_id: uuid.UUID | None) -> None:
         world = World({"a": EVERY_MINUTE})
         push = Push(subscription_id=0, is_terminating=False, compression=0, metrics=b"")
-        with pytest.raises(TelemetryRefused) as refused:
+        with pytest.raises(TelemetryRejected) as refused:
             await world.telemetry.push(instance_id, world.asker(), push)
         assert refused.value.error_code is ErrorCode.invalid_request
 
@@ -291,5 +291,5 @@ class TestMemory:
         world = World({"a": EVERY_MINUTE})
         first, second, _ = (await world.ask()), (await world.ask()), (await world.ask())
         assert world.telemetry.instances_count == 2
-        assert await refusal(world, second.instance_id) is ErrorCode.throttling_quota_exceeded
+        assert await rejection(world, second.instance_id) is ErrorCode.throttling_quota_exceeded
         assert (await world.ask(first.instance_id)) is not first

@@ -12,7 +12,7 @@ from coordinator.commands.commands import (
     ProducerIdsAllocated,
     Proposal,
     RaiseRules,
-    Refused,
+    Rejected,
     ReportTime,
     StartDrain,
 )
@@ -24,8 +24,8 @@ from protocol.types import Position, SessionId, TopicId
 from tests.support.commands.commands import Cluster, create, start
 
 
-def refusal(outcome: Outcome) -> ErrorCode:
-    assert isinstance(outcome, Refused)
+def rejection(outcome: Outcome) -> ErrorCode:
+    assert isinstance(outcome, Rejected)
     assert outcome.reason
     return outcome.error_code
 
@@ -33,8 +33,8 @@ def refusal(outcome: Outcome) -> ErrorCode:
 class TestEntries:
     def test_a_session_that_did_not_start_is_refused(self) -> None:
         cluster = Cluster()
-        assert refusal(cluster.do(create())) is ErrorCode.not_leader_or_follower
-        assert refusal(cluster.put(start(), session=1, number=1)) is ErrorCode.not_leader_or_follower
+        assert rejection(cluster.do(create())) is ErrorCode.not_leader_or_follower
+        assert rejection(cluster.put(start(), session=1, number=1)) is ErrorCode.not_leader_or_follower
         assert not cluster.state.sessions
 
     def test_a_repeat_is_ignored(self) -> None:
@@ -43,7 +43,7 @@ class TestEntries:
         position = cluster.state.position
         proposal, outcome = apply(cluster.state, record)
         assert proposal is None
-        assert refusal(outcome) is ErrorCode.request_timed_out
+        assert rejection(outcome) is ErrorCode.request_timed_out
         assert (cluster.state.position, cluster.state.appends_count) == (position, 2)
 
     def test_a_repeat_at_a_later_position_only_moves_the_position(self) -> None:
@@ -54,13 +54,13 @@ class TestEntries:
 
     def test_an_entry_after_a_gap_is_refused_until_the_gap_is_filled(self) -> None:
         cluster = Cluster.started()
-        assert refusal(cluster.put(ReportTime(), session=1, number=3)) is ErrorCode.not_leader_or_follower
+        assert rejection(cluster.put(ReportTime(), session=1, number=3)) is ErrorCode.not_leader_or_follower
         assert cluster.put(ReportTime(), session=1, number=2) == Done()
         assert cluster.put(ReportTime(), session=1, number=3) == Done()
 
     def test_a_refused_command_counts_as_an_entry_and_changes_nothing_else(self) -> None:
         cluster = Cluster.started()
-        refusal(cluster.do(create()))
+        rejection(cluster.do(create()))
         assert cluster.state.sessions[SessionId(1)].entry_next == 3
         assert len(cluster.state.topics) == 1
 
@@ -104,7 +104,7 @@ class TestS2Time:
 class TestS12Sessions:
     def test_a_session_starts_once(self) -> None:
         cluster = Cluster.started()
-        assert refusal(cluster.do(start())) is ErrorCode.invalid_request
+        assert rejection(cluster.do(start())) is ErrorCode.invalid_request
 
     def test_a_new_session_ends_its_predecessor_of_the_same_name(self) -> None:
         cluster = Cluster.started()
@@ -122,18 +122,20 @@ class TestS12Sessions:
     def test_a_start_that_is_refused_moves_no_time(self) -> None:
         cluster = Cluster.started()
         cluster.do(ReportTime(), time_ms=50)
-        assert refusal(cluster.do(start("b", node=1), session=2, time_ms=90)) is ErrorCode.duplicate_broker_registration
+        assert (
+            rejection(cluster.do(start("b", node=1), session=2, time_ms=90)) is ErrorCode.duplicate_broker_registration
+        )
         assert cluster.state.time_ms == 50
 
     def test_what_an_ended_session_left_in_flight_is_refused(self) -> None:
         cluster = Cluster.started()
         cluster.do(start(), session=2)
-        assert refusal(cluster.do(create("u"))) is ErrorCode.not_leader_or_follower
-        assert refusal(cluster.put(start(), session=1, number=0)) is ErrorCode.not_leader_or_follower
+        assert rejection(cluster.do(create("u"))) is ErrorCode.not_leader_or_follower
+        assert rejection(cluster.put(start(), session=1, number=0)) is ErrorCode.not_leader_or_follower
 
     def test_two_agents_of_one_node_id_are_refused(self) -> None:
         cluster = Cluster.started()
-        assert refusal(cluster.do(start("b", node=1), session=2)) is ErrorCode.duplicate_broker_registration
+        assert rejection(cluster.do(start("b", node=1), session=2)) is ErrorCode.duplicate_broker_registration
         assert cluster.do(start("b", node=2), session=3) == Done()
 
     def test_any_agent_may_report_that_a_session_ended(self) -> None:
@@ -141,7 +143,7 @@ class TestS12Sessions:
         cluster.do(start("b", node=2), session=2)
         assert cluster.do(EndSession(session=SessionId(1)), session=2, time_ms=9) == Done()
         assert cluster.state.sessions_ended == {1: 9}
-        assert refusal(cluster.do(EndSession(session=SessionId(1)), session=2)) is ErrorCode.broker_id_not_registered
+        assert rejection(cluster.do(EndSession(session=SessionId(1)), session=2)) is ErrorCode.broker_id_not_registered
 
     def test_ended_sessions_are_remembered_until_they_are_forgotten(self) -> None:
         cluster = Cluster.started()
@@ -160,7 +162,7 @@ class TestDrains:
         assert cluster.do(EndSession(session=SessionId(1))) == Done()
 
     def test_a_session_that_is_not_live_cannot_drain(self) -> None:
-        assert refusal(Cluster.started().do(StartDrain(session=SessionId(2)))) is ErrorCode.broker_id_not_registered
+        assert rejection(Cluster.started().do(StartDrain(session=SessionId(2)))) is ErrorCode.broker_id_not_registered
 
     def test_the_next_session_of_the_name_does_not_drain(self) -> None:
         cluster = Cluster.started()
@@ -174,7 +176,7 @@ class TestS3Rules:
         cluster = Cluster()
         cluster.do(start(rules=2))
         cluster.do(start("b", node=2, rules=1), session=2)
-        assert refusal(cluster.do(RaiseRules(rules_version=2))) is ErrorCode.invalid_update_version
+        assert rejection(cluster.do(RaiseRules(rules_version=2))) is ErrorCode.invalid_update_version
         cluster.do(EndSession(session=SessionId(2)))
         assert cluster.do(RaiseRules(rules_version=2)) == Done()
         assert cluster.state.rules_version == 2
@@ -188,13 +190,13 @@ class TestS3Rules:
 
     def test_rules_are_never_lowered(self) -> None:
         cluster = Cluster.started()
-        assert refusal(cluster.do(RaiseRules(rules_version=1))) is ErrorCode.invalid_update_version
+        assert rejection(cluster.do(RaiseRules(rules_version=1))) is ErrorCode.invalid_update_version
 
     def test_an_agent_that_lacks_the_rules_in_force_cannot_start(self) -> None:
         cluster = Cluster()
         cluster.do(start(rules=2))
         cluster.do(RaiseRules(rules_version=2))
-        assert refusal(cluster.do(start("b", node=2, rules=1), session=2)) is ErrorCode.unsupported_version
+        assert rejection(cluster.do(start("b", node=2, rules=1), session=2)) is ErrorCode.unsupported_version
 
 
 class TestProducerIds:
@@ -209,7 +211,7 @@ class TestProducerIds:
 
     @pytest.mark.parametrize("count", [-1, 0, 1_000_001])
     def test_a_block_has_a_size(self, count: int) -> None:
-        assert refusal(Cluster.started().do(AllocateProducerIds(count=count))) is ErrorCode.invalid_request
+        assert rejection(Cluster.started().do(AllocateProducerIds(count=count))) is ErrorCode.invalid_request
 
 
 def test_s3_an_entry_in_a_newer_form_than_the_rules_in_force_takes_no_effect() -> None:
@@ -219,7 +221,7 @@ def test_s3_an_entry_in_a_newer_form_than_the_rules_in_force_takes_no_effect() -
     proposal = Proposal(time_ms=None, command=create("u", topic_id=TopicId(bytes([9] * 16))), form=RULES_NEWEST)
     assert cluster.state.rules_version < RULES_NEWEST
     _, outcome = apply_proposal(cluster.state, SessionId(1), 2, proposal)
-    assert refusal(outcome) is ErrorCode.unsupported_version
+    assert rejection(outcome) is ErrorCode.unsupported_version
     assert cluster.state.topics == before
     cluster.state.rules_version = RULES_NEWEST
     _, outcome = apply_proposal(cluster.state, SessionId(1), 3, proposal)

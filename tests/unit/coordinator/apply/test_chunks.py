@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.commands.commands import ChunksCommitted, Outcome, Refused
+from coordinator.commands.commands import ChunksCommitted, Outcome, Rejected
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE
 from coordinator.state.chunk_index import NO_CHECKSUM
 from protocol.errors import ErrorCode
@@ -111,7 +111,7 @@ class TestS1Objects:
         cluster = Cluster.started()
         cluster.do(start("b", node=2), session=2)
         outcome = cluster.do(commit(0, Chunk(batches=[Batch()]), session=1), session=2)
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert outcome.error_code is ErrorCode.not_leader_or_follower
         assert not cluster.state.objects
 
@@ -120,13 +120,13 @@ class TestS1Objects:
         cluster = Cluster.started()
         cluster.do(commit(0, Chunk(partition=partition, batches=[Batch()])))
         outcome = cluster.do(commit(0, Chunk(batches=[Batch()])))
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert outcome.error_code is ErrorCode.invalid_request
 
     def test_the_session_of_the_object_counts_not_that_of_its_agent(self) -> None:
         cluster = Cluster.started()
         command = replace(commit(0, Chunk(batches=[Batch()])), object_session=SessionId(5))
-        assert isinstance(cluster.do(command), Refused)
+        assert isinstance(cluster.do(command), Rejected)
 
 
 class TestIdempotentProducers:

@@ -12,7 +12,7 @@ from coordinator.commands.admin import (
     QuotaEntity,
     ResourceType,
 )
-from coordinator.commands.commands import ChunksCommitted, Done, Outcome, Refused
+from coordinator.commands.commands import ChunksCommitted, Done, Outcome, Rejected
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state.state import EVERY_BROKER, ClusterState
 from protocol.errors import ErrorCode
@@ -46,8 +46,8 @@ def append(name: str, value: str) -> AlterConfigs:
     return AlterConfigs(resource_type=ResourceType.TOPIC, resource_name="t", is_whole=False, operations=(operation,))
 
 
-def refusal(outcome: Outcome) -> ErrorCode:
-    assert isinstance(outcome, Refused)
+def rejection(outcome: Outcome) -> ErrorCode:
+    assert isinstance(outcome, Rejected)
     return outcome.error_code
 
 
@@ -80,7 +80,7 @@ class TestTopics:
         assert before == {"retention.ms": "5"}
 
     def test_a_topic_that_was_deleted_meanwhile_is_refused(self) -> None:
-        assert refusal(Cluster.started().do(alter("u", retention_ms="5"))) is ErrorCode.unknown_topic_or_partition
+        assert rejection(Cluster.started().do(alter("u", retention_ms="5"))) is ErrorCode.unknown_topic_or_partition
 
     def test_many_small_alterations_do_not_grow_beyond_what_an_entry_holds(self) -> None:
         cluster = Cluster.started()
@@ -89,7 +89,7 @@ class TestTopics:
             operation = ConfigOperation(kind=OperationKind.SET, name=f"n{number}", value="x" * CONFIG_VALUE_CHARS_MAX)
             assert cluster.do(replace(alter("t"), operations=(operation,))) == Done()
         assert cluster.do(alter("t", last="x" * CONFIG_VALUE_CHARS_MAX, n0="x")) == Done()
-        assert refusal(cluster.do(alter("t", n0="x" * CONFIG_VALUE_CHARS_MAX))) is ErrorCode.invalid_config
+        assert rejection(cluster.do(alter("t", n0="x" * CONFIG_VALUE_CHARS_MAX))) is ErrorCode.invalid_config
         assert cluster.state.topics[TOPIC].configs["n0"] == "x"
 
 
@@ -157,20 +157,20 @@ class TestOtherResources:
         cluster = Cluster.started()
         for name in ("a", "b"):
             assert cluster.do(alter(name, of=of, x="1")) == Done()
-        assert refusal(cluster.do(alter("c", of=of, x="1"))) is ErrorCode.policy_violation
+        assert rejection(cluster.do(alter("c", of=of, x="1"))) is ErrorCode.policy_violation
         assert cluster.do(alter("a", of=of, x="2")) == Done()
         assert cluster.do(alter("c", of=of, x=None)) == Done()
         assert getattr(cluster.state, field) == {"a": {"x": "2"}, "b": {"x": "1"}}
 
     def test_what_is_too_much_is_refused(self, of: ResourceType, field: str) -> None:
         cluster = Cluster.started()
-        assert refusal(cluster.do(alter("a", of=of, x="x" * CONFIGS_BYTES_MAX))) is ErrorCode.invalid_config
+        assert rejection(cluster.do(alter("a", of=of, x="x" * CONFIGS_BYTES_MAX))) is ErrorCode.invalid_config
         assert getattr(cluster.state, field) == {}
 
 
 def test_levels_of_loggers_are_not_in_the_ledger() -> None:
     outcome = Cluster.started().do(alter("1", of=ResourceType.BROKER_LOGGER, root="DEBUG"))
-    assert refusal(outcome) is ErrorCode.invalid_request
+    assert rejection(outcome) is ErrorCode.invalid_request
 
 
 class TestQuotas:
@@ -194,7 +194,9 @@ class TestQuotas:
         cluster = Cluster.started()
         cluster.do(AlterClientQuotas(entity=USER, quotas=(("a", 1.0),)))
         other: QuotaEntity = (("ip", "::1"),)
-        assert refusal(cluster.do(AlterClientQuotas(entity=other, quotas=(("a", 1.0),)))) is ErrorCode.policy_violation
+        assert (
+            rejection(cluster.do(AlterClientQuotas(entity=other, quotas=(("a", 1.0),)))) is ErrorCode.policy_violation
+        )
         assert cluster.do(AlterClientQuotas(entity=other, quotas=(("a", None),))) == Done()
         assert cluster.do(AlterClientQuotas(entity=USER, quotas=(("a", 2.0),))) == Done()
 

@@ -4,7 +4,7 @@ import pytest
 
 from coordinator.apply.digest_comparison import DigestVerdict, judge, may_be_published
 from coordinator.codec.snapshot_wire import SHAPE_BYTES, snapshot_shape
-from coordinator.commands.commands import Command, CompareDigest, Done, EndSession, Refused, ReportDigest
+from coordinator.commands.commands import Command, CompareDigest, Done, EndSession, Rejected, ReportDigest
 from coordinator.commands.rules import RULES_FIRST
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state.state import DigestComparison
@@ -36,7 +36,7 @@ def found(cluster: Cluster) -> DigestComparison:
 
 def report(cluster: Cluster, session: int, said: bytes | None, *, position: int = 4) -> bool:
     outcome = cluster.do(ReportDigest(position=Position(position), digest=said), session=session)
-    assert outcome == Done() or (isinstance(outcome, Refused) and outcome.error_code is ErrorCode.invalid_request)
+    assert outcome == Done() or (isinstance(outcome, Rejected) and outcome.error_code is ErrorCode.invalid_request)
     return outcome == Done()
 
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from coordinator.apply.groups import claim_groups
-from coordinator.commands.commands import Command, DeleteTopic, Done, Outcome, Refused, StartDrain
+from coordinator.commands.commands import Command, DeleteTopic, Done, Outcome, Rejected, StartDrain
 from coordinator.commands.group import (
     ClaimGroups,
     DeleteGroup,
@@ -88,7 +88,7 @@ def groups() -> Groups:
 
 
 def refused(outcome: Outcome) -> ErrorCode:
-    assert isinstance(outcome, Refused), outcome
+    assert isinstance(outcome, Rejected), outcome
     return outcome.error_code
 
 

@@ -1,7 +1,7 @@
 """One live session is the maintenance leader: claims, epochs, and what vacates the role."""
 
 from coordinator.apply.maintenance_leader import needs_maintenance_leader
-from coordinator.commands.commands import ClaimMaintenanceLeader, Done, EndSession, Refused, StartDrain
+from coordinator.commands.commands import ClaimMaintenanceLeader, Done, EndSession, Rejected, StartDrain
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from protocol.errors import ErrorCode
 from protocol.types import SessionId
@@ -17,7 +17,7 @@ def cluster_of_two() -> Cluster:
 
 def claim(cluster: Cluster, session: int, epoch: int) -> bool:
     outcome = cluster.do(ClaimMaintenanceLeader(epoch=epoch), session=session)
-    if isinstance(outcome, Refused):
+    if isinstance(outcome, Rejected):
         assert outcome.error_code is ErrorCode.not_controller
         return False
     assert outcome == Done()

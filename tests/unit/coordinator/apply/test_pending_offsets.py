@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.apply import transactions as apply_transactions
 from coordinator.codec.transaction_wire import WireTransactionalId, transactional_id_to_wire
-from coordinator.commands.commands import DeleteTopic, Done, Refused
+from coordinator.commands.commands import DeleteTopic, Done, Rejected
 from coordinator.commands.group import (
     ClaimGroups,
     DeleteGroup,
@@ -287,7 +287,7 @@ class TestConnectionEpochsOfManyGroups:
 def test_s13_an_agent_without_the_claim_keeps_nothing() -> None:
     cluster = started()
     outcome = cluster.do(replace(pending(5), claim_epoch=7))
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert outcome.error_code is ErrorCode.not_coordinator
 
 

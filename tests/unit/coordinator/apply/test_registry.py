@@ -10,7 +10,7 @@ from coordinator.commands.registry import (
     DeleteVersions,
     RegistryError,
     RegistryMode,
-    RegistryRefused,
+    RegistryRejected,
     SchemaRegistered,
     SetCompatibility,
     SetMode,
@@ -32,8 +32,8 @@ def registered(schema_id: int, version: int) -> SchemaRegistered:
     return SchemaRegistered(schema_id=schema_id, version=version)
 
 
-def refusal(outcome: Outcome) -> RegistryError:
-    assert isinstance(outcome, RegistryRefused), outcome
+def rejection(outcome: Outcome) -> RegistryError:
+    assert isinstance(outcome, RegistryRejected), outcome
     assert outcome.reason
     return outcome.error
 
@@ -89,7 +89,7 @@ class TestRegistering:
     def test_of_two_at_a_time_the_second_is_judged_again(self, cluster: Cluster) -> None:
         first, second = register(cluster, "a", "one"), register(cluster, "a", "two")
         assert cluster.do(first) == registered(1, 1)
-        assert refusal(cluster.do(second)) is RegistryError.CHANGED_MEANWHILE
+        assert rejection(cluster.do(second)) is RegistryError.CHANGED_MEANWHILE
         assert cluster.do(register(cluster, "a", "two")) == registered(2, 2)
 
     def test_so_is_one_whose_subject_was_made_anew_or_asks_for_more_now(self, cluster: Cluster) -> None:
@@ -98,10 +98,10 @@ class TestRegistering:
         for permanent in (False, True):
             delete(cluster, "a", permanent=permanent)
         cluster.do(register(cluster, "a", "one"))
-        assert refusal(cluster.do(late)) is RegistryError.CHANGED_MEANWHILE
+        assert rejection(cluster.do(late)) is RegistryError.CHANGED_MEANWHILE
         late = register(cluster, "a", "two")
         set_compatibility(cluster, EVERY_SUBJECT, Compatibility.FULL)
-        assert refusal(cluster.do(late)) is RegistryError.CHANGED_MEANWHILE
+        assert rejection(cluster.do(late)) is RegistryError.CHANGED_MEANWHILE
 
     def test_where_everything_goes_nothing_is_judged_again(self, cluster: Cluster) -> None:
         set_compatibility(cluster, "a", Compatibility.NONE)
@@ -111,14 +111,14 @@ class TestRegistering:
 
     @pytest.mark.parametrize("subject", ["", "x" * (SUBJECT_CHARS_MAX + 1)])
     def test_a_subject_has_a_name(self, cluster: Cluster, subject: str) -> None:
-        assert refusal(cluster.do(register(cluster, subject, "one"))) is RegistryError.INVALID_SUBJECT
+        assert rejection(cluster.do(register(cluster, subject, "one"))) is RegistryError.INVALID_SUBJECT
 
     def test_what_it_refers_to_is_there(self, cluster: Cluster) -> None:
         cluster.do(register(cluster, "a", "one"))
-        assert refusal(cluster.do(register(cluster, "b", content("two", ("a", 2))))) is RegistryError.INVALID_SCHEMA
-        assert refusal(cluster.do(register(cluster, "b", content("two", ("c", 1))))) is RegistryError.INVALID_SCHEMA
+        assert rejection(cluster.do(register(cluster, "b", content("two", ("a", 2))))) is RegistryError.INVALID_SCHEMA
+        assert rejection(cluster.do(register(cluster, "b", content("two", ("c", 1))))) is RegistryError.INVALID_SCHEMA
         delete(cluster, "a")
-        assert refusal(cluster.do(register(cluster, "b", content("two", ("a", 1))))) is RegistryError.INVALID_SCHEMA
+        assert rejection(cluster.do(register(cluster, "b", content("two", ("a", 1))))) is RegistryError.INVALID_SCHEMA
 
 
 class TestLimits:
@@ -126,14 +126,14 @@ class TestLimits:
         cluster.do(register(cluster, "a", "one"))
         monkeypatch.setattr(apply_registry, "SCHEMA_REFERENCES_MAX", 1)
         two = content("two", ("a", 1), ("a", 1))
-        assert refusal(cluster.do(register(cluster, "b", two))) is RegistryError.INVALID_SCHEMA
+        assert rejection(cluster.do(register(cluster, "b", two))) is RegistryError.INVALID_SCHEMA
         monkeypatch.setattr(apply_registry, "SCHEMA_REFERENCES_BYTES_MAX", 1)
-        assert refusal(cluster.do(register(cluster, "b", content("two", ("a", 1))))) is RegistryError.INVALID_SCHEMA
+        assert rejection(cluster.do(register(cluster, "b", content("two", ("a", 1))))) is RegistryError.INVALID_SCHEMA
 
     def test_a_schema_is_not_too_large(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(apply_registry, "SCHEMA_BYTES_MAX", 3)
         assert cluster.do(register(cluster, "a", "one")) == registered(1, 1)
-        assert refusal(cluster.do(register(cluster, "a", "four"))) is RegistryError.SCHEMA_TOO_LARGE
+        assert rejection(cluster.do(register(cluster, "a", "four"))) is RegistryError.SCHEMA_TOO_LARGE
 
     @pytest.mark.parametrize(
         ("limit", "value", "subject"),
@@ -151,19 +151,19 @@ class TestLimits:
         cluster.do(register(cluster, "a", "one"))
         monkeypatch.setattr(apply_registry, limit, value)
         outcome = cluster.do(register(cluster, subject, "two"))
-        assert refusal(outcome) is RegistryError.OPERATION_NOT_PERMITTED
-        assert isinstance(outcome, RegistryRefused)
+        assert rejection(outcome) is RegistryError.OPERATION_NOT_PERMITTED
+        assert isinstance(outcome, RegistryRejected)
         assert "Permanently delete" in outcome.reason
 
     def test_of_settings_too(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(apply_registry, "REGISTRY_SUBJECTS_MAX", 0)
         assert set_compatibility(cluster, "a", Compatibility.FULL) == Done()
         outcome = set_compatibility(cluster, "b", Compatibility.FULL)
-        assert refusal(outcome) is RegistryError.OPERATION_NOT_PERMITTED
+        assert rejection(outcome) is RegistryError.OPERATION_NOT_PERMITTED
         assert set_compatibility(cluster, "a", Compatibility.NONE) == Done()
         monkeypatch.undo()
         too_long = "x" * (SUBJECT_CHARS_MAX + 1)
-        assert refusal(set_compatibility(cluster, too_long, Compatibility.FULL)) is RegistryError.INVALID_SUBJECT
+        assert rejection(set_compatibility(cluster, too_long, Compatibility.FULL)) is RegistryError.INVALID_SUBJECT
 
 
 class TestDeleting:
@@ -205,26 +205,26 @@ class TestDeleting:
         assert cluster.state.registry.modes == {}
 
     def test_what_is_not_there_is_refused(self, cluster: Cluster) -> None:
-        assert refusal(delete(cluster, "a")) is RegistryError.SUBJECT_NOT_FOUND
+        assert rejection(delete(cluster, "a")) is RegistryError.SUBJECT_NOT_FOUND
         cluster.do(register(cluster, "a", "one"))
-        assert refusal(delete(cluster, "a", 2)) is RegistryError.VERSION_NOT_FOUND
+        assert rejection(delete(cluster, "a", 2)) is RegistryError.VERSION_NOT_FOUND
 
     def test_the_two_steps_are_taken_in_their_order(self, cluster: Cluster) -> None:
         cluster.do(register(cluster, "a", "one"))
-        assert refusal(delete(cluster, "a", permanent=True)) is RegistryError.SUBJECT_NOT_SOFT_DELETED
-        assert refusal(delete(cluster, "a", 1, permanent=True)) is RegistryError.VERSION_NOT_SOFT_DELETED
+        assert rejection(delete(cluster, "a", permanent=True)) is RegistryError.SUBJECT_NOT_SOFT_DELETED
+        assert rejection(delete(cluster, "a", 1, permanent=True)) is RegistryError.VERSION_NOT_SOFT_DELETED
         delete(cluster, "a")
-        assert refusal(delete(cluster, "a")) is RegistryError.SUBJECT_SOFT_DELETED
-        assert refusal(delete(cluster, "a", 1)) is RegistryError.VERSION_SOFT_DELETED
+        assert rejection(delete(cluster, "a")) is RegistryError.SUBJECT_SOFT_DELETED
+        assert rejection(delete(cluster, "a", 1)) is RegistryError.VERSION_SOFT_DELETED
 
     def test_nothing_goes_that_others_refer_to(self, cluster: Cluster) -> None:
         cluster.do(register(cluster, "a", "one"))
         cluster.do(register(cluster, "b", content("two", ("a", 1))))
-        assert refusal(delete(cluster, "a")) is RegistryError.REFERENCE_EXISTS
-        assert refusal(delete(cluster, "a", 1)) is RegistryError.REFERENCE_EXISTS
+        assert rejection(delete(cluster, "a")) is RegistryError.REFERENCE_EXISTS
+        assert rejection(delete(cluster, "a", 1)) is RegistryError.REFERENCE_EXISTS
         assert delete(cluster, "b") == deleted(1)
         assert delete(cluster, "a") == deleted(1)
-        assert refusal(delete(cluster, "a", permanent=True)) is RegistryError.REFERENCE_EXISTS
+        assert rejection(delete(cluster, "a", permanent=True)) is RegistryError.REFERENCE_EXISTS
         assert delete(cluster, "b", permanent=True) == deleted(1)
         assert delete(cluster, "a", permanent=True) == deleted(1)
         assert not cluster.state.registry.referrers
@@ -233,7 +233,7 @@ class TestDeleting:
         cluster.do(register(cluster, "a", "one"))
         cluster.do(register(cluster, "a", content("two", ("a", 1))))
         cluster.do(register(cluster, "a", content("three", ("a", 1))))
-        assert refusal(delete(cluster, "a", 1)) is RegistryError.REFERENCE_EXISTS
+        assert rejection(delete(cluster, "a", 1)) is RegistryError.REFERENCE_EXISTS
         assert delete(cluster, "a") == deleted(1, 2, 3)
         assert delete(cluster, "a", permanent=True) == deleted(1, 2, 3)
 
@@ -255,18 +255,18 @@ class TestSettings:
         assert registry.compatibilities == registry.modes == {}
 
     def test_there_is_something_to_remove(self, cluster: Cluster) -> None:
-        assert refusal(set_compatibility(cluster, "a", None)) is RegistryError.SUBJECT_NOT_FOUND
-        assert refusal(set_mode(cluster, "a", None)) is RegistryError.SUBJECT_NOT_FOUND
+        assert rejection(set_compatibility(cluster, "a", None)) is RegistryError.SUBJECT_NOT_FOUND
+        assert rejection(set_mode(cluster, "a", None)) is RegistryError.SUBJECT_NOT_FOUND
         assert set_compatibility(cluster, EVERY_SUBJECT, None) == Done()
 
     @pytest.mark.parametrize("subject", [EVERY_SUBJECT, "a"])
     def test_nothing_is_changed_that_is_to_be_read_only(self, cluster: Cluster, subject: str) -> None:
         cluster.do(register(cluster, "a", "one"))
         set_mode(cluster, subject, RegistryMode.READONLY)
-        assert refusal(cluster.do(register(cluster, "a", "two"))) is RegistryError.OPERATION_NOT_PERMITTED
-        assert refusal(delete(cluster, "a")) is RegistryError.OPERATION_NOT_PERMITTED
+        assert rejection(cluster.do(register(cluster, "a", "two"))) is RegistryError.OPERATION_NOT_PERMITTED
+        assert rejection(delete(cluster, "a")) is RegistryError.OPERATION_NOT_PERMITTED
         outcome = set_compatibility(cluster, subject, Compatibility.FULL)
-        assert refusal(outcome) is RegistryError.OPERATION_NOT_PERMITTED
+        assert rejection(outcome) is RegistryError.OPERATION_NOT_PERMITTED
         assert cluster.do(register(cluster, "a", "one")) == registered(1, 1)
 
 
@@ -298,19 +298,19 @@ class TestImports:
             register(cluster, "a", "two", schema_id=6, version=1),
             register(cluster, "a", "two", version=1),
         ):
-            assert refusal(cluster.do(wrong)) is RegistryError.OPERATION_NOT_PERMITTED
+            assert rejection(cluster.do(wrong)) is RegistryError.OPERATION_NOT_PERMITTED
 
     def test_ids_are_named_in_that_mode_and_no_other(self, cluster: Cluster) -> None:
         for wrong in (register(cluster, "a", "one", schema_id=5), register(cluster, "a", "one", version=5)):
-            assert refusal(cluster.do(wrong)) is RegistryError.OPERATION_NOT_PERMITTED
+            assert rejection(cluster.do(wrong)) is RegistryError.OPERATION_NOT_PERMITTED
         set_mode(cluster, "a", RegistryMode.IMPORT)
-        assert refusal(cluster.do(register(cluster, "a", "one"))) is RegistryError.OPERATION_NOT_PERMITTED
+        assert rejection(cluster.do(register(cluster, "a", "one"))) is RegistryError.OPERATION_NOT_PERMITTED
 
     def test_it_begins_with_nothing_there_unless_it_is_forced(self, cluster: Cluster) -> None:
         cluster.do(register(cluster, "a", "one"))
         for subject in (EVERY_SUBJECT, "a"):
             outcome = set_mode(cluster, subject, RegistryMode.IMPORT)
-            assert refusal(outcome) is RegistryError.OPERATION_NOT_PERMITTED
+            assert rejection(outcome) is RegistryError.OPERATION_NOT_PERMITTED
         assert set_mode(cluster, "b", RegistryMode.IMPORT) == Done()
         assert set_mode(cluster, "a", RegistryMode.IMPORT, forced=True) == Done()
         delete(cluster, "a")

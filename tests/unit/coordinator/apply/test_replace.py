@@ -10,7 +10,7 @@ from coordinator.commands.commands import (
     Done,
     ForgetObjects,
     PartitionReplacement,
-    Refused,
+    Rejected,
     ReplaceChunks,
     ReplacedChunk,
 )
@@ -150,7 +150,7 @@ def test_any_difference_from_the_state_refuses_all_of_it(
 ) -> None:
     cluster = cluster_of_three()
     outcome = cluster.do(change(archive(swap())))
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert outcome.error_code is ErrorCode.invalid_request
     assert reason in outcome.reason
     assert len(cluster.partition.index) == 3
@@ -162,7 +162,7 @@ def test_a_file_is_named_once() -> None:
     cluster = cluster_of_three()
     cluster.do(archive(swap()))
     outcome = cluster.do(archive(swap(old=(replaced(20, 30, 2),), new=(archived(20, 30),))))
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert "known already" in outcome.reason
 
 
@@ -189,7 +189,7 @@ class TestWhatEntersTheTable:
         )
         before = digest(cluster.state)
         outcome = cluster.do(merged)
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert "enters the table, and the command replaces all of its chunks" in outcome.reason
         assert FILE in cluster.state.object_ids
         assert digest(cluster.state) != before  # its entry counts
@@ -209,7 +209,7 @@ class TestWhatEntersTheTable:
     def test_a_new_file_without_chunks_does_not_enter(self) -> None:
         cluster = cluster_of_three()
         outcome = cluster.do(replace(archive(), table=table_commit(1, data_files=(FILE,))))
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert "no chunk refers to it" in outcome.reason
         assert not cluster.state.released
 
@@ -248,7 +248,7 @@ class TestTransactions:
         cluster.state.rules_version = RULES_CHECKED_STORAGE
         cluster.state.sessions[SESSION].rules_version = RULES_CHECKED_STORAGE
         outcome = cluster.do(alone)
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert "chunks before offset 1 are not archived" in outcome.reason
         transactions = cluster.partition.transactions
         assert transactions is not None
@@ -266,13 +266,13 @@ class TestTransactions:
     def test_s6_a_marker_of_another_producer_is_another_chunk(self) -> None:
         other = replace(self.ABORTED[1], byte_first=1)
         refused = self.cluster().do(archive(swap(old=(self.ABORTED[0], other), new=(archived(0, 2),))))
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Rejected)
 
     def test_nothing_is_archived_from_an_open_transaction_on(self) -> None:
         cluster = self.cluster()
         with_open = swap(old=(*self.ABORTED, replaced(2, 3, 1)), new=(archived(0, 3),))
         refused = cluster.do(archive(with_open))
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, Rejected)
         assert "open before offset 3" in refused.reason
         cluster.do(end(epoch=1))
         assert cluster.do(archive(with_open)) == Done()

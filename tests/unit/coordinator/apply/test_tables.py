@@ -12,7 +12,7 @@ from coordinator.commands.commands import (
     Done,
     NewObject,
     PartitionReplacement,
-    Refused,
+    Rejected,
     ReplaceChunks,
     ReplacedChunk,
     TableCommit,
@@ -210,7 +210,7 @@ def test_any_difference_from_the_state_refuses_all_of_it(
         cluster.do(archive(1, None))
     before = digest(cluster.state)
     outcome = cluster.do(archive(1, commit) if is_pass else commit_table(commit))
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert outcome.error_code is ErrorCode.invalid_request
     assert reason in outcome.reason
     held = decode_snapshot(encode_snapshot(cluster.state))
@@ -227,7 +227,7 @@ def test_a_commit_of_another_session_or_to_no_topic_is_refused() -> None:
         (commit_table(NEXT, topic_id=TopicId(bytes([7] * 16))), "no topic"),
     ):
         outcome = cluster.do(command)
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert reason in outcome.reason
 
 

@@ -14,7 +14,7 @@ from coordinator.commands.commands import (
     Done,
     ExpireProducers,
     Outcome,
-    Refused,
+    Rejected,
     ReportTime,
 )
 from protocol.errors import ErrorCode
@@ -29,8 +29,8 @@ def assigned(*replicas: tuple[int, tuple[int, ...]]) -> AssignReplicas:
     return AssignReplicas(topic_id=TOPIC, replicas=tuple((PartitionIndex(index), nodes) for index, nodes in replicas))
 
 
-def refusal(outcome: Outcome) -> ErrorCode:
-    assert isinstance(outcome, Refused)
+def rejection(outcome: Outcome) -> ErrorCode:
+    assert isinstance(outcome, Rejected)
     return outcome.error_code
 
 
@@ -47,7 +47,7 @@ def test_it_is_known_since_when_topics_are_what_they_are() -> None:
         assert before < cluster.state.position
         assert cluster.do(command) == Done()
         assert before < cluster.state.topics_at == cluster.state.position
-        assert isinstance(cluster.do(command), Refused)
+        assert isinstance(cluster.do(command), Rejected)
         assert cluster.state.topics_at < cluster.state.position
 
 
@@ -76,16 +76,16 @@ class TestReplicasByHand:
         grown = CreatePartitions(topic_id=TOPIC, partition_count=3, replicas=replicas)
         created = replace(create("u", topic_id=OTHER, partitions=2), replicas=replicas)
         for command in (grown, created):
-            assert refusal(cluster.do(command)) is ErrorCode.invalid_replica_assignment
+            assert rejection(cluster.do(command)) is ErrorCode.invalid_replica_assignment
         assert (len(cluster.state.topics), cluster.state.partitions_count) == (1, 1)
 
     def test_nothing_is_assigned_where_one_of_all_cannot_be(self) -> None:
         cluster = Cluster.started()
         too_many = tuple(range(REPLICAS_ASSIGNED_MAX + 1))
-        assert refusal(cluster.do(assigned((0, (1,)), (0, too_many)))) is ErrorCode.invalid_replica_assignment
-        assert refusal(cluster.do(assigned((0, (1,)), (1, (1,))))) is ErrorCode.unknown_topic_or_partition
+        assert rejection(cluster.do(assigned((0, (1,)), (0, too_many)))) is ErrorCode.invalid_replica_assignment
+        assert rejection(cluster.do(assigned((0, (1,)), (1, (1,))))) is ErrorCode.unknown_topic_or_partition
         cluster.do(DeleteTopic(topic_id=TOPIC))
-        assert refusal(cluster.do(assigned((0, (1,))))) is ErrorCode.unknown_topic_id
+        assert rejection(cluster.do(assigned((0, (1,))))) is ErrorCode.unknown_topic_id
 
     def test_none_are_assigned_by_an_alteration_that_is_refused(self) -> None:
         cluster = Cluster.started()
@@ -113,18 +113,18 @@ class TestGrowth:
         cluster = Cluster.started()
         cluster.do(CreatePartitions(topic_id=TOPIC, partition_count=2))
         grown = CreatePartitions(topic_id=TOPIC, partition_count=partition_count)
-        assert refusal(cluster.do(grown)) is ErrorCode.invalid_partitions
+        assert rejection(cluster.do(grown)) is ErrorCode.invalid_partitions
         assert len(cluster.state.topics[TOPIC].partitions) == 2
 
     def test_a_topic_that_is_gone_is_refused(self) -> None:
         cluster = Cluster.started()
-        assert refusal(cluster.do(CreatePartitions(topic_id=OTHER, partition_count=2))) is ErrorCode.unknown_topic_id
+        assert rejection(cluster.do(CreatePartitions(topic_id=OTHER, partition_count=2))) is ErrorCode.unknown_topic_id
 
     def test_the_cluster_has_a_limit_of_partitions(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(apply_topics, "PARTITIONS_MAX", 3)
         cluster = Cluster.started()
         four = CreatePartitions(topic_id=TOPIC, partition_count=4)
-        assert refusal(cluster.do(four)) is ErrorCode.policy_violation
+        assert rejection(cluster.do(four)) is ErrorCode.policy_violation
         assert cluster.do(CreatePartitions(topic_id=TOPIC, partition_count=3)) == Done()
 
     def test_s8_a_producer_goes_on_in_a_partition_that_a_deleted_topic_had(self) -> None:
@@ -169,13 +169,13 @@ class TestCreation:
     def test_a_topic_that_cannot_be_is_refused(self, command: CreateTopic, error_code: ErrorCode) -> None:
         cluster = Cluster.started()
         cluster.do(create("a_b.c", topic_id=TopicId(bytes([2] * 16))))
-        assert refusal(cluster.do(command)) is error_code
+        assert rejection(cluster.do(command)) is error_code
         assert len(cluster.state.topics) == 2
 
     def test_the_cluster_has_a_limit_of_partitions(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(apply_topics, "PARTITIONS_MAX", 3)
         cluster = Cluster.started()
-        assert refusal(cluster.do(create("u", topic_id=OTHER, partitions=3))) is ErrorCode.policy_violation
+        assert rejection(cluster.do(create("u", topic_id=OTHER, partitions=3))) is ErrorCode.policy_violation
         assert cluster.do(create("u", topic_id=OTHER, partitions=2)) == Done()
 
 
@@ -189,7 +189,7 @@ class TestDeletion:
         assert state.released == {"intake/0000000000000001/0000000000000004": 60}
 
     def test_a_topic_that_is_not_there_cannot_be_deleted(self) -> None:
-        assert refusal(Cluster.started().do(DeleteTopic(topic_id=OTHER))) is ErrorCode.unknown_topic_id
+        assert rejection(Cluster.started().do(DeleteTopic(topic_id=OTHER))) is ErrorCode.unknown_topic_id
 
     def test_a_name_is_free_again(self) -> None:
         cluster = Cluster.started()

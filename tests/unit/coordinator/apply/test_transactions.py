@@ -12,7 +12,7 @@ from coordinator.commands.commands import (
     DeleteTopic,
     Done,
     ExpireProducers,
-    Refused,
+    Rejected,
     ReportTime,
 )
 from coordinator.commands.transaction import (
@@ -361,7 +361,7 @@ class TestTransactionalIds:
         monkeypatch.setattr(apply_transactions, "TRANSACTIONAL_IDS_MAX", 1)
         cluster = started()
         outcome = cluster.do(begin(transactional_id="other"))
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert outcome.error_code is ErrorCode.policy_violation
         assert decided(cluster, begin()).epoch == 1
 
@@ -398,7 +398,7 @@ class TestFeature:
 
     def test_a_level_that_is_none_is_refused(self) -> None:
         outcome = Cluster.started().do(SetTransactionVersion(level=3))
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, Rejected)
         assert outcome.error_code is ErrorCode.invalid_update_version
 
 

@@ -8,7 +8,7 @@ import pytest
 from coordinator.apply.apply import apply
 from coordinator.codec import codec as command_codec
 from coordinator.codec.codec import COMPRESSED, FORMAT_CHECKED
-from coordinator.commands.commands import Done, Proposal, Refused, ReportTime
+from coordinator.commands.commands import Done, Proposal, Rejected, ReportTime
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST
 from coordinator.ledger.port import LedgerCorrupt
 from coordinator.state.state import NO_TIME, ClusterState
@@ -98,7 +98,7 @@ def test_s3_an_entry_with_a_checksum_has_no_effect_under_rules_that_have_none() 
     state = ClusterState.empty("cluster", 1)
     begin = Proposal(time_ms=TIME_MS, command=start("a"))
     _, outcome = apply(state, record_of(encode(begin)))
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, Rejected)
     assert outcome.error_code is ErrorCode.unsupported_version
     assert not state.sessions
     assert state.time_ms == NO_TIME

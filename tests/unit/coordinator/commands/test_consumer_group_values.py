@@ -16,7 +16,7 @@ from coordinator.commands.consumer_group_values import (
     GroupPhase,
     MemberAssignment,
     MemberState,
-    refusal,
+    rejection,
     replay,
 )
 from coordinator.commands.group import WriteConsumerGroup
@@ -52,7 +52,7 @@ def group_of_a() -> ConsumerGroup:
         targets=(("a", owned(t=[0])),),
         regexes=(("x", ("t",)),),
     )
-    assert refusal(None, rows) is None
+    assert rejection(None, rows) is None
     return replay(None, rows)
 
 
@@ -83,21 +83,21 @@ class TestReplay:
 
 class TestRefusal:
     def test_without_a_group_one_has_to_begin(self) -> None:
-        assert refusal(None, change()) is not None
-        assert refusal(None, change(is_new=True)) is None
+        assert rejection(None, change()) is not None
+        assert rejection(None, change(is_new=True)) is None
 
     @pytest.mark.parametrize(("epoch", "target_epoch"), [(1, 1), (2, 1), (2, 3), (0, 0)])
     def test_epochs_never_go_backwards_and_the_target_is_not_ahead(self, epoch: int, target_epoch: int) -> None:
-        assert refusal(group_of_a(), change(epoch=epoch, target_epoch=target_epoch)) is not None
+        assert rejection(group_of_a(), change(epoch=epoch, target_epoch=target_epoch)) is not None
 
     def test_rows_are_for_members(self) -> None:
         group = group_of_a()
         row = AssignmentRow.of("b", ASSIGNMENT)
-        assert refusal(group, change(assignments=(row,))) == "a row for 'b', which is no member"
-        assert refusal(group, change(targets=(("b", ()),))) is not None
-        assert refusal(group, change(assignments=(row,), members=(member("b"),))) is None
-        assert refusal(group, change(assignments=(ROW,), removed=("a",))) is not None
-        assert refusal(group, change(assignments=(ROW,))) is None
+        assert rejection(group, change(assignments=(row,))) == "a row for 'b', which is no member"
+        assert rejection(group, change(targets=(("b", ()),))) is not None
+        assert rejection(group, change(assignments=(row,), members=(member("b"),))) is None
+        assert rejection(group, change(assignments=(ROW,), removed=("a",))) is not None
+        assert rejection(group, change(assignments=(ROW,))) is None
 
 
 def test_a_member_without_a_row_stands_at_the_beginning() -> None:

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from coordinator.groups.classic_messages import Join, Leaver
-from coordinator.groups.consumer_group_messages import GroupRefusal
+from coordinator.groups.consumer_group_messages import GroupRejection
 from protocol.consumer_protocol import read_assignment
 from protocol.errors import ErrorCode
 from protocol.limits import CONSUMER_GROUP_MEMBER_BYTES_MAX
@@ -218,7 +218,7 @@ class TestLeaving:
             group.join(ask(member_id))
         leavers = [Leaver(member_id, None) for member_id in member_ids]
         before, sessions, syncs = group.group.copy(), dict(group.live.sessions), dict(group.live.syncs)
-        with pytest.raises(GroupRefusal) as caught:
+        with pytest.raises(GroupRejection) as caught:
             group.leave(*leavers)
         assert caught.value.error_code is ErrorCode.group_max_size_reached
         assert (group.group, group.live.sessions, group.live.syncs) == (before, sessions, syncs)

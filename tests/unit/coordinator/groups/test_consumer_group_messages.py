@@ -7,7 +7,7 @@ import pytest
 from coordinator.groups.consumer_group_messages import (
     NOT_SAID,
     ConsumerHeartbeat,
-    GroupRefusal,
+    GroupRejection,
     Problems,
     check_heartbeat,
 )
@@ -39,12 +39,12 @@ class TestRequestsThatAreNonsense:
         ],
     )
     def test_they_are_invalid(self, request_: ConsumerHeartbeat) -> None:
-        with pytest.raises(GroupRefusal) as caught:
+        with pytest.raises(GroupRejection) as caught:
             check_heartbeat(request_, ASSIGNORS, is_id_required=True)
         assert caught.value.error_code is ErrorCode.invalid_request
 
     def test_an_assignor_that_is_not_there_is_told(self) -> None:
-        with pytest.raises(GroupRefusal, match="uniform, range") as caught:
+        with pytest.raises(GroupRejection, match="uniform, range") as caught:
             check_heartbeat(beat("a", assignor="nosuch"), ASSIGNORS, is_id_required=True)
         assert caught.value.error_code is ErrorCode.unsupported_assignor
 
@@ -65,7 +65,7 @@ class TestRequestsThatAreNonsense:
 
     def test_before_version_1_the_coordinator_gives_a_joining_member_its_id(self) -> None:
         check_heartbeat(beat(""), ASSIGNORS, is_id_required=False)
-        with pytest.raises(GroupRefusal):
+        with pytest.raises(GroupRejection):
             check_heartbeat(beat("", 3), ASSIGNORS, is_id_required=False)
 
 

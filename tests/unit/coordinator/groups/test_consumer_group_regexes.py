@@ -60,17 +60,17 @@ class TestRoom:
     def test_small_ones_go_before_large_ones(self) -> None:
         found = room({"a": HALF, "b": HALF, "c": ("t",)})
         assert set(found.taken) == {"a", "c"}
-        assert set(found.refused) == {"b"}
+        assert set(found.rejected) == {"b"}
 
     def test_a_large_one_gives_way_to_smaller_ones_that_are_found_later(self) -> None:
         found = room({"a": part(40), "b": part(20), "c": part(20), "d": part(30)})
         assert set(found.taken) == {"b", "c", "d"}
-        assert set(found.refused) == {"a"}
+        assert set(found.rejected) == {"a"}
 
     def test_what_members_have_is_not_taken_away_for_others(self) -> None:
         found = room({"a": HALF, "b": part(40), "c": ALL}, {"b": ("t",), "c": HALF})
         assert set(found.taken) == {"b"}
-        assert (found.unchanged, set(found.refused)) == (["c"], {"a"})
+        assert (found.unchanged, set(found.rejected)) == (["c"], {"a"})
 
     def test_what_others_keep_leaves_no_room_to_grow(self) -> None:
         found = room({"a": part(70), "b": part(80)}, {"a": part(48), "b": part(48)})
@@ -83,7 +83,7 @@ class TestRoom:
     def test_one_alone_matches_no_more_than_an_entry_takes(self) -> None:
         found = room({"a": RANDOM, "b": names(NAME_BYTES * len(RANDOM))})
         assert set(found.taken) == {"b"}
-        assert "a ledger entry" in found.refused["a"]
+        assert "a ledger entry" in found.rejected["a"]
 
     def test_the_same_names_are_encoded_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
         judged: list[ConsumerGroupChange] = []
@@ -94,7 +94,7 @@ class TestRoom:
 
         monkeypatch.setattr("coordinator.groups.consumer_group_regexes.fits", fits)
         found = room(dict.fromkeys("abcdef", RANDOM) | {"g": RANDOM[1:]})
-        assert (set(found.refused), len(judged)) == (set("abcdefg"), 2)
+        assert (set(found.rejected), len(judged)) == (set("abcdefg"), 2)
 
     def test_no_more_is_held_than_there_is_room_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("coordinator.groups.consumer_group_regexes.fits", lambda _: True)
@@ -107,10 +107,10 @@ class TestRoom:
             return (name, *part(25, len(held)))
 
         found = room_for([f"x{number}" for number in range(20)], match, {})
-        assert (len(found.taken), len(found.refused)) == (3, 17)
+        assert (len(found.taken), len(found.rejected)) == (3, 17)
 
     def test_those_that_were_not_looked_up_count(self) -> None:
-        assert set(room({"a": HALF}, {"b": HALF}).refused) == {"a"}
+        assert set(room({"a": HALF}, {"b": HALF}).rejected) == {"a"}
 
 
 class TestGroups:

@@ -8,7 +8,7 @@ from coordinator.commands.commands import (
     Done,
     PartitionReplacement,
     RaiseRules,
-    Refused,
+    Rejected,
     ReplaceChunks,
     ReplacedChunk,
     TableCommit,
@@ -88,7 +88,7 @@ def test_a_file_and_its_table_lie_under_the_shortened_name() -> None:
 def test_under_older_rules_a_shortened_key_is_refused() -> None:
     made = cluster(LONG, rules=RULES_FIRST)
     made.produce(0, Batch())
-    assert isinstance(made.do(replace(SHORT)), Refused)
+    assert isinstance(made.do(replace(SHORT)), Rejected)
 
 
 def test_a_table_that_is_there_stays_when_the_rules_are_raised() -> None:

@@ -104,7 +104,7 @@ def encode(
     )
 
 
-def refusal(batch: bytes) -> InvalidBatch:
+def rejection(batch: bytes) -> InvalidBatch:
     with pytest.raises(InvalidBatch) as refused:
         validate_records(batch, read_header(batch), decompressed_bytes_max=1 << 20)
     return refused.value
@@ -183,24 +183,24 @@ class TestValidation:
         ],
     )
     def test_malformed_records(self, records: bytes, fault: str) -> None:
-        error = refusal(hand_made(records=records, record_count=1))
+        error = rejection(hand_made(records=records, record_count=1))
         assert error.error_code is ErrorCode.invalid_record
         assert str(error).endswith(fault)
 
     def test_the_bad_record_is_named(self) -> None:
-        error = refusal(hand_made(records=RECORD_A + RECORD_A))
+        error = rejection(hand_made(records=RECORD_A + RECORD_A))
         assert str(error) == "record 1 of 2: offset"
 
     @pytest.mark.parametrize("count", [3, 2**31 - 1])
     def test_a_count_beyond_the_bytes(self, count: int) -> None:
-        assert refusal(hand_made(record_count=count)).error_code is ErrorCode.invalid_record
+        assert rejection(hand_made(record_count=count)).error_code is ErrorCode.invalid_record
 
     def test_a_count_below_the_records(self) -> None:
-        assert str(refusal(hand_made(record_count=1))).endswith("trailing")
+        assert str(rejection(hand_made(record_count=1))).endswith("trailing")
 
     @pytest.mark.parametrize("base", [TIMESTAMP_MS_MAX + 1, -TIMESTAMP_MS_MAX - 1, TIMESTAMP_MS_MAX, -(1 << 63)])
     def test_a_timestamp_out_of_range(self, base: int) -> None:
-        error = refusal(hand_made(base_timestamp=base))
+        error = rejection(hand_made(base_timestamp=base))
         assert error.error_code is ErrorCode.invalid_timestamp
 
     @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ class TestValidation:
     )
     def test_a_step_out_of_range(self, delta: bytes) -> None:
         batch = hand_made(records=record(timestamp=delta), record_count=1, base_timestamp=-1)
-        assert refusal(batch).error_code is ErrorCode.invalid_timestamp
+        assert rejection(batch).error_code is ErrorCode.invalid_timestamp
 
     def test_numbers_longer_than_they_need_to_be(self) -> None:
         batch = hand_made(

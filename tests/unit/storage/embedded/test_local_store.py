@@ -19,7 +19,7 @@ from storage.object_store import (
     ObjectDamaged,
     ObjectExists,
     ObjectMissing,
-    ObjectRefused,
+    ObjectRejected,
     StoreMisconfigured,
     StoreUnavailable,
 )
@@ -343,7 +343,7 @@ class TestErrors:
             await store.put(KEY, [b"x"])
         await store.close()
 
-    @pytest.mark.parametrize(("is_read", "kind"), [(True, ObjectRefused), (False, StoreMisconfigured)])
+    @pytest.mark.parametrize(("is_read", "kind"), [(True, ObjectRejected), (False, StoreMisconfigured)])
     def test_missing_permission_to_read_is_of_one_object(
         self, *, is_read: bool, kind: type[StoreMisconfigured]
     ) -> None:

@@ -7,13 +7,13 @@ from storage.object_store import (
     ObjectDamaged,
     ObjectExists,
     ObjectMissing,
-    ObjectRefused,
+    ObjectRejected,
     StoreDenied,
     StoreError,
     StoreMisconfigured,
     StoreUnavailable,
 )
-from storage.s3.errors import ErrorContext, S3Operation, is_refused_key, store_error
+from storage.s3.errors import ErrorContext, S3Operation, is_rejected_key, store_error
 
 PLACE = ErrorContext(bucket="lake", endpoint="https://s3.example.net", region="us-east-1")
 
@@ -24,7 +24,7 @@ def answered(status: int, body: str = "") -> str:
     return f"{doing} - Server returned non-2xx status code: {status} Some Reason: {body}\n\nDebug source:\nx"
 
 
-def refusal(status: int, code: str, message: str = "told", more: str = "") -> str:
+def rejection(status: int, code: str, message: str = "told", more: str = "") -> str:
     error = f"<Error><Code>{code}</Code><Message>{message}</Message>{more}</Error>"
     return answered(status, f'<?xml version="1.0"?>\n{error}')
 
@@ -46,7 +46,7 @@ def error_of(text: str, operation: S3Operation = S3Operation.PUT, place: ErrorCo
         (403, "AccessDenied", StoreDenied, "allow these credentials s3:PutObject, in bucket lake"),
         (403, "InvalidAccessKeyId", StoreMisconfigured, "AWS_ACCESS_KEY_ID"),
         (403, "SignatureDoesNotMatch", StoreMisconfigured, "AWS_SECRET_ACCESS_KEY"),
-        (403, "InvalidObjectState", ObjectRefused, "told"),
+        (403, "InvalidObjectState", ObjectRejected, "told"),
         (403, "RequestTimeTooSkewed", StoreUnavailable, "set this machine's clock"),
         (400, "ExpiredToken", StoreUnavailable, "told"),
         (301, "PermanentRedirect", StoreMisconfigured, "not in region us-east-1: set AWS_REGION"),
@@ -64,14 +64,14 @@ def error_of(text: str, operation: S3Operation = S3Operation.PUT, place: ErrorCo
     ],
 )
 def test_each_code_has_its_kind_and_its_remedy(status: int, code: str, kind: type[StoreError], words: str) -> None:
-    error = error_of(refusal(status, code))
+    error = error_of(rejection(status, code))
     assert type(error) is kind
     assert words in str(error)
     assert "<" not in str(error)
 
 
 def test_code_and_message_are_shown_as_text() -> None:
-    error = error_of(refusal(403, "AccessDenied", "no &#39;entry&#39; &amp; more"))
+    error = error_of(rejection(403, "AccessDenied", "no &#39;entry&#39; &amp; more"))
     assert str(error).startswith("put a/key: AccessDenied: no 'entry' & more; ")
 
 
@@ -85,18 +85,18 @@ def test_code_and_message_are_shown_as_text() -> None:
     ],
 )
 def test_a_denied_request_names_its_permission(operation: S3Operation, permission: str) -> None:
-    assert permission in str(error_of(refusal(403, "AccessDenied"), operation))
+    assert permission in str(error_of(rejection(403, "AccessDenied"), operation))
 
 
 def test_a_session_token_that_nobody_renews_is_a_matter_of_configuration() -> None:
     place = ErrorContext(bucket="lake", endpoint="https://s3.example.net", region="us-east-1", is_session_fixed=True)
-    error = error_of(refusal(400, "ExpiredToken"), place=place)
+    error = error_of(rejection(400, "ExpiredToken"), place=place)
     assert isinstance(error, StoreMisconfigured)
     assert "AWS_SESSION_TOKEN" in str(error)
 
 
 def test_the_region_is_named_where_the_server_tells_it() -> None:
-    error = error_of(refusal(400, "AuthorizationHeaderMalformed", more="<Region>eu-west-1</Region>"))
+    error = error_of(rejection(400, "AuthorizationHeaderMalformed", more="<Region>eu-west-1</Region>"))
     assert isinstance(error, StoreMisconfigured)
     assert "set AWS_REGION=eu-west-1" in str(error)
 
@@ -113,8 +113,8 @@ def test_a_key_that_could_not_be_deleted_is_told_by_its_code() -> None:
     error = error_of(text, S3Operation.DELETE)
     assert type(error) is StoreDenied
     assert "s3:DeleteObject" in str(error)
-    assert is_refused_key(text)
-    assert not is_refused_key(answered(503))
+    assert is_rejected_key(text)
+    assert not is_rejected_key(answered(503))
     busy = "Generic S3 error: DeleteObjects request failed for key b: Busy (code: SlowDown)\n\nx"
     assert isinstance(error_of(busy, S3Operation.DELETE), StoreUnavailable)
 
@@ -128,7 +128,7 @@ def test_a_head_has_no_body_to_explain_itself() -> None:
 
 
 def test_a_range_behind_the_end_of_an_object_is_damage_and_no_outage() -> None:
-    error = error_of(refusal(416, "InvalidRange"), S3Operation.GET)
+    error = error_of(rejection(416, "InvalidRange"), S3Operation.GET)
     assert type(error) is ObjectDamaged
     assert str(error).startswith("a/key ends before")
 

@@ -5,15 +5,15 @@ import json
 import pytest
 
 from agent.http.iceberg.errors import CatalogError
-from agent.http.iceberg.unsupported import Update, commit_refusal, read_updates
+from agent.http.iceberg.unsupported import Update, commit_rejection, read_updates
 
 
 def told(*updates: dict[str, object]) -> str:
     body = json.dumps({"requirements": [], "updates": updates}).encode()
-    refusal = commit_refusal("lake.t", read_updates(body))
-    assert refusal is not None
-    assert (refusal.status, refusal.kind) == (403, "ForbiddenException")
-    return refusal.message
+    rejection = commit_rejection("lake.t", read_updates(body))
+    assert rejection is not None
+    assert (rejection.status, rejection.kind) == (403, "ForbiddenException")
+    return rejection.message
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_a_commit_of_nothing_is_refused_too() -> None:
     ],
 )
 def test_properties_of_peoples_own_and_names_of_snapshots_are_not_refused(update: Update) -> None:
-    assert commit_refusal("lake.t", [update, update]) is None
-    assert commit_refusal("lake.t", [update, Update(action="add-snapshot")]) is not None
+    assert commit_rejection("lake.t", [update, update]) is None
+    assert commit_rejection("lake.t", [update, Update(action="add-snapshot")]) is not None
 
 
 @pytest.mark.parametrize(

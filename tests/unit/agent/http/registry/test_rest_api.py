@@ -13,7 +13,7 @@ from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.registry import registry
 from agent.http.registry.registry import guid_of
 from agent.http.registry.rest_api import MEDIA_TYPE
-from coordinator.commands.commands import Command, Outcome, Refused
+from coordinator.commands.commands import Command, Outcome, Rejected
 from coordinator.commands.registry import RegisterSchema
 from coordinator.ledger.port import OutcomeUnknown
 from protocol.errors import ErrorCode
@@ -384,7 +384,7 @@ async def test_one_that_never_comes_first_is_told() -> None:
     [
         None,
         OutcomeUnknown(),
-        Refused(error_code=ErrorCode.request_timed_out, reason="too many commands wait"),
+        Rejected(error_code=ErrorCode.request_timed_out, reason="too many commands wait"),
     ],
 )
 async def test_an_outcome_that_is_not_known_is_an_error_that_clients_try_again_after(
