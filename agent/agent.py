@@ -82,8 +82,8 @@ class Agent:
         self._metrics = metrics
         self._damages = damages or StoreDamages()
         self._reserves = reserves
-        self._catalog_syncs: Mapping[str, ExternalCatalogSync] = {}
-        """The syncs by the names of their tasks, which end before the session does."""
+        self._catalog_syncs: Sequence[ExternalCatalogSync] = ()
+        """Their jobs end before the session does."""
         self.is_ready = False
         self.bound: list[ListenerAddress] = []
         self.advertised: list[ListenerAddress] = []
@@ -132,8 +132,7 @@ class Agent:
             clock=self._clock,
             metrics=self._metrics,
         )
-        for name, sync in self._catalog_syncs.items():
-            self._supervisor.start(name, sync.run)
+        self.broker.repeat(*(sync.job for sync in self._catalog_syncs))
         self._supervisor.start("http", partial(http_server.run, self._admin_services()), is_restarted=False)
         KERNELS.watch()
         self._metrics.kernels_loaded.set_function(kernels_ready)
@@ -158,7 +157,7 @@ class Agent:
             rewrites=lake.rewrites,
             table_rebuild=lake.table_rebuild,
             table_updates=lake.table_updates,
-            catalog_syncs=tuple(self._catalog_syncs.values()),
+            catalog_syncs=self._catalog_syncs,
             new_audit=partial(self.broker.new_audit, self._damages),
         )
 
@@ -179,7 +178,7 @@ class Agent:
         try:
             async with self._clock.timeout(self._settings.drain_timeout_s):
                 if self._catalog_syncs:
-                    await self._supervisor.stop(*self._catalog_syncs)
+                    await self._supervisor.stop(*(sync.job.name for sync in self._catalog_syncs))
                 await self._redirect_clients()
                 # At most half of the time for clients: the other half is for the end of the session.
                 await self._server.drain(self._settings.drain_timeout_s / 2)

@@ -7,6 +7,7 @@ this code. Background work is started here, under a name, in the supervisor.
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from agent.admin.config_layers import BrokerConfigs
 from agent.admin.configs import ConfigAdmin
@@ -49,6 +50,7 @@ from agent.request.services import Services
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.supervisor import Run, Supervisor
 from agent.runtime.threads import run_in_thread
 from agent.telemetry.subscriptions import ClientTelemetry
@@ -151,7 +153,7 @@ class Broker:
         self._supervisor.start("barriers", self._ledger.apply_loop.run_barriers, is_restarted=False)
         # Once before the first entry, so that the state has a time before anything is served (safety rules S2, S14).
         await self._clock_check.check_or_report()
-        self._supervisor.start("clock check", self._clock_check.run)
+        self.repeat(self._clock_check.job)
         self._supervisor.start("bucket watch", self._bucket_watch.run)
         self._supervisor.start("bucket confirmation", self._confirmation.run, is_restarted=False)
         await self._ledger.open(self._start_session(endpoints))
@@ -164,22 +166,32 @@ class Broker:
     def _roles(self) -> Mapping[str, Run]:
         """The background work that ends before the session does."""
         return {
-            "maintenance leader": self._maintenance_leader.run,
-            **self.lake.loops(),
-            "garbage collector": self._garbage_collector.run,
-            "snapshots": self._snapshots.run,
-            "corruption check": self._digests.run,
-            "progress marks": self._reached_marks.run,
-            "tail manifest": self._tail_manifests.run,
-            "sessions": self._reaper.run,
+            **self._periodic(
+                self._maintenance_leader.job,
+                *self.lake.jobs,
+                self._garbage_collector.job,
+                self._snapshots.job,
+                self._digests.job,
+                self._reached_marks.job,
+                *self._tail_manifests.jobs,
+                self._reaper.job,
+            ),
             "session ends": self._reaper.run_watch,
-            "rules": self._rules.run,
-            **self._expiry.loops(),
+            **self._periodic(self._rules.job, *self._expiry.jobs),
             "group timers": self._groups.run_timers,
-            "groups": self._groups.run_maintenance,
+            **self._periodic(self._groups.job),
             "consumer groups": self._consumer_groups.run,
             "connection epochs": self._connection_epochs.run,
         }
+
+    def _periodic(self, *jobs: PeriodicJob) -> Mapping[str, Run]:
+        """The loops of these jobs by their names."""
+        return {job.name: partial(job.run, self._clock, lambda: self._maintenance_leader.is_leader) for job in jobs}
+
+    def repeat(self, *jobs: PeriodicJob) -> None:
+        """Start the loops of these jobs."""
+        for name, run in self._periodic(*jobs).items():
+            self._supervisor.start(name, run)
 
     def _start_session(self, endpoints: Sequence[Endpoint]) -> StartSession:
         return StartSession(
@@ -320,7 +332,7 @@ class Broker:
             entries_interval=settings.snapshot_entries,
             bytes_interval=settings.snapshot_bytes,
         )
-        self._reached_marks = ProgressMarks(store=self._store, ledger=ledger, maintenance_leader=keeper, clock=clock)
+        self._reached_marks = ProgressMarks(store=self._store, ledger=ledger, maintenance_leader=keeper)
         self.lake = LakeRoles(
             settings=settings,
             store=self._store,
@@ -343,7 +355,7 @@ class Broker:
             metrics=self._metrics,
             grace_ms=settings.gc_min_age_s * 1000,
         )
-        self._rules = RulesVersionUpgrade(ledger=ledger, clock=clock)
+        self._rules = RulesVersionUpgrade(ledger)
         self._reaper = SessionReaper(ledger=ledger, clock=clock)
         self._expiry = ExpiryRoles(
             ledger=ledger,

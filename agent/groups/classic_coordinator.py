@@ -22,6 +22,7 @@ from agent.groups.owned_groups import OwnedGroups
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.group_values import NO_GROUP, ClassicGroup, GroupState, heard_until_s
 from coordinator.configs.broker_configs import broker_value
@@ -398,17 +399,21 @@ class ClassicGroupCoordinator:
 
     # Groups that move between agents
 
-    async def run_maintenance(self) -> None:
-        """Load the groups that this agent owns, and unload the others. Runs until it is cancelled.
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="groups", interval_s=GROUP_CHECK_INTERVAL_S, run_once=self._load_and_unload, is_first_at_once=True
+        )
+
+    async def _load_and_unload(self) -> None:
+        """Load the groups that this agent owns, and unload the others.
 
         A group with members is loaded without any request: where its members are gone, their time-outs have to run.
         """
-        while True:
-            await self._unload_lost()
-            if not self._is_stopped:
-                await self._owned.load_due()
-            self._owned.log_loaded()
-            await self._clock.sleep(GROUP_CHECK_INTERVAL_S)
+        await self._unload_lost()
+        if not self._is_stopped:
+            await self._owned.load_due()
+        self._owned.log_loaded()
 
     async def _unload_lost(self) -> None:
         """Unload groups that this agent does not own any more, and empty ones that the ledger has in full."""

@@ -20,6 +20,7 @@ from agent.ledger.entry_objects import EntryObjects
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import Done, ReplaceChunks
 from coordinator.ledger.port import OutcomeUnknown
@@ -94,21 +95,25 @@ class Archiver:
         self._one_at_a_time = asyncio.Lock()
         self._failure: StoreError | None = None
 
-    async def run(self) -> None:
-        """Archive topics by age and size, indefinitely."""
-        while True:
-            state = self._ledger.state
-            self._damaged.end_pauses()
-            intake = [(id_, intake_bytes(state, id_, self._damaged.waiting(id_))) for id_ in state.topics]
-            for topic_id in self._schedule.topics_due(intake, self._now_ms()):
-                topic = state.topics.get(topic_id)
-                # Rendezvous hashing spreads topics over the agents. It is no lock: two agents may archive one topic at
-                # once while they see different sessions. Each entry names exactly the chunks that it replaces, so
-                # apply rejects the later one (safety rule S6).
-                if topic is not None and self._owns(topic_id) and self._work.is_due(topic):
-                    await self._work.run(topic, partial(self._background_pass, topic))
-            self._work.forget_others(self._ledger.state.topics)
-            await self._clock.sleep(ARCHIVE_CHECK_INTERVAL_S)
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="archiver", interval_s=ARCHIVE_CHECK_INTERVAL_S, run_once=self._archive_due, is_first_at_once=True
+        )
+
+    async def _archive_due(self) -> None:
+        """Archive topics by age and size."""
+        state = self._ledger.state
+        self._damaged.end_pauses()
+        intake = [(id_, intake_bytes(state, id_, self._damaged.waiting(id_))) for id_ in state.topics]
+        for topic_id in self._schedule.topics_due(intake, self._now_ms()):
+            topic = state.topics.get(topic_id)
+            # Rendezvous hashing spreads topics over the agents. It is no lock: two agents may archive one topic at once
+            # while they see different sessions. Each entry names exactly the chunks that it replaces, so apply rejects
+            # the later one (safety rule S6).
+            if topic is not None and self._owns(topic_id) and self._work.is_due(topic):
+                await self._work.run(topic, partial(self._background_pass, topic))
+        self._work.forget_others(self._ledger.state.topics)
 
     async def _background_pass(self, topic: TopicState) -> None:
         """One pass, planned again at once without chunks that turn out to be unreadable.

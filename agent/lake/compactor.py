@@ -18,6 +18,7 @@ from agent.ledger.entry_objects import EntryObjects
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import Done
 from coordinator.configs.topic_configs import TABLE_FILE_BYTES
@@ -73,11 +74,9 @@ class FileCompactor:
         """Files with values of schemas that are gone, which would be lost."""
         self._damaged = DamagedInputs[str](clock=clock)
 
-    async def run(self) -> None:
-        """Compact the topics of this agent, indefinitely."""
-        while True:
-            await self._clock.sleep(COMPACTION_CHECK_INTERVAL_S)
-            await self.turn()
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(name="file compactor", interval_s=COMPACTION_CHECK_INTERVAL_S, run_once=self.turn)
 
     async def turn(self) -> None:
         """Compact the topics of this agent now."""

@@ -7,7 +7,7 @@ decision are in docs/adr/0014-external-catalogs.md.
 
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ParamSpec, TypeVar
 
@@ -19,6 +19,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.outages import Outage, OutageWords
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import PatientThread
 from coordinator.state.rendezvous import owner_of, owners_of, staying
 from coordinator.state.state import TopicState
@@ -78,20 +79,20 @@ def open_with_pyiceberg(settings: ExternalCatalogSettings, root: str) -> Entries
 
 def external_catalog_syncs(
     settings: Settings, *, ledger: LedgerClient, clock: Clock, metrics: Metrics
-) -> Mapping[str, "ExternalCatalogSync"]:
-    """The catalog syncs for an agent's settings, by the names of their tasks."""
+) -> Sequence["ExternalCatalogSync"]:
+    """The catalog syncs for an agent's settings."""
     root = store_root(read_store_url(settings.store_url))
     file_io = bucket_properties(settings) if settings.external_catalogs else {}
-    catalog_syncs: dict[str, ExternalCatalogSync] = {}
-    for catalog in settings.external_catalogs:
-        catalog_syncs[f"catalog {catalog.name}"] = ExternalCatalogSync(
+    return [
+        ExternalCatalogSync(
             settings=replace(catalog, properties={**file_io, **catalog.properties}),
             root=root,
             ledger=ledger,
             clock=clock,
             metrics=metrics,
         )
-    return catalog_syncs
+        for catalog in settings.external_catalogs
+    ]
 
 
 def bucket_properties(settings: Settings) -> Mapping[str, str]:
@@ -155,11 +156,11 @@ class ExternalCatalogSync:
         self._failures = metrics.external_catalog_errors.labels(settings.name)
         self._updates = metrics.external_catalog_updates.labels(settings.name)
 
-    async def run(self) -> None:
-        """Synchronise the catalog, indefinitely."""
-        while True:
-            await self._clock.sleep(EXTERNAL_CATALOG_CHECK_INTERVAL_S)
-            await self.sync()
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name=f"catalog {self._settings.name}", interval_s=EXTERNAL_CATALOG_CHECK_INTERVAL_S, run_once=self.sync
+        )
 
     async def close(self) -> None:
         """Close the catalog's connections, for a caller whose process goes on."""

@@ -16,6 +16,7 @@ from agent.lake.topic_work import TopicWork
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from coordinator.state.rendezvous import owner_of
 from coordinator.state.state import TopicState
 from coordinator.state.table_folders import folder_name
@@ -33,7 +34,6 @@ class HadoopMetadata:
     def __init__(self, *, store: ObjectStore, ledger: LedgerClient, clock: Clock, metrics: Metrics) -> None:
         self._store = store
         self._ledger = ledger
-        self._clock = clock
         self._work = TopicWork(
             "hadoop metadata",
             failing="readers without a catalog do not see the newest version of a table",
@@ -43,17 +43,19 @@ class HadoopMetadata:
         self._copied: dict[TopicId, tuple[str, list[int]]] = {}
         """The metadata key that was copied last, and the versions with a copy, ascending."""
 
-    async def run(self) -> None:
-        """Copy the metadata of this agent's tables, indefinitely."""
-        while True:
-            await self._clock.sleep(TABLE_COPIES_INTERVAL_S)
-            topics = self._ledger.state.topics
-            for topic_id in self._copied.keys() - topics.keys():
-                del self._copied[topic_id]
-            for topic in list(topics.values()):
-                if self._needs_copy(topic) and self._work.is_due(topic):
-                    await self._work.run(topic, partial(self._try, topic.topic_id))
-            self._work.forget_others(self._ledger.state.topics)
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(name="hadoop metadata", interval_s=TABLE_COPIES_INTERVAL_S, run_once=self._copy_due)
+
+    async def _copy_due(self) -> None:
+        """Copy the metadata of this agent's tables."""
+        topics = self._ledger.state.topics
+        for topic_id in self._copied.keys() - topics.keys():
+            del self._copied[topic_id]
+        for topic in list(topics.values()):
+            if self._needs_copy(topic) and self._work.is_due(topic):
+                await self._work.run(topic, partial(self._try, topic.topic_id))
+        self._work.forget_others(self._ledger.state.topics)
 
     def _needs_copy(self, topic: TopicState) -> bool:
         if topic.table is None or self._copied.get(topic.topic_id, ("",))[0] == topic.table.metadata_key:

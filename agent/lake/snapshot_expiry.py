@@ -13,6 +13,7 @@ from agent.lake.topic_work import TopicWork
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from coordinator.commands.commands import CommitTable, Done
 from coordinator.state.rendezvous import owner_of
 from protocol.limits import SNAPSHOT_EXPIRY_CHECK_INTERVAL_S, TABLE_LOOKS_PER_GRACE
@@ -47,15 +48,19 @@ class SnapshotExpiry:
         self._waiting: dict[TopicId, tuple[int, float]] = {}
         """The number of files that wait for a snapshot to expire, and the time of the next check."""
 
-    async def run(self) -> None:
-        """Update the tables of this agent's topics, indefinitely."""
-        while True:
-            await self._clock.sleep(SNAPSHOT_EXPIRY_CHECK_INTERVAL_S)
-            for topic_id in list(self._ledger.state.topics):
-                topic = self._ledger.state.topics.get(topic_id)
-                if topic is not None and self._is_due(topic_id) and self._work.is_due(topic):
-                    await self._work.run(topic, partial(self.update_table, topic_id))
-            self._work.forget_others(self._ledger.state.topics)
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="snapshot expiry", interval_s=SNAPSHOT_EXPIRY_CHECK_INTERVAL_S, run_once=self._update_due
+        )
+
+    async def _update_due(self) -> None:
+        """Update the tables of this agent's topics."""
+        for topic_id in list(self._ledger.state.topics):
+            topic = self._ledger.state.topics.get(topic_id)
+            if topic is not None and self._is_due(topic_id) and self._work.is_due(topic):
+                await self._work.run(topic, partial(self.update_table, topic_id))
+        self._work.forget_others(self._ledger.state.topics)
 
     def _is_due(self, topic_id: TopicId) -> bool:
         state = self._ledger.state

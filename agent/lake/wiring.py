@@ -1,7 +1,6 @@
 """Wires the background writers to the lake with the components that they share."""
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from agent.config.addresses import read_store_url, store_root
 from agent.config.settings import Settings
@@ -17,6 +16,7 @@ from agent.ledger.entry_objects import UncommittedObjects
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from iceberg_export.archive.plan import ArchivePolicy
 from iceberg_export.parquet.reader import ParquetReader
 from protocol.types import Milliseconds
@@ -73,11 +73,6 @@ class LakeRoles:
         )
         self._table_copies = HadoopMetadata(store=store, ledger=ledger, clock=clock, metrics=metrics)
 
-    def loops(self) -> Mapping[str, Callable[[], Coroutine[Any, Any, None]]]:
-        """The background loops by the names of their tasks."""
-        return {
-            "archiver": self.archiver.run,
-            "file compactor": self._compactor.run,
-            "snapshot expiry": self._snapshot_expiry.run,
-            "hadoop metadata": self._table_copies.run,
-        }
+    @property
+    def jobs(self) -> Sequence[PeriodicJob]:
+        return (self.archiver.job, self._compactor.job, self._snapshot_expiry.job, self._table_copies.job)

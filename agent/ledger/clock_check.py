@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from agent.ledger.clock_trust import BELIEVED, ClockTrust, ClockVerdict
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from protocol.limits import CLOCK_CHECK_INTERVAL_S, CLOCK_CHECK_RETRY_S, CLOCK_CHECK_VALID_S, CLOCK_SKEW_MS_MAX
 from protocol.types import Milliseconds
 from storage.object_store import ObjectStore, StoreError
@@ -93,16 +94,16 @@ class ClockCheck:
                 extra={"reason": str(error)},
             )
 
-    async def run(self) -> None:
-        """Check periodically, until it is cancelled; the caller has checked once.
+    @property
+    def job(self) -> PeriodicJob:
+        """Further checks; the caller has checked once."""
+        return PeriodicJob(name="clock check", interval_s=CLOCK_CHECK_RETRY_S, run_once=self._check_if_due)
 
-        A clock that is not believed is checked every CLOCK_CHECK_RETRY_S: the store was away, or the clock is wrong.
-        """
-        while True:
-            await self._clock.sleep(CLOCK_CHECK_RETRY_S)
-            is_due = self._clock.uptime_s() - self._checked_s >= CLOCK_CHECK_INTERVAL_S
-            if is_due or self.proposed_time() is None:
-                await self.check_or_report()
+    async def _check_if_due(self) -> None:
+        """Check the clock if its last check is old, or if it is not believed: the store was away, or it is wrong."""
+        is_due = self._clock.uptime_s() - self._checked_s >= CLOCK_CHECK_INTERVAL_S
+        if is_due or self.proposed_time() is None:
+            await self.check_or_report()
 
 
 def verdict_text(verdict: ClockVerdict, now_ms: Milliseconds) -> str:

@@ -17,6 +17,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from coordinator.apply.digest_comparison import DigestVerdict, judge, may_be_published
 from coordinator.codec.snapshot_wire import snapshot_shape
@@ -72,13 +73,20 @@ class CorruptionCheck:
         self._others_seen_s = -math.inf
         """The monotonic time at which this agent last saw the session of another agent."""
 
-    async def run(self) -> None:
-        """Answer comparisons, and begin due ones, indefinitely. Raises `LedgerCorrupt` where this agent differs."""
-        while True:
-            await self.check()
-            if self._is_due:
-                await self.agreed()
-            await self._clock.sleep(DIGEST_LOOK_INTERVAL_S)
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="corruption check",
+            interval_s=DIGEST_LOOK_INTERVAL_S,
+            run_once=self._check_and_compare,
+            is_first_at_once=True,
+        )
+
+    async def _check_and_compare(self) -> None:
+        """Answer comparisons, and begin a due one. Raises `LedgerCorrupt` where this agent differs."""
+        await self.check()
+        if self._is_due:
+            await self.agreed()
 
     @property
     def _is_due(self) -> bool:

@@ -14,6 +14,7 @@ from agent.maintenance.leader import MaintenanceLeader
 from agent.maintenance.snapshots import Snapshots
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from coordinator.commands.commands import ForgetObjects, ForgetSessions, ReportTime
 from coordinator.state.state import NO_TIME
 from protocol.limits import (
@@ -76,18 +77,24 @@ class GarbageCollector:
         """The reasons why the store did not delete garbage, by key, for the keys that this agent tried."""
         return self._failed.reasons
 
-    async def run(self) -> None:
-        """Collect garbage, indefinitely."""
-        while True:
-            self._watch_time()
-            if self._maintenance_leader.is_leader:
-                try:
-                    await self.collect()
-                except NotMaintenanceLeader as error:
-                    log.info("garbage collection stopped on this agent", extra={"reason": str(error)})
-            else:
-                self._failed.forget(self._failed.reasons)  # the new leader meets the undeletable objects itself
-            await self._clock.sleep(min(GC_CHECK_INTERVAL_S, max(self._grace_ms / 1000, 1.0)))
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="garbage collector",
+            interval_s=min(GC_CHECK_INTERVAL_S, max(self._grace_ms / 1000, 1.0)),
+            run_once=self._collect_if_leader,
+            is_first_at_once=True,
+        )
+
+    async def _collect_if_leader(self) -> None:
+        self._watch_time()
+        if self._maintenance_leader.is_leader:
+            try:
+                await self.collect()
+            except NotMaintenanceLeader as error:
+                log.info("garbage collection stopped on this agent", extra={"reason": str(error)})
+        else:
+            self._failed.forget(self._failed.reasons)  # the new leader meets the undeletable objects itself
 
     async def collect(self) -> int:
         """Delete all garbage that may be deleted now. Returns the number of deleted objects.

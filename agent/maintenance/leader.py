@@ -14,6 +14,7 @@ import logging
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
+from agent.runtime.periodic_job import PeriodicJob
 from coordinator.apply.maintenance_leader import needs_maintenance_leader
 from coordinator.commands.commands import ClaimMaintenanceLeader, Done
 from protocol.limits import MAINTENANCE_CLAIM_CHECK_INTERVAL_S, MAINTENANCE_CLAIM_JITTER_S
@@ -40,14 +41,20 @@ class MaintenanceLeader:
         """The epoch of the role: it grows with every claim."""
         return self._ledger.state.maintenance_leader_epoch
 
-    async def run(self) -> None:
-        """Claim the role whenever it is vacant, indefinitely."""
-        while True:
-            if self._is_vacant:
-                # Jitter: the other agents see the first claim before they make their own.
-                await self._clock.sleep(self._ids.jitter() * MAINTENANCE_CLAIM_JITTER_S)
-                await self.claim()
-            await self._clock.sleep(MAINTENANCE_CLAIM_CHECK_INTERVAL_S)
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="maintenance leader",
+            interval_s=MAINTENANCE_CLAIM_CHECK_INTERVAL_S,
+            run_once=self._claim_if_vacant,
+            is_first_at_once=True,
+        )
+
+    async def _claim_if_vacant(self) -> None:
+        if self._is_vacant:
+            # Jitter: the other agents see the first claim before they make their own.
+            await self._clock.sleep(self._ids.jitter() * MAINTENANCE_CLAIM_JITTER_S)
+            await self.claim()
 
     async def claim(self) -> bool:
         """Claim the role if it is vacant. Returns whether this agent got it."""

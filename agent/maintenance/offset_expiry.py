@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Rejected
 from coordinator.commands.group import ExpireOffsets
@@ -54,6 +55,11 @@ class OffsetExpiry:
         self._proposed_time = proposed_time
         self._retention_ms = int(broker_value(broker_configs, "offsets.retention.minutes")) * MINUTE_MS
         self._interval_s = int(broker_value(broker_configs, "offsets.retention.check.interval.ms")) / 1000
+        # A request for any group id leaves a claim, and the state holds a bounded number of groups. So groups that
+        # consist of a claim only are looked for more often than `offsets.retention.check.interval.ms`.
+        self._checks_per_interval = max(1, math.ceil(self._interval_s / VACANT_GROUPS_LOOK_SECONDS_MAX))
+        self._checks_count = 0
+        """Of the present interval."""
         joining_s = int(broker_value(broker_configs, "group.initial.rebalance.delay.ms")) / 1000
         self._vacant_s = max(VACANT_GROUP_SECONDS, joining_s)
         self._bare: dict[str, tuple[int, int]] = {}
@@ -61,20 +67,22 @@ class OffsetExpiry:
         self._vacant: dict[str, tuple[int, float]] = {}
         """The claim epoch of groups that consist of a claim only, and the monotonic time of their first check."""
 
-    async def run(self) -> None:
-        """Expire offsets at the interval, and delete vacant groups more often, indefinitely."""
-        # A request for any group id leaves a claim, and the state holds a bounded number of groups. So groups that
-        # consist of a claim only are looked for more often than `offsets.retention.check.interval.ms`.
-        checks_count = max(1, math.ceil(self._interval_s / VACANT_GROUPS_LOOK_SECONDS_MAX))
-        while True:
-            for check in range(checks_count):
-                await self._clock.sleep(self._interval_s / checks_count)
-                if not self._maintenance_leader.is_leader:
-                    continue
-                if check < checks_count - 1:
-                    await self.drop_vacant()
-                else:
-                    await self.expire()
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="offset expiry",
+            interval_s=self._interval_s / self._checks_per_interval,
+            run_once=self._drop_vacant_or_expire,
+        )
+
+    async def _drop_vacant_or_expire(self) -> None:
+        """Delete vacant groups, and once in the interval expire offsets."""
+        # An error begins the interval again.
+        checks_count, self._checks_count = self._checks_count + 1, 0
+        is_expiring = checks_count == self._checks_per_interval
+        if self._maintenance_leader.is_leader:
+            await (self.expire() if is_expiring else self.drop_vacant())
+        self._checks_count = 0 if is_expiring else checks_count
 
     async def expire(self) -> int:
         """Propose to expire offsets. Returns the number of groups with something to expire."""

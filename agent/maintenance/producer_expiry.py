@@ -8,8 +8,7 @@ import logging
 from collections.abc import Callable
 
 from agent.ledger.ledger_client import LedgerClient
-from agent.maintenance.leader import MaintenanceLeader
-from agent.runtime.clock import Clock
+from agent.runtime.periodic_job import PeriodicJob
 from coordinator.commands.commands import ExpireProducers
 from coordinator.state.state import ClusterState, PartitionState
 from protocol.limits import PRODUCER_EXPIRY_CHECK_INTERVAL_S
@@ -26,23 +25,21 @@ class ProducerExpiry:
         self,
         *,
         ledger: LedgerClient,
-        maintenance_leader: MaintenanceLeader,
-        clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         expiration_ms: Callable[[], int],
     ) -> None:
         self._ledger = ledger
-        self._maintenance_leader = maintenance_leader
-        self._clock = clock
         self._proposed_time = proposed_time
         self._expiration_ms = expiration_ms
 
-    async def run(self) -> None:
-        """Expire idle producers at the interval, indefinitely."""
-        while True:
-            await self._clock.sleep(PRODUCER_EXPIRY_CHECK_INTERVAL_S)
-            if self._maintenance_leader.is_leader:
-                await self.expire()
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="producer expiry",
+            interval_s=PRODUCER_EXPIRY_CHECK_INTERVAL_S,
+            run_once=self.expire,
+            is_for_leader=True,
+        )
 
     async def expire(self) -> bool:
         """Propose to expire idle producers. Returns whether there were any."""

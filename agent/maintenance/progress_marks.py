@@ -15,6 +15,7 @@ from agent.bucket.strangers import Strangers
 from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
+from agent.runtime.periodic_job import PeriodicJob
 from coordinator.state.state import NO_POSITION, ClusterState
 from protocol.limits import REACHED_MARK_INTERVAL_S, STOP_SECONDS_MAX
 from storage.object_store import ObjectsNotDeleted, ObjectStore, StoreError
@@ -26,23 +27,19 @@ log = logging.getLogger(__name__)
 class ProgressMarks:
     """Every agent has one; only the maintenance leader's works."""
 
-    def __init__(
-        self, *, store: ObjectStore, ledger: LedgerClient, maintenance_leader: MaintenanceLeader, clock: Clock
-    ) -> None:
+    def __init__(self, *, store: ObjectStore, ledger: LedgerClient, maintenance_leader: MaintenanceLeader) -> None:
         self._store = store
         self._ledger = ledger
         self._maintenance_leader = maintenance_leader
-        self._clock = clock
         self._position = NO_POSITION
         self._epoch = -1
         self._strangers = Strangers()
 
-    async def run(self) -> None:
-        """Write a mark whenever the ledger has moved, indefinitely."""
-        while True:
-            await self._clock.sleep(REACHED_MARK_INTERVAL_S)
-            if self._maintenance_leader.is_leader:
-                await self.mark()
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="progress marks", interval_s=REACHED_MARK_INTERVAL_S, run_once=self.mark, is_for_leader=True
+        )
 
     async def mark(self) -> None:
         """Write a mark of the current position, unless it exists, and delete the older marks."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from agent.ledger.entry_batches import batches, split
 from agent.ledger.ledger_client import LedgerClient
-from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.yielding import CooperativeYield
 from coordinator.apply.retention import due_chunks
 from coordinator.commands.commands import ApplyRetention, Rejected
@@ -36,22 +36,17 @@ class Retention:
         ledger: LedgerClient,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
-        maintenance_leader: MaintenanceLeader,
         broker_configs: Mapping[str, str],
     ) -> None:
         self._ledger = ledger
         self._clock = clock
         self._proposed_time = proposed_time
-        self._maintenance_leader = maintenance_leader
         self._broker_configs = broker_configs
         self._interval_s = int(broker_value(broker_configs, "log.retention.check.interval.ms")) / 1000
 
-    async def run(self) -> None:
-        """Apply retention at the interval, indefinitely."""
-        while True:
-            await self._clock.sleep(self._interval_s)
-            if self._maintenance_leader.is_leader:
-                await self.retain()
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(name="retention", interval_s=self._interval_s, run_once=self.retain, is_for_leader=True)
 
     async def retain(self) -> int:
         """Propose to delete expired records. Returns the number of partitions with any."""

@@ -3,7 +3,7 @@
 import logging
 
 from agent.ledger.ledger_client import LedgerClient
-from agent.runtime.clock import Clock
+from agent.runtime.periodic_job import PeriodicJob
 from coordinator.commands.commands import Done, RaiseRules
 from coordinator.state.rendezvous import owner_of
 from protocol.limits import RULES_CHECK_INTERVAL_S
@@ -16,15 +16,14 @@ KEY = b"rules"
 class RulesVersionUpgrade:
     """Every agent has one."""
 
-    def __init__(self, *, ledger: LedgerClient, clock: Clock) -> None:
+    def __init__(self, ledger: LedgerClient) -> None:
         self._ledger = ledger
-        self._clock = clock
 
-    async def run(self) -> None:
-        """Upgrade the rules whenever possible, indefinitely."""
-        while True:
-            await self.upgrade()
-            await self._clock.sleep(RULES_CHECK_INTERVAL_S)
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="rules", interval_s=RULES_CHECK_INTERVAL_S, run_once=self.upgrade, is_first_at_once=True
+        )
 
     async def upgrade(self) -> bool:
         """Propose newer rules if all live agents know them. Returns whether this agent's proposal was applied."""

@@ -1,6 +1,6 @@
 """Ends the sessions of agents that died without ending them (safety rule S12).
 
-The ledger reports names whose lease has ended (`run_watch`). For names that the watch missed, `run` asks the ledger at
+The ledger reports names whose lease has ended (`run_watch`). For names that the watch missed, `job` asks the ledger at
 an interval. Until a session ends, its agent stays in clients' metadata, and its leftovers must not be deleted (S6).
 """
 
@@ -10,6 +10,7 @@ from contextlib import aclosing
 
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
+from agent.runtime.periodic_job import PeriodicJob
 from coordinator.commands.commands import Done, EndSession
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from coordinator.state.rendezvous import owner_of
@@ -31,16 +32,21 @@ class SessionReaper:
     def __init__(self, *, ledger: LedgerClient, clock: Clock) -> None:
         self._ledger = ledger
         self._clock = clock
+        self._checks_count = 0
+        """Since the last full check."""
 
-    async def run(self) -> None:
-        """End dead sessions at the start and at an interval, indefinitely."""
-        while True:
-            await self.reap()
-            # Most checks are for this agent's own share of the names. A full check covers responsible agents that died.
-            for _ in range(SESSION_CHECKS_PER_FULL_CHECK - 1):
-                await self._clock.sleep(SESSION_CHECK_INTERVAL_S)
-                await self.reap(is_own_share=True)
-            await self._clock.sleep(SESSION_CHECK_INTERVAL_S)
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="sessions", interval_s=SESSION_CHECK_INTERVAL_S, run_once=self._check, is_first_at_once=True
+        )
+
+    async def _check(self) -> None:
+        """End dead sessions. Most checks are for this agent's own share of the names."""
+        # The next check after an error is a full one. A full check covers responsible agents that died.
+        checks_count, self._checks_count = self._checks_count, 0
+        await self.reap(is_own_share=checks_count > 0)
+        self._checks_count = (checks_count + 1) % SESSION_CHECKS_PER_FULL_CHECK
 
     async def run_watch(self) -> None:
         """End sessions as soon as the ledger reports that their leases ended, indefinitely."""

@@ -14,6 +14,7 @@ from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from coordinator.codec.codec import decode
 from coordinator.commands.commands import DEFINITIONS
@@ -71,12 +72,16 @@ class Snapshots:
         It only grows. It is `NO_TIME` until this agent has written a snapshot.
         """
 
-    async def run(self) -> None:
-        """Write a snapshot after every `entries_interval` entries or `bytes_interval` bytes of them, indefinitely."""
-        while True:
-            await self._clock.sleep(SNAPSHOT_CHECK_INTERVAL_S)
-            if self._maintenance_leader.is_leader and await self._is_due():
-                await self.take()
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="snapshots", interval_s=SNAPSHOT_CHECK_INTERVAL_S, run_once=self._take_if_due, is_for_leader=True
+        )
+
+    async def _take_if_due(self) -> None:
+        """Write a snapshot after every `entries_interval` entries or `bytes_interval` bytes of them."""
+        if await self._is_due():
+            await self.take()
 
     async def cover(self, *, interval_s: float) -> bool:
         """Write a snapshot that covers the present, unless the last one is younger than `interval_s`.

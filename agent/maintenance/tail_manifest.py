@@ -5,7 +5,7 @@ content, so a lost manifest loses nothing. Positions of topics: `iceberg_export.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -15,6 +15,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from coordinator.state.state import NO_POSITION
 from iceberg_export.tail.manifest import (
@@ -118,12 +119,15 @@ class TailManifests:
         """The monotonic time at which the written manifest was last known to match the state."""
         metrics.tail_manifest_age_seconds.set_function(self._age_s)
 
-    async def run(self) -> None:
-        """Write the manifest whenever it has changed, indefinitely; return at once if manifests are turned off."""
-        while self._interval_s > 0:
-            await self._clock.sleep(self.pause_s)
-            with suppress(StoreUnavailable, BucketNotOurs, TimeoutError):  # `agent.runtime.outages` reports them
-                await self.write_if_changed()
+    @property
+    def jobs(self) -> Sequence[PeriodicJob]:
+        """The job that writes the manifest whenever it has changed; none if manifests are turned off."""
+        job = PeriodicJob(name="tail manifest", interval_s=lambda: self.pause_s, run_once=self._write_if_reachable)
+        return [job] if self._interval_s > 0 else []
+
+    async def _write_if_reachable(self) -> None:
+        with suppress(StoreUnavailable, BucketNotOurs, TimeoutError):  # `agent.runtime.outages` reports them
+            await self.write_if_changed()
 
     async def leave(self) -> None:
         """Write a last manifest before this agent's session ends.

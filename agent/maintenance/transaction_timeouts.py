@@ -13,6 +13,7 @@ from typing import NamedTuple
 from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Outcome, Rejected
 from coordinator.commands.transaction import ExpireTransaction, TransactionDecided
@@ -50,6 +51,9 @@ class TransactionTimeouts:
         self._clock = clock
         name = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
         self._interval_s = int(broker_value(broker_configs, name)) / 1000
+        self._looks_per_interval = max(1, math.ceil(self._interval_s / TRANSACTION_LOOK_SECONDS))
+        self._looks_count = 0
+        """Of the present interval."""
         self._seen_s: dict[SeenTransaction, float] = {}
         """The monotonic time at which this agent first saw each open transaction.
 
@@ -57,14 +61,23 @@ class TransactionTimeouts:
         starts to count again.
         """
 
-    async def run(self) -> None:
-        """Abort transactions after their time-outs, indefinitely."""
-        looks_count = max(1, math.ceil(self._interval_s / TRANSACTION_LOOK_SECONDS))
-        while True:
-            for _ in range(looks_count):
-                await self._clock.sleep(self._interval_s / looks_count)
-                await self.observe()
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="transactions",
+            interval_s=self._interval_s / self._looks_per_interval,
+            run_once=self._observe_or_expire,
+        )
+
+    async def _observe_or_expire(self) -> None:
+        """Note the open transactions, and once in the interval abort those that are open for too long."""
+        # An error begins the interval again.
+        looks_count, self._looks_count = self._looks_count + 1, 0
+        await self.observe()
+        if looks_count == self._looks_per_interval:
             await self.expire()
+        else:
+            self._looks_count = looks_count
 
     async def observe(self) -> None:
         """Note the open transactions; forget all of them where another agent is the maintenance leader."""

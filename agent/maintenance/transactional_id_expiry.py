@@ -10,8 +10,8 @@ import logging
 from collections.abc import Callable, Mapping
 
 from agent.ledger.ledger_client import LedgerClient
-from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Rejected
 from coordinator.commands.transaction import ExpireTransactionalIds
@@ -30,25 +30,22 @@ class TransactionalIdExpiry:
         self,
         *,
         ledger: LedgerClient,
-        maintenance_leader: MaintenanceLeader,
         clock: Clock,
         proposed_time: Callable[[], Milliseconds | None],
         broker_configs: Mapping[str, str],
     ) -> None:
         self._ledger = ledger
-        self._maintenance_leader = maintenance_leader
         self._clock = clock
         self._proposed_time = proposed_time
         self._expiration_ms = int(broker_value(broker_configs, "transactional.id.expiration.ms"))
         name = "transaction.remove.expired.transaction.cleanup.interval.ms"
         self._interval_s = int(broker_value(broker_configs, name)) / 1000
 
-    async def run(self) -> None:
-        """Expire transactional ids at the interval, indefinitely."""
-        while True:
-            await self._clock.sleep(self._interval_s)
-            if self._maintenance_leader.is_leader:
-                await self.expire()
+    @property
+    def job(self) -> PeriodicJob:
+        return PeriodicJob(
+            name="transactional ids", interval_s=self._interval_s, run_once=self.expire, is_for_leader=True
+        )
 
     async def expire(self) -> int:
         """Propose to expire unused ids. Returns their number."""

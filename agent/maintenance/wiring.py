@@ -3,7 +3,7 @@
 All of it uses a checked clock (safety rules S2 and S21), except the time-outs of transactions.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
@@ -13,7 +13,7 @@ from agent.maintenance.retention import Retention
 from agent.maintenance.transaction_timeouts import TransactionTimeouts
 from agent.maintenance.transactional_id_expiry import TransactionalIdExpiry
 from agent.runtime.clock import Clock
-from agent.runtime.supervisor import Run
+from agent.runtime.periodic_job import PeriodicJob
 from coordinator.configs.broker_configs import broker_value
 from protocol.types import Milliseconds
 
@@ -34,7 +34,6 @@ class ExpiryRoles:
             ledger=ledger,
             clock=clock,
             proposed_time=proposed_time,
-            maintenance_leader=maintenance_leader,
             broker_configs=broker_configs,
         )
         self._offsets = OffsetExpiry(
@@ -46,8 +45,6 @@ class ExpiryRoles:
         )
         self._producers = ProducerExpiry(
             ledger=ledger,
-            maintenance_leader=maintenance_leader,
-            clock=clock,
             proposed_time=proposed_time,
             expiration_ms=lambda: int(broker_value(broker_configs, "producer.id.expiration.ms")),
         )
@@ -59,18 +56,17 @@ class ExpiryRoles:
         )
         self._transactional_ids = TransactionalIdExpiry(
             ledger=ledger,
-            maintenance_leader=maintenance_leader,
             clock=clock,
             proposed_time=proposed_time,
             broker_configs=broker_configs,
         )
 
-    def loops(self) -> Mapping[str, Run]:
-        """The loops by the names of their tasks."""
-        return {
-            "producer expiry": self._producers.run,
-            "retention": self._retention.run,
-            "offset expiry": self._offsets.run,
-            "transactions": self._transactions.run,
-            "transactional ids": self._transactional_ids.run,
-        }
+    @property
+    def jobs(self) -> Sequence[PeriodicJob]:
+        return (
+            self._producers.job,
+            self._retention.job,
+            self._offsets.job,
+            self._transactions.job,
+            self._transactional_ids.job,
+        )

@@ -13,6 +13,7 @@ from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
+from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import StartSession
 from coordinator.follower import Follower
@@ -92,6 +93,10 @@ class Parts:
             clock=self.clock,
             metrics=self.metrics,
         )
+
+    async def repeat(self, job: PeriodicJob) -> None:
+        """Run a job's loop as an agent does."""
+        await job.run(self.clock, lambda: self.maintenance_leader.is_leader)
 
     def proposed_time(self) -> Milliseconds | None:
         return self.clock.now_ms() if self.is_clock_checked else None

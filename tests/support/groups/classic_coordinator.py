@@ -38,7 +38,10 @@ def coordinator_of(
 async def running(groups: ClassicGroupCoordinator) -> AsyncIterator[ClassicGroupCoordinator]:
     """The coordinator while its timers and its maintenance run."""
     async with asyncio.TaskGroup() as tasks:
-        loops = [tasks.create_task(groups.run_timers()), tasks.create_task(groups.run_maintenance())]
+        loops = [
+            tasks.create_task(groups.run_timers()),
+            tasks.create_task(groups.job.run(groups._clock, lambda: False)),
+        ]
         try:
             yield groups
         finally:

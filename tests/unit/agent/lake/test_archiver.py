@@ -149,7 +149,7 @@ async def test_in_the_background_a_topic_is_archived_by_the_agent_that_hashing_n
             return [each.metrics.archive_passes.labels("done")._value.get() for each in (one, other)]
 
         async with asyncio.TaskGroup() as tasks:
-            loops = [tasks.create_task(archiver(each, store).run()) for each in (one, other)]
+            loops = [tasks.create_task(each.repeat(archiver(each, store).job)) for each in (one, other)]
             while not one.ledger.state.released or not any(passes()):
                 await one.clock.sleep(0)
             for loop in loops:
@@ -192,7 +192,7 @@ async def test_a_table_that_cannot_be_read_has_nothing_put_and_other_topics_go_o
         await store.put(table.metadata_key, [bytes(data)])
         await produce(parts, store, 1)
         held = await keys(store, LAKE_PREFIX)
-        running = asyncio.create_task(archiver(parts, store).run())
+        running = asyncio.create_task(parts.repeat(archiver(parts, store).job))
         failed = parts.metrics.archive_passes.labels("failed")
         await until(lambda: failed._value.get() >= 5)
         began_s = parts.clock.monotonic_s()

@@ -94,7 +94,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
 async def test_a_damaged_chunk_holds_up_its_own_partition_from_there_on(caplog: pytest.LogCaptureFixture) -> None:
     async with three_partitions() as (parts, store, keys):
         right = await damage(store, keys[1], partition=1)
-        running = asyncio.create_task(archiver(parts, store).run())
+        running = asyncio.create_task(parts.repeat(archiver(parts, store).job))
         await until(lambda: archived(parts) == [9, 3, 9])
         await produce(parts, store, 3, [0, 1, 2])
         await until(lambda: archived(parts) == [12, 3, 12])
@@ -122,7 +122,7 @@ async def test_where_an_object_is_gone_all_its_partitions_wait_and_others_go_on(
         await produce(parts, store, 4, [0, 1, 2])
         whole = await store.get(gone)
         await store.delete([gone])
-        running = asyncio.create_task(archiver(parts, store).run())
+        running = asyncio.create_task(parts.repeat(archiver(parts, store).job))
         await until(lambda: archived(parts) == [9, 12, 9])
         assert unreadable(parts) == 2
         assert [(told["partition"], told["offset"], told["key"]) for told in errors(caplog)] == [
@@ -180,7 +180,7 @@ async def test_in_the_background_it_is_tried_when_the_first_pause_is_over_howeve
     async with three_partitions() as (parts, store, keys):
         right = await damage(store, keys[0], partition=2)
         archiving = archiver(parts, store)
-        running = asyncio.create_task(archiving.run())
+        running = asyncio.create_task(parts.repeat(archiving.job))
         await until(lambda: archived(parts) == [9, 9, 0])
         began_s = parts.clock.seconds
         for _ in range(5):
@@ -212,7 +212,7 @@ async def test_an_object_that_ends_early_holds_up_the_partitions_behind_its_end(
 async def test_records_that_are_deleted_with_the_damaged_ones_hold_up_nothing() -> None:
     async with three_partitions() as (parts, store, keys):
         await damage(store, keys[1], partition=1)
-        running = asyncio.create_task(archiver(parts, store).run())
+        running = asyncio.create_task(parts.repeat(archiver(parts, store).job))
         await until(lambda: archived(parts) == [9, 3, 9])
         await parts.ledger.propose(delete_before(6, partition=1))
         await until(lambda: archived(parts) == [9, 9, 9])
@@ -256,7 +256,7 @@ async def test_bytes_that_wait_do_not_hasten_passes_over_other_partitions() -> N
         await damage(store, keys[1], partition=1)
         two_chunks = intake_bytes(parts.ledger.state, TOPIC) * 2 // 9
         policy = ArchivePolicy(age_ms=10_000_000, bytes_target=two_chunks)
-        running = asyncio.create_task(archiver(parts, store, policy=policy).run())
+        running = asyncio.create_task(parts.repeat(archiver(parts, store, policy=policy).job))
         await until(lambda: archived(parts) == [9, 3, 9])
         await produce(parts, store, 3, [0])
         later_s = parts.clock.seconds + COMPACTION_DAMAGED_SECONDS_FIRST / 2

@@ -92,7 +92,7 @@ async def test_a_store_that_is_away_changes_nothing() -> None:
 async def run_for(check: ClockCheck, clock: ManualClock, sleeps: int) -> None:
     """Let the background check sleep so many times."""
     async with asyncio.TaskGroup() as tasks:
-        run = tasks.create_task(check.run())
+        run = tasks.create_task(check.job.run(clock, lambda: False))
         while len(clock.slept) <= sleeps:
             await clock.sleep(0)
             clock.slept.remove(0)

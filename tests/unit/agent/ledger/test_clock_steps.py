@@ -57,7 +57,6 @@ class CheckedParts(Parts):
             ledger=self.ledger,
             clock=self.clock,
             proposed_time=self.proposed_time,
-            maintenance_leader=self.maintenance_leader,
             broker_configs={},
         )
         until_s = self.clock.seconds + seconds

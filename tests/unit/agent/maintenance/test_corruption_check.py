@@ -68,6 +68,9 @@ class ComparedAgent:
         """From now on its state is another one than the ledger makes, and nobody is told."""
         self.state.object_id_next = ObjectId(self.state.object_id_next + 1)
 
+    async def run(self) -> None:
+        await self.checks.job.run(self.clock, lambda: self.parts.maintenance_leader.is_leader)
+
     async def check(self) -> None:
         await self.parts.ledger.barrier()
         await self.parts.ledger.apply_loop.freeze()  # what was asked for is frozen before
@@ -136,7 +139,7 @@ async def test_s3_one_of_three_that_differs_stops_alone(caplog: pytest.LogCaptur
         one.clock.meanwhile = answering([two])
         asking = asyncio.create_task(one.checks.agreed())
         with pytest.raises(LedgerCorrupt, match="differs from the majority") as stopped:
-            await three.checks.run()
+            await three.run()
         frozen = frozen_of(await asking)
         assert frozen is not None
         assert frozen.digest() == one.comparison.digests[two.parts.ledger.session]
@@ -240,7 +243,7 @@ async def test_s3_those_whose_sessions_ended_meanwhile_are_asked_anew() -> None:
         one.clock.meanwhile = answering([two])
         asking = asyncio.create_task(one.checks.agreed())
         with pytest.raises(LedgerCorrupt, match="differs from the majority"):
-            await three.checks.run()
+            await three.run()
         assert await asking is not None
         await answer()
 
@@ -387,7 +390,7 @@ async def test_s3_while_entries_come_it_is_compared_now_and_then() -> None:
                 running.cancel()
 
         one.clock.meanwhile = meanwhile
-        running = asyncio.create_task(one.checks.run())
+        running = asyncio.create_task(one.run())
         await asyncio.wait([running])
         asked_at = [at for before, at in pairwise(counts) if counts[at] > counts[before]]
         assert [round(at / DIGEST_COMPARISON_INTERVAL_S, 1) for at in asked_at] == [1.0, 2.5]

@@ -206,7 +206,7 @@ async def test_an_agent_that_lost_the_role_remembers_no_failed_deletions() -> No
         assert cleaning.failed_deletions
         await parts.ledger.start_drain()
         async with asyncio.TaskGroup() as tasks:
-            loop = tasks.create_task(cleaning.run())
+            loop = tasks.create_task(parts.repeat(cleaning.job))
             while cleaning.failed_deletions:
                 await parts.clock.sleep(0)
             loop.cancel()
@@ -334,7 +334,7 @@ async def test_only_the_maintenance_leader_cleans() -> None:
         assert await parts.maintenance_leader.claim()
         parts.clock.seconds += GRACE_MS / 1000 + 1
         async with asyncio.TaskGroup() as tasks:
-            loops = [tasks.create_task(garbage_collector(each, store).run()) for each in (parts, others)]
+            loops = [tasks.create_task(each.repeat(garbage_collector(each, store).job)) for each in (parts, others)]
             while await keys(store):
                 await parts.clock.sleep(0)
             for loop in loops:

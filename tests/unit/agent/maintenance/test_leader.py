@@ -48,7 +48,7 @@ async def test_when_the_holder_s_session_ends_another_agent_takes_over_by_itself
     async with two_agents() as (one, other):
         assert await one.maintenance_leader.claim()
         async with asyncio.TaskGroup() as tasks:
-            run = tasks.create_task(other.maintenance_leader.run())
+            run = tasks.create_task(other.repeat(other.maintenance_leader.job))
             await other.ledger.barrier()
             assert not is_leader(other)
             one.backend.core.expire(one.ledger.session)  # type: ignore[attr-defined]
@@ -71,7 +71,7 @@ async def test_who_stops_hands_it_over_while_its_session_lives() -> None:
 
 async def test_an_agent_that_is_alone_takes_it_and_asks_nobody() -> None:
     async with running_parts() as parts, asyncio.timeout(SECONDS_MAX), asyncio.TaskGroup() as tasks:
-        run = tasks.create_task(parts.maintenance_leader.run())
+        run = tasks.create_task(parts.repeat(parts.maintenance_leader.job))
         while not is_leader(parts):
             await parts.clock.sleep(0)
         position = parts.ledger.state.position

@@ -186,7 +186,7 @@ async def test_vacant_groups_are_looked_for_at_least_once_a_minute() -> None:
         await claim(parts, "g")
         parts.clock.slept.clear()
         began_s = parts.clock.seconds
-        running = tasks.create_task(looking.run())
+        running = tasks.create_task(parts.repeat(looking.job))
         try:
             while parts.ledger.state.groups:
                 await parts.clock.sleep(0)
@@ -278,7 +278,7 @@ async def test_groups_with_long_ids_go_by_entries_that_can_be_written() -> None:
 async def test_only_the_maintenance_leader_looks_and_as_often_as_it_is_told() -> None:
     async with cluster() as parts, asyncio.TaskGroup() as tasks:
         await commit(parts, "g")
-        running = tasks.create_task(expiry(parts).run())
+        running = tasks.create_task(parts.repeat(expiry(parts).job))
         try:
             while parts.clock.slept.count(CHECK_S) < 3 * RETENTION_S / CHECK_S:
                 await parts.clock.sleep(0)

@@ -15,9 +15,7 @@ from tests.support.commands.commands import start
 
 
 def marks(parts: Parts, store: ObjectStore) -> ProgressMarks:
-    return ProgressMarks(
-        store=store, ledger=parts.ledger, maintenance_leader=parts.maintenance_leader, clock=parts.clock
-    )
+    return ProgressMarks(store=store, ledger=parts.ledger, maintenance_leader=parts.maintenance_leader)
 
 
 async def keys(store: ObjectStore) -> list[str]:

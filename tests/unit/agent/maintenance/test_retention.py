@@ -22,7 +22,6 @@ def retention(parts: Parts, **broker_configs: str) -> Retention:
         ledger=parts.ledger,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
-        maintenance_leader=parts.maintenance_leader,
         broker_configs={name.replace("_", "."): value for name, value in broker_configs.items()},
     )
 
@@ -116,7 +115,7 @@ async def turns() -> None:
 async def test_only_the_maintenance_leader_looks_and_as_often_as_it_is_told() -> None:
     async with running_parts() as parts:
         await produced(parts)
-        role = asyncio.create_task(retention(parts, log_retention_check_interval_ms="86400000").run())
+        role = asyncio.create_task(parts.repeat(retention(parts, log_retention_check_interval_ms="86400000").job))
         try:
             await turns()
             assert len(parts.clock.slept) > 8

@@ -12,7 +12,7 @@ from tests.support.commands.commands import start
 
 
 def upkeep(parts: Parts) -> RulesVersionUpgrade:
-    return RulesVersionUpgrade(ledger=parts.ledger, clock=parts.clock)
+    return RulesVersionUpgrade(parts.ledger)
 
 
 async def after_an_older_agent() -> MemoryLedgerCore:

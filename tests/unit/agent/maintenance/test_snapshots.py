@@ -184,7 +184,7 @@ async def test_entries_of_earlier_lives_count_too() -> None:
     async with running_parts(ledger, store=store) as parts:
         assert await parts.maintenance_leader.claim()
         async with asyncio.TaskGroup() as tasks:
-            run = tasks.create_task(snapshots(parts, store).run())
+            run = tasks.create_task(parts.repeat(snapshots(parts, store).job))
             while not await keys(store):
                 await parts.clock.sleep(0)
             run.cancel()
@@ -199,7 +199,7 @@ async def test_only_the_maintenance_leader_takes_them_and_its_successor_goes_on_
         assert await others.maintenance_leader.claim()
         idle, busy = snapshots(parts, store), snapshots(others, store)
         async with asyncio.TaskGroup() as tasks:
-            loops = [tasks.create_task(idle.run()), tasks.create_task(busy.run())]
+            loops = [tasks.create_task(parts.repeat(idle.job)), tasks.create_task(others.repeat(busy.job))]
             for _ in range(10):
                 await others.ledger.propose(ReportTime())
             while not busy.covered_ms:
@@ -247,7 +247,7 @@ class TestEarlySnapshots:
         """How many snapshots there were after the clock was moved and the loop has looked."""
         parts.clock.seconds += seconds
         async with asyncio.TaskGroup() as tasks:
-            run = tasks.create_task(taking.run())
+            run = tasks.create_task(parts.repeat(taking.job))
             slept = len(parts.clock.slept)
             while len(parts.clock.slept) < slept + 2:
                 await turn()

@@ -111,9 +111,7 @@ async def test_s20_old_marks_are_dropped_and_nothing_that_lies_beside_them(caplo
         await store.put(key, [b"x"])
     store.faults = {f"{REACHED_PREFIX}loop": LOOP}
     async with running_parts(store=store) as parts:
-        await ProgressMarks(
-            store=store, ledger=parts.ledger, maintenance_leader=parts.maintenance_leader, clock=parts.clock
-        ).mark()
+        await ProgressMarks(store=store, ledger=parts.ledger, maintenance_leader=parts.maintenance_leader).mark()
         found = [meta.key async for meta in store.list(REACHED_PREFIX)]
         mark = f"{REACHED_PREFIX}{parts.ledger.state.position:016x}"
         assert sorted(found) == sorted([*strange, mark, f"{REACHED_PREFIX}loop"])

@@ -264,8 +264,9 @@ async def test_others_have_their_turn_between_many_topics(monkeypatch: pytest.Mo
 
 async def test_it_runs_in_the_interval_whatever_the_store_does_or_not_at_all() -> None:
     async with keeping_house() as (parts, store), asyncio.TaskGroup() as tasks:
-        await manifests(parts, interval_ms=0).run()
-        run = tasks.create_task(manifests(parts, interval_ms=250).run())
+        assert not manifests(parts, interval_ms=0).jobs
+        (job,) = manifests(parts, interval_ms=250).jobs
+        run = tasks.create_task(parts.repeat(job))
         store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.PUT))
         await until(lambda: len(store.asked) == 2)
         run.cancel()

@@ -141,7 +141,7 @@ async def test_nothing_is_written_while_none_is_due() -> None:
 
 async def test_the_loop_aborts_within_a_look_and_an_interval_after_the_time_out() -> None:
     async with with_open_transaction() as parts:
-        loop = asyncio.ensure_future(transaction_timeouts(parts).run())
+        loop = asyncio.ensure_future(parts.repeat(transaction_timeouts(parts).job))
         await until(lambda: not is_open(parts))
         loop.cancel()
         assert TIMEOUT_S < parts.clock.seconds <= TIMEOUT_S + TRANSACTION_LOOK_SECONDS + 2 * INTERVAL_S

@@ -17,7 +17,6 @@ EXPIRATION_S = 7 * DAY_MS / 1000
 def expiry(parts: Parts) -> TransactionalIdExpiry:
     return TransactionalIdExpiry(
         ledger=parts.ledger,
-        maintenance_leader=parts.maintenance_leader,
         clock=parts.clock,
         proposed_time=parts.proposed_time,
         broker_configs={},
@@ -58,7 +57,7 @@ async def test_s2_an_unchecked_clock_expires_no_transactional_id() -> None:
 async def test_the_agent_that_keeps_house_looks_once_an_hour() -> None:
     async with running_parts() as parts:
         await parts.ledger.propose(begin())
-        loop = asyncio.ensure_future(expiry(parts).run())
+        loop = asyncio.ensure_future(parts.repeat(expiry(parts).job))
         await until(lambda: bool(parts.clock.slept))
         assert parts.clock.slept[0] == 3_600
         parts.clock.seconds += 2 * EXPIRATION_S
