@@ -17,6 +17,7 @@ from agent.bucket.confirmation import BucketConfirmation, ConfirmedStore
 from agent.bucket.store_damages import StoreDamages
 from agent.cache.chunk_cache import ChunkCache
 from agent.config.settings import Settings
+from agent.context import AgentContext
 from agent.fetch.chunk_reader import ChunkReader
 from agent.fetch.damaged_objects import DamagedObjects
 from agent.fetch.fetch_path import FetchPath
@@ -121,6 +122,16 @@ class Broker:
         self._rules_known = follower.rules_known
         self.node_id = node_id_of(settings.name, follower.state.sessions.values())
         self._broker_configs = BrokerConfigs(settings.broker_configs, node_id=self.node_id, state=lambda: self.state)
+        self._context = AgentContext(
+            ledger=self._ledger,
+            store=store,
+            clock=clock,
+            ids=ids,
+            metrics=metrics,
+            broker_configs=self._broker_configs,
+            proposed_time=self._clock_check.proposed_time,
+            is_bucket_ours=self._bucket_watch.is_ours,
+        )
 
     @property
     def state(self) -> ClusterState:
@@ -225,12 +236,8 @@ class Broker:
         ahead_bytes_max = int(READ_AHEAD_SHARE_OF_CACHE_MAX * cache.bytes_max)
         topics = TopicAdmin(ledger=ledger, ids=self._ids, broker_configs=self._broker_configs)
         self._produce = ProducePath(
-            store=self._store,
-            is_bucket_ours=self._bucket_watch.is_ours,
-            ledger=ledger,
+            self._context,
             cache=cache,
-            clock=clock,
-            metrics=self._metrics,
             tasks=self._tasks,
             flush_interval_ms=settings.flush_interval_ms,
             is_store_cheap=settings.is_store_cheap,
@@ -268,34 +275,19 @@ class Broker:
 
     def _fetch_path(self, reader: ChunkReader, budget: ReadBudget, ahead_bytes_max: int) -> FetchPath:
         return FetchPath(
-            ledger=self._ledger,
+            self._context,
             reader=reader,
             budget=budget,
             ahead=ReadAhead(reader=reader, budget=budget, clock=self._clock, bytes_max=ahead_bytes_max),
-            clock=self._clock,
-            broker_configs=self._broker_configs,
             confirmed_s=lambda: self._ledger.confirmed_s,
-            metrics=self._metrics,
         )
 
     def _wire_groups(self) -> GroupLedger:
         """The coordinators of groups, over the ledger that they share."""
         clock, ledger = self._clock, self._ledger
         group_ledger = GroupLedger(ledger=ledger, clock=clock)
-        self._groups = ClassicGroupCoordinator(
-            ledger=ledger,
-            group_ledger=group_ledger,
-            clock=clock,
-            ids=self._ids,
-            broker_configs=self._broker_configs,
-        )
-        self._consumer_groups = ConsumerGroupCoordinator(
-            ledger=ledger,
-            group_ledger=group_ledger,
-            clock=clock,
-            broker_configs=self._broker_configs,
-            classic=self._groups,
-        )
+        self._groups = ClassicGroupCoordinator(self._context, group_ledger=group_ledger)
+        self._consumer_groups = ConsumerGroupCoordinator(self._context, group_ledger=group_ledger, classic=self._groups)
         self._groups.consumer_groups = self._consumer_groups
         return group_ledger
 
@@ -316,63 +308,30 @@ class Broker:
         settings, clock, ledger = self._settings, self._clock, self._ledger
         keeper = MaintenanceLeader(ledger=ledger, clock=clock, ids=self._ids)
         self._maintenance_leader = keeper
-        self._digests = CorruptionCheck(
-            ledger=ledger,
-            maintenance_leader=self._maintenance_leader,
-            clock=clock,
-            metrics=self._metrics,
-        )
+        self._digests = CorruptionCheck(self._context, maintenance_leader=self._maintenance_leader)
         self._snapshots = Snapshots(
-            ledger=ledger,
-            store=self._store,
+            self._context,
             maintenance_leader=self._maintenance_leader,
             digests=self._digests,
-            clock=clock,
-            metrics=self._metrics,
             entries_interval=settings.snapshot_entries,
             bytes_interval=settings.snapshot_bytes,
         )
         self._reached_marks = ProgressMarks(store=self._store, ledger=ledger, maintenance_leader=keeper)
-        self.lake = LakeRoles(
-            settings=settings,
-            store=self._store,
-            archive=self._archive,
-            ledger=ledger,
-            clock=clock,
-            metrics=self._metrics,
-            proposed_time=self._clock_check.proposed_time,
-            broker_configs=self._broker_configs,
-            is_bucket_ours=self._bucket_watch.is_ours,
-        )
+        self.lake = LakeRoles(self._context, settings=settings, archive=self._archive)
         self._wire_tail()
         self._garbage_collector = GarbageCollector(
-            store=self._store,
-            ledger=ledger,
+            self._context,
             maintenance_leader=self._maintenance_leader,
             snapshots=self._snapshots,
-            is_bucket_ours=self._bucket_watch.is_ours,
-            clock=clock,
-            metrics=self._metrics,
             grace_ms=settings.gc_min_age_s * 1000,
         )
         self._rules = RulesVersionUpgrade(ledger)
         self._reaper = SessionReaper(ledger=ledger, clock=clock)
-        self._expiry = ExpiryRoles(
-            ledger=ledger,
-            maintenance_leader=self._maintenance_leader,
-            clock=clock,
-            proposed_time=self._clock_check.proposed_time,
-            broker_configs=self._broker_configs,
-        )
+        self._expiry = ExpiryRoles(self._context, maintenance_leader=self._maintenance_leader)
 
     def _wire_tail(self) -> None:
         self._tail_manifests = TailManifests(
-            store=self._store,
-            ledger=self._ledger,
-            maintenance_leader=self._maintenance_leader,
-            clock=self._clock,
-            metrics=self._metrics,
-            interval_ms=self._settings.tail_interval_ms,
+            self._context, maintenance_leader=self._maintenance_leader, interval_ms=self._settings.tail_interval_ms
         )
 
     def _watch_metrics(self, cache: ChunkCache) -> None:

@@ -4,11 +4,12 @@ In: partitions with offsets, limits and an isolation level. Out: a `PartitionRea
 an error code. Any agent can answer for any partition.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import assert_never
 
 from agent.cache.chunk_cache import ServedChunk
+from agent.context import AgentContext
 from agent.fetch.chunk_reader import ChunkReader
 from agent.fetch.partition_read import PartitionRead
 from agent.fetch.planner import FetchLimits, FetchPlanner
@@ -18,9 +19,6 @@ from agent.fetch.sessions import RequestedPartition
 from agent.fetch.steps import Barrier, FetchAnswer, ReadChunks, Step, WaitForMemory, WaitForRecords
 from agent.fetch.unreadable_records import UnreadableRecords
 from agent.fetch.wait import FetchWait
-from agent.ledger.ledger_client import LedgerClient
-from agent.runtime.clock import Clock
-from agent.runtime.metrics import Metrics
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.limits import FETCH_RESPONSE_BYTES_MAX, LEDGER_SESSION_SECONDS
 from storage.object_store import StoreError
@@ -32,25 +30,22 @@ class FetchPath:
 
     def __init__(
         self,
+        context: AgentContext,
         *,
-        ledger: LedgerClient,
         reader: ChunkReader,
         budget: ReadBudget,
         ahead: ReadAhead,
-        clock: Clock,
-        broker_configs: Mapping[str, str],
         confirmed_s: Callable[[], float],
-        metrics: Metrics,
     ) -> None:
         """`confirmed_s`: `LedgerClient.confirmed_s`, the last time at which this agent's state was the ledger's."""
-        self._ledger = ledger
+        self._ledger = context.ledger
         self._reader = reader
         self._budget = budget
         self._ahead = ahead
-        self._clock = clock
-        self._broker_configs = broker_configs
+        self._clock = context.clock
+        self._broker_configs = context.broker_configs
         self._confirmed_s = confirmed_s
-        self._unreadable = UnreadableRecords(damaged=reader.damaged, clock=clock, metrics=metrics)
+        self._unreadable = UnreadableRecords(damaged=reader.damaged, clock=context.clock, metrics=context.metrics)
 
     async def fetch(
         self,

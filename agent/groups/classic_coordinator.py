@@ -8,20 +8,18 @@ Source: org.apache.kafka.coordinator.group.GroupCoordinatorService (Kafka 4.3).
 
 import asyncio
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from msgspec.structs import replace
 
+from agent.context import AgentContext
 from agent.groups.classic_group import HostedClassicGroup
 from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.groups.group_timers import GroupTimers
 from agent.groups.logging import log_handed_over
 from agent.groups.owned_groups import OwnedGroups
-from agent.ledger.ledger_client import LedgerClient
-from agent.runtime.clock import Clock
-from agent.runtime.ids import Ids
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.group_values import NO_GROUP, ClassicGroup, GroupState, heard_until_s
@@ -63,35 +61,29 @@ def _resolved(answer: AnswerT) -> asyncio.Future[AnswerT]:
 class ClassicGroupCoordinator:
     """The classic groups of this agent."""
 
-    def __init__(
-        self,
-        *,
-        ledger: LedgerClient,
-        group_ledger: GroupLedger,
-        clock: Clock,
-        ids: Ids,
-        broker_configs: Mapping[str, str],
-    ) -> None:
-        self._ledger = ledger
+    def __init__(self, context: AgentContext, *, group_ledger: GroupLedger) -> None:
+        self._ledger = context.ledger
         self._group_ledger = group_ledger
-        self._clock = clock
-        self._ids = ids
-        self._session_ms_min = int(broker_value(broker_configs, "group.min.session.timeout.ms"))
-        self._session_ms_max = int(broker_value(broker_configs, "group.max.session.timeout.ms"))
+        self._clock = context.clock
+        self._ids = context.ids
+        self._session_ms_min = int(broker_value(context.broker_configs, "group.min.session.timeout.ms"))
+        self._session_ms_max = int(broker_value(context.broker_configs, "group.max.session.timeout.ms"))
         self._limits = GroupLimits(
-            initial_rebalance_delay_ms=max(0, int(broker_value(broker_configs, "group.initial.rebalance.delay.ms"))),
-            members_max=min(CLASSIC_MEMBERS_MAX, int(broker_value(broker_configs, "group.max.size"))),
+            initial_rebalance_delay_ms=max(
+                0, int(broker_value(context.broker_configs, "group.initial.rebalance.delay.ms"))
+            ),
+            members_max=min(CLASSIC_MEMBERS_MAX, int(broker_value(context.broker_configs, "group.max.size"))),
         )
         self.consumer_groups: ConsumerGroupCoordinator | None = None
         """The groups of the consumer protocol, whose members may speak the classic one; wired before any request."""
         self._live: dict[str, HostedClassicGroup] = {}
         """The loaded groups."""
-        self._timers = GroupTimers(clock)
+        self._timers = GroupTimers(context.clock)
         self._is_stopped = False
         self._owned = OwnedGroups(
-            ledger=ledger,
+            ledger=context.ledger,
             group_ledger=group_ledger,
-            clock=clock,
+            clock=context.clock,
             protocol=PROTOCOL,
             is_to_load=self._is_to_load,
             load=self._load,

@@ -8,8 +8,9 @@ is over, the group is unloaded: its members get NOT_COORDINATOR, and the next co
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
+from agent.context import AgentContext
 from agent.groups.consumer_group import HostedConsumerGroup, until_applied
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.groups.group_topics import GroupTopics
@@ -17,8 +18,6 @@ from agent.groups.logging import log_handed_over
 from agent.groups.membership_errors import check_confirmed
 from agent.groups.migrations import ClassicGroups, GroupMigrations, consumers_max, group_not_found
 from agent.groups.owned_groups import OwnedGroups
-from agent.ledger.ledger_client import LedgerClient
-from agent.runtime.clock import Clock
 from agent.runtime.regexes import matcher, regex_problem
 from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import Done, Outcome
@@ -60,36 +59,31 @@ SILENT = "silent for too long, or too slow to give up partitions"
 class ConsumerGroupCoordinator:
     """The consumer groups of this agent."""
 
-    def __init__(
-        self,
-        *,
-        ledger: LedgerClient,
-        group_ledger: GroupLedger,
-        clock: Clock,
-        broker_configs: Mapping[str, str],
-        classic: ClassicGroups,
-    ) -> None:
-        self._ledger = ledger
+    def __init__(self, context: AgentContext, *, group_ledger: GroupLedger, classic: ClassicGroups) -> None:
+        self._ledger = context.ledger
         self._classic = classic
-        self._topics = GroupTopics(ledger)
+        self._topics = GroupTopics(context.ledger)
         self._migrations = GroupMigrations(
-            broker_configs=broker_configs, classic=classic, find_topic=self._topics.find, name_of=self._topics.name_of
+            broker_configs=context.broker_configs,
+            classic=classic,
+            find_topic=self._topics.find,
+            name_of=self._topics.name_of,
         )
         self._group_ledger = group_ledger
-        self._clock = clock
-        self._broker_configs = broker_configs
-        self._assignors = tuple(split_list(broker_value(broker_configs, "group.consumer.assignors")))
-        self._size_max = consumers_max(broker_configs)
-        self._regex_refresh_ms = int(broker_value(broker_configs, "group.consumer.regex.refresh.interval.ms"))
+        self._clock = context.clock
+        self._broker_configs = context.broker_configs
+        self._assignors = tuple(split_list(broker_value(context.broker_configs, "group.consumer.assignors")))
+        self._size_max = consumers_max(context.broker_configs)
+        self._regex_refresh_ms = int(broker_value(context.broker_configs, "group.consumer.regex.refresh.interval.ms"))
         self._live: dict[str, HostedConsumerGroup] = {}
         self._handed_over: set[str] = set()
         """Groups whose change to a classic one is proposed and not applied yet."""
         self._has_due_regexes = asyncio.Event()
         self._is_stopped = False
         self._owned = OwnedGroups(
-            ledger=ledger,
+            ledger=context.ledger,
             group_ledger=group_ledger,
-            clock=clock,
+            clock=context.clock,
             protocol=PROTOCOL,
             is_to_load=self._is_to_load,
             load=self._load_owned,

@@ -12,14 +12,12 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from agent.context import AgentContext
 from agent.lake.damaged_intake import DamagedIntake
 from agent.lake.table_commits import LakeName, TableCommits
 from agent.lake.topic_work import TopicWork
 from agent.lake.typed_columns import TypedColumnsOfTopics
 from agent.ledger.entry_objects import EntryObjects
-from agent.ledger.ledger_client import LedgerClient
-from agent.runtime.clock import Clock
-from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import Done, ReplaceChunks
@@ -70,28 +68,20 @@ class _ChunksExcluded(Exception):
 class Archiver:
     """Every agent has one."""
 
-    def __init__(
-        self,
-        *,
-        ledger: LedgerClient,
-        lake: TableCommits,
-        clock: Clock,
-        metrics: Metrics,
-        policy: ArchivePolicy,
-    ) -> None:
-        self._ledger = ledger
+    def __init__(self, context: AgentContext, *, lake: TableCommits, policy: ArchivePolicy) -> None:
+        self._ledger = context.ledger
         self._lake = lake
-        self._typed_columns = TypedColumnsOfTopics(ledger=ledger, lake=lake)
-        self._clock = clock
-        self._metrics = metrics
+        self._typed_columns = TypedColumnsOfTopics(ledger=context.ledger, lake=lake)
+        self._clock = context.clock
+        self._metrics = context.metrics
         self._schedule = ArchiveSchedule(policy)
         self._work = TopicWork(
             "archiver",
             failing="a topic is not archived; its records are still served from the intake",
-            clock=clock,
-            metrics=metrics,
+            clock=context.clock,
+            metrics=context.metrics,
         )
-        self._damaged = DamagedIntake(ledger=ledger, clock=clock, metrics=metrics)
+        self._damaged = DamagedIntake(ledger=context.ledger, clock=context.clock, metrics=context.metrics)
         self._one_at_a_time = asyncio.Lock()
         self._failure: StoreError | None = None
 

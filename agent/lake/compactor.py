@@ -5,19 +5,17 @@ One ledger entry replaces the rows of the index and the files of the table. Its 
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
+from agent.context import AgentContext
 from agent.lake.compaction_commits import CompactionCommits, file_rules
 from agent.lake.damaged_inputs import DamagedInputs
 from agent.lake.table_commits import LakeName, TableCommits
 from agent.lake.topic_work import TopicWork
 from agent.lake.typed_columns import SchemasDeleted, TypedColumnsOfTopics
 from agent.ledger.entry_objects import EntryObjects
-from agent.ledger.ledger_client import LedgerClient
-from agent.runtime.clock import Clock
-from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import Done
@@ -49,30 +47,25 @@ class _Rules(NamedTuple):
 class FileCompactor:
     """Every agent has one."""
 
-    def __init__(
-        self,
-        *,
-        ledger: LedgerClient,
-        lake: TableCommits,
-        clock: Clock,
-        metrics: Metrics,
-        broker_configs: Mapping[str, str],
-    ) -> None:
-        self._ledger = ledger
+    def __init__(self, context: AgentContext, *, lake: TableCommits) -> None:
+        self._ledger = context.ledger
         self._lake = lake
-        self._commits = CompactionCommits(ledger=ledger, lake=lake)
-        self._typed_columns = TypedColumnsOfTopics(ledger=ledger, lake=lake)
-        self._clock = clock
-        self._metrics = metrics
-        self._broker_configs = broker_configs
+        self._commits = CompactionCommits(ledger=context.ledger, lake=lake)
+        self._typed_columns = TypedColumnsOfTopics(ledger=context.ledger, lake=lake)
+        self._clock = context.clock
+        self._metrics = context.metrics
+        self._broker_configs = context.broker_configs
         self._work = TopicWork(
-            "file compactor", failing="the small files of a topic are not compacted", clock=clock, metrics=metrics
+            "file compactor",
+            failing="the small files of a topic are not compacted",
+            clock=context.clock,
+            metrics=context.metrics,
         )
         self._settled: dict[TopicId, _Rules] = {}
         """By which each topic had nothing to merge."""
         self._unmergeable: set[str] = set()
         """Files with values of schemas that are gone, which would be lost."""
-        self._damaged = DamagedInputs[str](clock=clock)
+        self._damaged = DamagedInputs[str](clock=context.clock)
 
     @property
     def job(self) -> PeriodicJob:

@@ -12,17 +12,15 @@ from collections.abc import Sequence
 from functools import partial
 
 from agent.bucket.failed_deletions import UNDELETABLE
+from agent.context import AgentContext
 from agent.lake.topic_work import TopicWork
-from agent.ledger.ledger_client import LedgerClient
-from agent.runtime.clock import Clock
-from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob
 from coordinator.state.rendezvous import owner_of
 from coordinator.state.state import TopicState
 from coordinator.state.table_folders import folder_name
 from protocol.limits import TABLE_COPIES_INTERVAL_S, TABLE_COPIES_KEPT, VERSION_HINT_BYTES_MAX
 from protocol.types import TopicId
-from storage.object_store import ObjectMissing, ObjectsNotDeleted, ObjectStore
+from storage.object_store import ObjectMissing, ObjectsNotDeleted
 from storage.refs import metadata_copy_key, table_metadata_folder, topic_of_copy, version_hint_key, version_of_copy
 
 log = logging.getLogger(__name__)
@@ -31,14 +29,14 @@ log = logging.getLogger(__name__)
 class HadoopMetadata:
     """Every agent has one."""
 
-    def __init__(self, *, store: ObjectStore, ledger: LedgerClient, clock: Clock, metrics: Metrics) -> None:
-        self._store = store
-        self._ledger = ledger
+    def __init__(self, context: AgentContext) -> None:
+        self._store = context.store
+        self._ledger = context.ledger
         self._work = TopicWork(
             "hadoop metadata",
             failing="readers without a catalog do not see the newest version of a table",
-            clock=clock,
-            metrics=metrics,
+            clock=context.clock,
+            metrics=context.metrics,
         )
         self._copied: dict[TopicId, tuple[str, list[int]]] = {}
         """The metadata key that was copied last, and the versions with a copy, ascending."""

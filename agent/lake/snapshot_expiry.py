@@ -8,11 +8,9 @@ As with archive passes, rendezvous hashing names the agent for each topic.
 import logging
 from functools import partial
 
+from agent.context import AgentContext
 from agent.lake.table_commits import TableCommits
 from agent.lake.topic_work import TopicWork
-from agent.ledger.ledger_client import LedgerClient
-from agent.runtime.clock import Clock
-from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob
 from coordinator.commands.commands import CommitTable, Done
 from coordinator.state.rendezvous import owner_of
@@ -25,25 +23,17 @@ log = logging.getLogger(__name__)
 class SnapshotExpiry:
     """Every agent has one."""
 
-    def __init__(
-        self,
-        *,
-        ledger: LedgerClient,
-        lake: TableCommits,
-        clock: Clock,
-        metrics: Metrics,
-        superseded_ms: int,
-    ) -> None:
-        self._ledger = ledger
+    def __init__(self, context: AgentContext, *, lake: TableCommits, superseded_ms: int) -> None:
+        self._ledger = context.ledger
         self._lake = lake
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = context.clock
+        self._metrics = context.metrics
         self._superseded_ms = superseded_ms
         self._work = TopicWork(
             "snapshot expiry",
             failing="snapshots of a table do not expire, and files that left the log stay",
-            clock=clock,
-            metrics=metrics,
+            clock=context.clock,
+            metrics=context.metrics,
         )
         self._waiting: dict[TopicId, tuple[int, float]] = {}
         """The number of files that wait for a snapshot to expire, and the time of the next check."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import chain
 from weakref import WeakValueDictionary
 
+from agent.context import AgentContext
 from agent.ledger.entry_objects import EntryObjects, UncommittedObjects
-from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import CommitTable, Done, Outcome, TableCommit
 from coordinator.ledger.port import LedgerUnavailable
@@ -29,7 +29,7 @@ from iceberg_export.tables.relocate import relocate, root_before
 from iceberg_export.tables.table_reader import TableCache
 from iceberg_export.typed.union import TypedColumns
 from protocol.limits import TABLE_FILES_PER_COMMIT_MAX
-from protocol.types import Milliseconds, ObjectId, ObjectNumber, SessionId, TopicId
+from protocol.types import ObjectId, ObjectNumber, SessionId, TopicId
 from storage.object_store import ObjectMissing, ObjectStore
 from storage.refs import session_of_key, table_metadata_key
 
@@ -52,21 +52,14 @@ class TableCommits:
     """
 
     def __init__(
-        self,
-        *,
-        root: str,
-        store: ObjectStore,
-        archive: ParquetReader,
-        ledger: LedgerClient,
-        proposed_time: Callable[[], Milliseconds | None],
-        uncommitted: UncommittedObjects,
+        self, context: AgentContext, *, root: str, archive: ParquetReader, uncommitted: UncommittedObjects
     ) -> None:
         self.root = root
         self._uncommitted = uncommitted
-        self._store = store
+        self._store = context.store
         self._archive = archive
-        self._ledger = ledger
-        self._proposed_time = proposed_time
+        self._ledger = context.ledger
+        self._proposed_time = context.proposed_time
         self._cache = TableCache()
         self._number_next = 0
         self._completed: set[TopicId] = set()

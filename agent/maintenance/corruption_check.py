@@ -12,11 +12,9 @@ import logging
 import math
 from dataclasses import dataclass
 
+from agent.context import AgentContext
 from agent.ledger.apply_loop import FrozenState
-from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.leader import MaintenanceLeader
-from agent.runtime.clock import Clock
-from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from coordinator.apply.digest_comparison import DigestVerdict, judge, may_be_published
@@ -49,19 +47,12 @@ class _OwnDigest:
 class CorruptionCheck:
     """Every agent has one."""
 
-    def __init__(
-        self,
-        *,
-        ledger: LedgerClient,
-        maintenance_leader: MaintenanceLeader,
-        clock: Clock,
-        metrics: Metrics,
-    ) -> None:
-        self._ledger = ledger
-        self._apply_loop = ledger.apply_loop
+    def __init__(self, context: AgentContext, *, maintenance_leader: MaintenanceLeader) -> None:
+        self._ledger = context.ledger
+        self._apply_loop = context.ledger.apply_loop
         self._maintenance_leader = maintenance_leader
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = context.clock
+        self._metrics = context.metrics
         self._checking = asyncio.Lock()
         self._own: _OwnDigest | None = None
         self._is_judged = False
@@ -69,7 +60,7 @@ class CorruptionCheck:
         self._frozen: FrozenState | None = None
         """The state of `_own`, while a caller of `agreed` waits for it."""
         self._entries_compared = self._apply_loop.entries_applied_count
-        self._compared_s = clock.monotonic_s()
+        self._compared_s = context.clock.monotonic_s()
         self._others_seen_s = -math.inf
         """The monotonic time at which this agent last saw the session of another agent."""
 

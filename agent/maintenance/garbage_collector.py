@@ -5,15 +5,13 @@
 """
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 from agent.bucket.failed_deletions import FailedDeletions
 from agent.bucket.strangers import Strangers
-from agent.ledger.ledger_client import LedgerClient
+from agent.context import AgentContext
 from agent.maintenance.leader import MaintenanceLeader
 from agent.maintenance.snapshots import Snapshots
-from agent.runtime.clock import Clock
-from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob
 from coordinator.commands.commands import ForgetObjects, ForgetSessions, ReportTime
 from coordinator.state.state import NO_TIME
@@ -26,7 +24,7 @@ from protocol.limits import (
 )
 from protocol.types import Milliseconds, SessionId
 from storage.gc_plan import ListedVerdict, judge_listed, plan_released, plan_sessions
-from storage.object_store import ObjectMeta, ObjectsNotDeleted, ObjectStore, StoreError
+from storage.object_store import ObjectMeta, ObjectsNotDeleted, StoreError
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 
 log = logging.getLogger(__name__)
@@ -44,33 +42,24 @@ class GarbageCollector:
     """Every agent has one; only the maintenance leader's works."""
 
     def __init__(
-        self,
-        *,
-        store: ObjectStore,
-        ledger: LedgerClient,
-        maintenance_leader: MaintenanceLeader,
-        snapshots: Snapshots,
-        is_bucket_ours: Callable[[], Awaitable[bool]],
-        clock: Clock,
-        metrics: Metrics,
-        grace_ms: int,
+        self, context: AgentContext, *, maintenance_leader: MaintenanceLeader, snapshots: Snapshots, grace_ms: int
     ) -> None:
-        self._store = store
-        self._ledger = ledger
+        self._store = context.store
+        self._ledger = context.ledger
         self._maintenance_leader = maintenance_leader
         self._snapshots = snapshots
-        self._is_bucket_ours = is_bucket_ours
-        self._clock = clock
-        self._metrics = metrics
+        self._is_bucket_ours = context.is_bucket_ours
+        self._clock = context.clock
+        self._metrics = context.metrics
         self._grace_ms = grace_ms
-        self._time_ms, self._time_seen_s = ledger.state.time_ms, clock.monotonic_s()
+        self._time_ms, self._time_seen_s = context.ledger.state.time_ms, context.clock.monotonic_s()
         """The state's time, and the monotonic time at which it was read."""
         self._stepped_s = float("-inf")
         """The monotonic time of the last step of the state's time."""
         self._sessions_listed: set[SessionId] = set()
         self._strangers = Strangers()
-        self._failed = FailedDeletions(monotonic_s=clock.monotonic_s)
-        metrics.gc_undeletable_objects.set_function(lambda: len(self._failed))
+        self._failed = FailedDeletions(monotonic_s=context.clock.monotonic_s)
+        context.metrics.gc_undeletable_objects.set_function(lambda: len(self._failed))
 
     @property
     def failed_deletions(self) -> Mapping[str, str]:

@@ -9,11 +9,10 @@ org.apache.kafka.coordinator.group.GroupCoordinatorShard.cleanupGroupMetadata (K
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from agent.ledger.ledger_client import LedgerClient
+from agent.context import AgentContext
 from agent.maintenance.leader import MaintenanceLeader
-from agent.runtime.clock import Clock
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Rejected
@@ -40,27 +39,19 @@ MINUTE_MS = 60_000
 class OffsetExpiry:
     """Every agent has one; only the maintenance leader's works."""
 
-    def __init__(
-        self,
-        *,
-        ledger: LedgerClient,
-        maintenance_leader: MaintenanceLeader,
-        clock: Clock,
-        proposed_time: Callable[[], Milliseconds | None],
-        broker_configs: Mapping[str, str],
-    ) -> None:
-        self._ledger = ledger
+    def __init__(self, context: AgentContext, *, maintenance_leader: MaintenanceLeader) -> None:
+        self._ledger = context.ledger
         self._maintenance_leader = maintenance_leader
-        self._clock = clock
-        self._proposed_time = proposed_time
-        self._retention_ms = int(broker_value(broker_configs, "offsets.retention.minutes")) * MINUTE_MS
-        self._interval_s = int(broker_value(broker_configs, "offsets.retention.check.interval.ms")) / 1000
+        self._clock = context.clock
+        self._proposed_time = context.proposed_time
+        self._retention_ms = int(broker_value(context.broker_configs, "offsets.retention.minutes")) * MINUTE_MS
+        self._interval_s = int(broker_value(context.broker_configs, "offsets.retention.check.interval.ms")) / 1000
         # A request for any group id leaves a claim, and the state holds a bounded number of groups. So groups that
         # consist of a claim only are looked for more often than `offsets.retention.check.interval.ms`.
         self._checks_per_interval = max(1, math.ceil(self._interval_s / VACANT_GROUPS_LOOK_SECONDS_MAX))
         self._checks_count = 0
         """Of the present interval."""
-        joining_s = int(broker_value(broker_configs, "group.initial.rebalance.delay.ms")) / 1000
+        joining_s = int(broker_value(context.broker_configs, "group.initial.rebalance.delay.ms")) / 1000
         self._vacant_s = max(VACANT_GROUP_SECONDS, joining_s)
         self._bare: dict[str, tuple[int, int]] = {}
         """The claim epoch and version of groups that had neither members nor offsets at the last check."""

@@ -6,11 +6,10 @@ Source: org.apache.kafka.storage.internals.log.LogManager.cleanupLogs (Kafka 4.3
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
+from agent.context import AgentContext
 from agent.ledger.entry_batches import batches, split
-from agent.ledger.ledger_client import LedgerClient
-from agent.runtime.clock import Clock
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.yielding import CooperativeYield
 from coordinator.apply.retention import due_chunks
@@ -30,19 +29,12 @@ PartitionId = tuple[TopicId, int]
 class Retention:
     """Every agent has one; only the maintenance leader's works."""
 
-    def __init__(
-        self,
-        *,
-        ledger: LedgerClient,
-        clock: Clock,
-        proposed_time: Callable[[], Milliseconds | None],
-        broker_configs: Mapping[str, str],
-    ) -> None:
-        self._ledger = ledger
-        self._clock = clock
-        self._proposed_time = proposed_time
-        self._broker_configs = broker_configs
-        self._interval_s = int(broker_value(broker_configs, "log.retention.check.interval.ms")) / 1000
+    def __init__(self, context: AgentContext) -> None:
+        self._ledger = context.ledger
+        self._clock = context.clock
+        self._proposed_time = context.proposed_time
+        self._broker_configs = context.broker_configs
+        self._interval_s = int(broker_value(context.broker_configs, "log.retention.check.interval.ms")) / 1000
 
     @property
     def job(self) -> PeriodicJob:

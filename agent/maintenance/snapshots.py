@@ -9,11 +9,9 @@ from collections.abc import Sequence
 
 from agent.bucket.failed_deletions import UNDELETABLE
 from agent.bucket.strangers import Strangers
-from agent.ledger.ledger_client import LedgerClient
+from agent.context import AgentContext
 from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.leader import MaintenanceLeader
-from agent.runtime.clock import Clock
-from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from coordinator.codec.codec import decode
@@ -28,7 +26,7 @@ from protocol.limits import (
     SNAPSHOT_EARLY_INTERVAL_S,
 )
 from protocol.types import Milliseconds, Position
-from storage.object_store import ObjectExists, ObjectMissing, ObjectsNotDeleted, ObjectStore
+from storage.object_store import ObjectExists, ObjectMissing, ObjectsNotDeleted
 from storage.refs import SNAPSHOT_PREFIX, position_of_key, snapshot_key
 
 log = logging.getLogger(__name__)
@@ -39,23 +37,20 @@ class Snapshots:
 
     def __init__(
         self,
+        context: AgentContext,
         *,
-        ledger: LedgerClient,
-        store: ObjectStore,
         maintenance_leader: MaintenanceLeader,
         digests: CorruptionCheck,
-        clock: Clock,
-        metrics: Metrics,
         entries_interval: int,
         bytes_interval: int,
     ) -> None:
-        self._ledger = ledger
-        self._apply_loop = ledger.apply_loop
-        self._store = store
+        self._ledger = context.ledger
+        self._apply_loop = context.ledger.apply_loop
+        self._store = context.store
         self._maintenance_leader = maintenance_leader
         self._digests = digests
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = context.clock
+        self._metrics = context.metrics
         self._entries_interval = entries_interval
         self._bytes_interval = bytes_interval
         self._taking = asyncio.Lock()

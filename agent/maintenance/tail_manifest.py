@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from agent.bucket.confirmation import BucketNotOurs
-from agent.ledger.ledger_client import LedgerClient
+from agent.context import AgentContext
 from agent.maintenance.leader import MaintenanceLeader
 from agent.runtime.clock import Clock
-from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
 from coordinator.state.state import NO_POSITION
@@ -34,7 +33,7 @@ from protocol.limits import (
     TAIL_PUT_SECONDS_MAX,
 )
 from protocol.types import Position
-from storage.object_store import ObjectMissing, ObjectStore, StoreError, StoreUnavailable
+from storage.object_store import ObjectMissing, StoreError, StoreUnavailable
 from storage.refs import TAIL_KEY
 
 log = logging.getLogger(__name__)
@@ -95,29 +94,26 @@ class TailManifests:
 
     def __init__(
         self,
+        context: AgentContext,
         *,
-        store: ObjectStore,
-        ledger: LedgerClient,
         maintenance_leader: MaintenanceLeader,
-        clock: Clock,
-        metrics: Metrics,
         interval_ms: int,
         chunks_each_max: int = TAIL_CHUNKS_PER_PARTITION_MAX,
     ) -> None:
         """`interval_ms`: 0 writes no manifests. `chunks_each_max`: the limit for one partition."""
-        self._store = store
-        self._ledger = ledger
+        self._store = context.store
+        self._ledger = context.ledger
         self._maintenance_leader = maintenance_leader
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = context.clock
+        self._metrics = context.metrics
         self._interval_s = interval_ms / 1000
-        self._build_time = self._build_time_before = _BuildTime(clock)
+        self._build_time = self._build_time_before = _BuildTime(context.clock)
         self._chunks_each_max = chunks_each_max
         self._topics = TailTopics()
         self._written: _WrittenManifest | None = None
         self._current_at_s = 0.0
         """The monotonic time at which the written manifest was last known to match the state."""
-        metrics.tail_manifest_age_seconds.set_function(self._age_s)
+        context.metrics.tail_manifest_age_seconds.set_function(self._age_s)
 
     @property
     def jobs(self) -> Sequence[PeriodicJob]:

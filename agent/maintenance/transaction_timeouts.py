@@ -7,12 +7,11 @@ Source: org.apache.kafka.coordinator.transaction.TransactionCoordinator.abortTim
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from agent.ledger.ledger_client import LedgerClient
+from agent.context import AgentContext
 from agent.maintenance.leader import MaintenanceLeader
-from agent.runtime.clock import Clock
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Outcome, Rejected
@@ -38,19 +37,12 @@ class SeenTransaction(NamedTuple):
 class TransactionTimeouts:
     """Every agent has one; only the maintenance leader's works."""
 
-    def __init__(
-        self,
-        *,
-        ledger: LedgerClient,
-        maintenance_leader: MaintenanceLeader,
-        clock: Clock,
-        broker_configs: Mapping[str, str],
-    ) -> None:
-        self._ledger = ledger
+    def __init__(self, context: AgentContext, *, maintenance_leader: MaintenanceLeader) -> None:
+        self._ledger = context.ledger
         self._maintenance_leader = maintenance_leader
-        self._clock = clock
+        self._clock = context.clock
         name = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
-        self._interval_s = int(broker_value(broker_configs, name)) / 1000
+        self._interval_s = int(broker_value(context.broker_configs, name)) / 1000
         self._looks_per_interval = max(1, math.ceil(self._interval_s / TRANSACTION_LOOK_SECONDS))
         self._looks_count = 0
         """Of the present interval."""

@@ -7,10 +7,8 @@ Source: org.apache.kafka.coordinator.transaction.TransactionStateManager.removeE
 """
 
 import logging
-from collections.abc import Callable, Mapping
 
-from agent.ledger.ledger_client import LedgerClient
-from agent.runtime.clock import Clock
+from agent.context import AgentContext
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.yielding import CooperativeYield
 from coordinator.commands.commands import Rejected
@@ -26,20 +24,13 @@ log = logging.getLogger(__name__)
 class TransactionalIdExpiry:
     """Every agent has one; only the maintenance leader's works."""
 
-    def __init__(
-        self,
-        *,
-        ledger: LedgerClient,
-        clock: Clock,
-        proposed_time: Callable[[], Milliseconds | None],
-        broker_configs: Mapping[str, str],
-    ) -> None:
-        self._ledger = ledger
-        self._clock = clock
-        self._proposed_time = proposed_time
-        self._expiration_ms = int(broker_value(broker_configs, "transactional.id.expiration.ms"))
+    def __init__(self, context: AgentContext) -> None:
+        self._ledger = context.ledger
+        self._clock = context.clock
+        self._proposed_time = context.proposed_time
+        self._expiration_ms = int(broker_value(context.broker_configs, "transactional.id.expiration.ms"))
         name = "transaction.remove.expired.transaction.cleanup.interval.ms"
-        self._interval_s = int(broker_value(broker_configs, name)) / 1000
+        self._interval_s = int(broker_value(context.broker_configs, name)) / 1000
 
     @property
     def job(self) -> PeriodicJob:

@@ -3,63 +3,32 @@
 All of it uses a checked clock (safety rules S2 and S21), except the time-outs of transactions.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
-from agent.ledger.ledger_client import LedgerClient
+from agent.context import AgentContext
 from agent.maintenance.leader import MaintenanceLeader
 from agent.maintenance.offset_expiry import OffsetExpiry
 from agent.maintenance.producer_expiry import ProducerExpiry
 from agent.maintenance.retention import Retention
 from agent.maintenance.transaction_timeouts import TransactionTimeouts
 from agent.maintenance.transactional_id_expiry import TransactionalIdExpiry
-from agent.runtime.clock import Clock
 from agent.runtime.periodic_job import PeriodicJob
 from coordinator.configs.broker_configs import broker_value
-from protocol.types import Milliseconds
 
 
 class ExpiryRoles:
-    """Every agent has them; only the maintenance leader's work. `proposed_time`: None without a trusted clock."""
+    """Every agent has them; only the maintenance leader's work."""
 
-    def __init__(
-        self,
-        *,
-        ledger: LedgerClient,
-        maintenance_leader: MaintenanceLeader,
-        clock: Clock,
-        proposed_time: Callable[[], Milliseconds | None],
-        broker_configs: Mapping[str, str],
-    ) -> None:
-        self._retention = Retention(
-            ledger=ledger,
-            clock=clock,
-            proposed_time=proposed_time,
-            broker_configs=broker_configs,
-        )
-        self._offsets = OffsetExpiry(
-            ledger=ledger,
-            maintenance_leader=maintenance_leader,
-            clock=clock,
-            proposed_time=proposed_time,
-            broker_configs=broker_configs,
-        )
+    def __init__(self, context: AgentContext, *, maintenance_leader: MaintenanceLeader) -> None:
+        self._retention = Retention(context)
+        self._offsets = OffsetExpiry(context, maintenance_leader=maintenance_leader)
         self._producers = ProducerExpiry(
-            ledger=ledger,
-            proposed_time=proposed_time,
-            expiration_ms=lambda: int(broker_value(broker_configs, "producer.id.expiration.ms")),
+            ledger=context.ledger,
+            proposed_time=context.proposed_time,
+            expiration_ms=lambda: int(broker_value(context.broker_configs, "producer.id.expiration.ms")),
         )
-        self._transactions = TransactionTimeouts(
-            ledger=ledger,
-            maintenance_leader=maintenance_leader,
-            clock=clock,
-            broker_configs=broker_configs,
-        )
-        self._transactional_ids = TransactionalIdExpiry(
-            ledger=ledger,
-            clock=clock,
-            proposed_time=proposed_time,
-            broker_configs=broker_configs,
-        )
+        self._transactions = TransactionTimeouts(context, maintenance_leader=maintenance_leader)
+        self._transactional_ids = TransactionalIdExpiry(context)
 
     @property
     def jobs(self) -> Sequence[PeriodicJob]:

@@ -7,16 +7,14 @@ each group of batches, after the ledger entry that commits the object is applied
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import compress
 from typing import NamedTuple, Protocol, cast
 
 from agent.cache.chunk_cache import ChunkCache, ServedChunk
+from agent.context import AgentContext
 from agent.ledger.entry_objects import UncommittedObjects
-from agent.ledger.ledger_client import LedgerClient
-from agent.runtime.clock import Clock
-from agent.runtime.metrics import Metrics
 from agent.runtime.supervisor import begin_in
 from agent.runtime.yielding import inline_or_in_thread
 from coordinator.commands.commands import BatchColumns, ChunkColumns, ChunksCommitted, CommitChunks, Outcome, Rejected
@@ -38,7 +36,7 @@ from protocol.records.batch import patch_offsets, set_log_append_time
 from protocol.types import NO_TIMESTAMP, ObjectNumber, PartitionIndex, SessionId
 from storage.batcher import Batcher, BatchGroup, BatchLimits, SealedIntake, TicketRows
 from storage.gc_plan import EntryFate
-from storage.object_store import ObjectStore, StoreError, StoreFull
+from storage.object_store import StoreError, StoreFull
 
 log = logging.getLogger(__name__)
 
@@ -104,25 +102,21 @@ class ProducePath:
 
     def __init__(
         self,
+        context: AgentContext,
         *,
-        store: ObjectStore,
-        is_bucket_ours: Callable[[], Awaitable[bool]],
-        ledger: LedgerClient,
         cache: ChunkCache,
-        clock: Clock,
-        metrics: Metrics,
         tasks: asyncio.TaskGroup,
         flush_interval_ms: int,
         is_store_cheap: bool,
     ) -> None:
-        self._store = store
+        self._store = context.store
         self._uncommitted = UncommittedObjects(
-            store=store, ledger=ledger, is_bucket_ours=is_bucket_ours, metrics=metrics
+            store=context.store, ledger=context.ledger, is_bucket_ours=context.is_bucket_ours, metrics=context.metrics
         )
-        self._ledger = ledger
+        self._ledger = context.ledger
         self._cache = cache
-        self._clock = clock
-        self._metrics = metrics
+        self._clock = context.clock
+        self._metrics = context.metrics
         self._tasks = tasks
         self._flush_interval_s = flush_interval_ms / 1000
         self._pause_s = self._flush_interval_s * INTAKE_PAUSE_SHARE
@@ -134,7 +128,7 @@ class ProducePath:
         self._answering: deque[_Answering] = deque()
         self._unsettled_count = 0
         self._number_next = 0
-        self._session = ledger.session
+        self._session = context.ledger.session
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._pause_timer: asyncio.TimerHandle | None = None
         self._batches_seen = 0

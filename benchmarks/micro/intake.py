@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import cast
 from unittest import mock
 
@@ -29,7 +30,6 @@ from storage.batcher import BatchGroup
 from storage.memory_store import MemoryStore
 from storage.object_store import Buffer
 from tests.support.agent.data_paths import DataPaths, Ticket, data_paths
-from tests.support.agent.ledger_parts import always_ours
 from tests.support.commands.commands import TOPIC
 from tests.support.records.plain_records import Record, make_batch
 
@@ -80,12 +80,11 @@ class Run:
     def __init__(self, paths: DataPaths, store: TimedStore, tasks: asyncio.TaskGroup) -> None:
         self.seconds: list[float] = []
         self.path = ProducePath(
-            store=store,
-            is_bucket_ours=always_ours,
-            ledger=cast("LedgerClient", NoLedger(paths.parts.ledger.state)),
+            replace(
+                paths.parts.context(store=store, clock=SystemClock()),
+                ledger=cast("LedgerClient", NoLedger(paths.parts.ledger.state)),
+            ),
             cache=paths.cache,
-            clock=SystemClock(),
-            metrics=paths.parts.metrics,
             tasks=tasks,
             flush_interval_ms=FLUSH_INTERVAL_MS,
             is_store_cheap=False,

@@ -136,36 +136,26 @@ class World:
         parts.clock.seconds = self.seconds
         maintenance_leader = SelfAppointed(ledger=parts.ledger, clock=parts.clock, ids=SystemIds())
         snapshots = Snapshots(
-            ledger=parts.ledger,
-            store=self.store,
+            parts.context(store=self.store),
             maintenance_leader=maintenance_leader,
             digests=parts.digests,
-            clock=parts.clock,
-            metrics=parts.metrics,
             entries_interval=20,
             bytes_interval=1 << 20,
         )
-        archiver = Archiver(
-            ledger=parts.ledger,
-            lake=lake_of(parts, self.store),
-            clock=parts.clock,
-            metrics=parts.metrics,
-            policy=ArchivePolicy(),
-        )
+        archiver = Archiver(parts.context(), lake=lake_of(parts, self.store), policy=ArchivePolicy())
         garbage_collector = GarbageCollector(
-            store=self.store,
-            ledger=parts.ledger,
+            parts.context(
+                store=self.store,
+                is_bucket_ours=BucketWatch(
+                    store=self.store,
+                    ledger=parts.backend,
+                    identity=self.core.identity,
+                    position=lambda: parts.ledger.state.position,
+                    clock=parts.clock,
+                ).is_ours,
+            ),
             maintenance_leader=maintenance_leader,
             snapshots=snapshots,
-            is_bucket_ours=BucketWatch(
-                store=self.store,
-                ledger=parts.backend,
-                identity=self.core.identity,
-                position=lambda: parts.ledger.state.position,
-                clock=parts.clock,
-            ).is_ours,
-            clock=parts.clock,
-            metrics=parts.metrics,
             grace_ms=GRACE_MS,
         )
         reaper = SessionReaper(ledger=parts.ledger, clock=parts.clock)

@@ -41,7 +41,7 @@ from protocol.types import PartitionIndex
 from storage.batcher import BatchGroup
 from storage.decorators.failing import FailingStore
 from storage.memory_store import MemoryStore
-from tests.support.agent.ledger_parts import ManualClock, Parts, always_ours, lake_of, running_parts
+from tests.support.agent.ledger_parts import ManualClock, Parts, lake_of, running_parts
 from tests.support.commands.commands import TOPIC, create, start
 from tests.support.records.plain_records import Record, read_batches
 
@@ -84,15 +84,7 @@ class DataPaths:
         """When the ledger confirmed the session last; None stands for just now."""
         self.cache = ChunkCache(bytes_max=cache_bytes)
         self.produce_path = ProducePath(
-            store=self.store,
-            is_bucket_ours=always_ours,
-            ledger=parts.ledger,
-            cache=self.cache,
-            clock=parts.clock,
-            metrics=parts.metrics,
-            tasks=tasks,
-            flush_interval_ms=5,
-            is_store_cheap=True,
+            parts.context(store=self.store), cache=self.cache, tasks=tasks, flush_interval_ms=5, is_store_cheap=True
         )
         archive = ParquetReader(store=self.store, run_in_thread=run_in_thread)
         self.budget = ReadBudget(bytes_max=budget_bytes)
@@ -109,21 +101,14 @@ class DataPaths:
             reader=self.reader, budget=self.budget, clock=parts.clock, bytes_max=cache_bytes if reads_ahead else 0
         )
         self.fetch_path = FetchPath(
-            ledger=parts.ledger,
+            parts.context(),
             reader=self.reader,
             budget=self.budget,
             ahead=self.ahead,
-            clock=parts.clock,
-            broker_configs={},
             confirmed_s=lambda: parts.clock.monotonic_s() if self.confirmed_s is None else self.confirmed_s,
-            metrics=parts.metrics,
         )
         self.archiver = Archiver(
-            ledger=parts.ledger,
-            lake=lake_of(parts, self.store),
-            clock=parts.clock,
-            metrics=parts.metrics,
-            policy=ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
+            parts.context(), lake=lake_of(parts, self.store), policy=ArchivePolicy(age_ms=1_000, bytes_target=1 << 30)
         )
 
     async def _pause(self, _seconds: float) -> None:
@@ -231,19 +216,9 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         tasks=tasks,
         is_store_cheap=False,
     )
-    groups = ClassicGroupCoordinator(
-        ledger=parts.ledger,
-        group_ledger=group_ledger,
-        clock=clock,
-        ids=SystemIds(),
-        broker_configs=configs,
-    )
+    groups = ClassicGroupCoordinator(parts.context(clock=clock, broker_configs=configs), group_ledger=group_ledger)
     groups.consumer_groups = ConsumerGroupCoordinator(
-        ledger=parts.ledger,
-        group_ledger=group_ledger,
-        clock=clock,
-        broker_configs=configs,
-        classic=groups,
+        parts.context(clock=clock, broker_configs=configs), group_ledger=group_ledger, classic=groups
     )
     return Services(
         cluster_id="c",

@@ -24,14 +24,7 @@ def fetch_path_of(paths: DataPaths, clock: Clock, confirmed_s: Callable[[], floa
     """These paths' fetches by another clock."""
     parts = paths.parts
     return FetchPath(
-        ledger=parts.ledger,
-        reader=paths.reader,
-        budget=paths.budget,
-        ahead=paths.ahead,
-        clock=clock,
-        broker_configs={},
-        confirmed_s=confirmed_s,
-        metrics=parts.metrics,
+        parts.context(clock=clock), reader=paths.reader, budget=paths.budget, ahead=paths.ahead, confirmed_s=confirmed_s
     )
 
 

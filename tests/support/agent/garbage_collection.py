@@ -14,21 +14,14 @@ def garbage_collector(
     parts: Parts, store: ObjectStore, *, is_bucket_ours: Callable[[], Awaitable[bool]] = always_ours
 ) -> GarbageCollector:
     return GarbageCollector(
-        store=store,
-        ledger=parts.ledger,
+        parts.context(store=store, is_bucket_ours=is_bucket_ours),
         maintenance_leader=parts.maintenance_leader,
         snapshots=Snapshots(
-            ledger=parts.ledger,
-            store=store,
+            parts.context(store=store),
             maintenance_leader=parts.maintenance_leader,
             digests=parts.digests,
-            clock=parts.clock,
-            metrics=parts.metrics,
             entries_interval=1_000,
             bytes_interval=1 << 20,
         ),
-        is_bucket_ours=is_bucket_ours,
-        clock=parts.clock,
-        metrics=parts.metrics,
         grace_ms=GRACE_MS,
     )

@@ -1,9 +1,10 @@
 """The parts of an agent around its ledger, over a ledger in memory and a clock that a test moves."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 
+from agent.context import AgentContext
 from agent.lake.table_commits import TableCommits
 from agent.ledger.apply_loop import FrozenState
 from agent.ledger.bootstrap import load_state
@@ -11,6 +12,7 @@ from agent.ledger.entry_objects import UncommittedObjects
 from agent.ledger.ledger_client import LedgerClient
 from agent.maintenance.corruption_check import CorruptionCheck
 from agent.maintenance.leader import MaintenanceLeader
+from agent.runtime.clock import Clock
 from agent.runtime.ids import SystemIds
 from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob
@@ -68,6 +70,14 @@ class NobodyIsAsked(CorruptionCheck):
         return await self._apply_loop.freeze()
 
 
+NO_CONFIGS: Mapping[str, str] = {}
+
+
+async def always_ours() -> bool:
+    """What is told of a bucket that nobody else claims."""
+    return True
+
+
 class Parts:
     """An agent's session on a ledger, which is open once `ledger.open(begin)` has returned."""
 
@@ -87,11 +97,26 @@ class Parts:
             metrics=self.metrics,
         )
         self.maintenance_leader = MaintenanceLeader(ledger=self.ledger, clock=self.clock, ids=SystemIds())
-        self.digests = NobodyIsAsked(
+        self.digests = NobodyIsAsked(self.context(), maintenance_leader=self.maintenance_leader)
+
+    def context(
+        self,
+        *,
+        store: ObjectStore | None = None,
+        clock: Clock | None = None,
+        broker_configs: Mapping[str, str] = NO_CONFIGS,
+        is_bucket_ours: Callable[[], Awaitable[bool]] = always_ours,
+    ) -> AgentContext:
+        """What the parts of this agent share, over its own store and clock where no others are given."""
+        return AgentContext(
             ledger=self.ledger,
-            maintenance_leader=self.maintenance_leader,
-            clock=self.clock,
+            store=self.store if store is None else store,
+            clock=self.clock if clock is None else clock,
+            ids=SystemIds(),
             metrics=self.metrics,
+            broker_configs=broker_configs,
+            proposed_time=self.proposed_time,
+            is_bucket_ours=is_bucket_ours,
         )
 
     async def repeat(self, job: PeriodicJob) -> None:
@@ -108,18 +133,11 @@ LAKE_ROOT = "s3://bucket/prefix"
 def lake_of(parts: Parts, store: ObjectStore, root: str = LAKE_ROOT) -> TableCommits:
     """The agent's share in the lake, over `store`."""
     return TableCommits(
+        parts.context(store=store),
         root=root,
-        store=store,
         archive=ParquetReader(store=store, run_in_thread=run_in_thread),
-        ledger=parts.ledger,
-        proposed_time=parts.proposed_time,
         uncommitted=uncommitted_of(parts, store),
     )
-
-
-async def always_ours() -> bool:
-    """What is told of a bucket that nobody else claims."""
-    return True
 
 
 def uncommitted_of(

@@ -122,12 +122,9 @@ async def produce(parts: Parts, number: int, *batches: tuple[int, int]) -> None:
 
 async def snapshot(parts: Parts) -> None:
     assert await Snapshots(
-        ledger=parts.ledger,
-        store=parts.store,
+        parts.context(),
         maintenance_leader=parts.maintenance_leader,
         digests=parts.digests,
-        clock=parts.clock,
-        metrics=parts.metrics,
         entries_interval=1_000,
         bytes_interval=1 << 20,
     ).take()

@@ -8,7 +8,6 @@ from agent.groups.classic_coordinator import ClassicGroupCoordinator
 from agent.groups.classic_group import next_ticket
 from agent.groups.group_ledger import GroupLedger
 from agent.runtime.clock import SystemClock
-from agent.runtime.ids import SystemIds
 from coordinator.groups.classic_messages import Join, JoinAnswer, Sync, SyncAnswer
 from tests.support.agent.ledger_parts import Parts, running_parts
 
@@ -26,11 +25,7 @@ def coordinator_of(
     """The coordinator of an agent's classic groups; its timers do not run."""
     ledger = GroupLedger(ledger=parts.ledger, clock=parts.clock)
     return ClassicGroupCoordinator(
-        ledger=parts.ledger,
-        group_ledger=ledger,
-        clock=clock or SystemClock(),
-        ids=SystemIds(),
-        broker_configs=configs,
+        parts.context(clock=clock or SystemClock(), broker_configs=configs), group_ledger=ledger
     )
 
 

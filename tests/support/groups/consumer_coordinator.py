@@ -9,7 +9,6 @@ import pytest
 from agent.groups.classic_coordinator import ClassicGroupCoordinator
 from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
 from agent.groups.group_ledger import GroupLedger, NotCoordinator
-from agent.runtime.ids import SystemIds
 from coordinator.commands.commands import ReportTime
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.groups.consumer_group_messages import ConsumerHeartbeat, GroupRejection, HeartbeatAnswer
@@ -27,19 +26,9 @@ class GroupAgent:
     def __init__(self, parts: Parts, **configs: str) -> None:
         self.parts = parts
         self.ledger = GroupLedger(ledger=parts.ledger, clock=parts.clock)
-        self.classic = ClassicGroupCoordinator(
-            ledger=parts.ledger,
-            group_ledger=self.ledger,
-            clock=parts.clock,
-            ids=SystemIds(),
-            broker_configs=configs,
-        )
+        self.classic = ClassicGroupCoordinator(parts.context(broker_configs=configs), group_ledger=self.ledger)
         self.groups = ConsumerGroupCoordinator(
-            ledger=parts.ledger,
-            group_ledger=self.ledger,
-            clock=parts.clock,
-            broker_configs=configs,
-            classic=self.classic,
+            parts.context(broker_configs=configs), group_ledger=self.ledger, classic=self.classic
         )
         self.classic.consumer_groups = self.groups
 

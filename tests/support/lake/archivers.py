@@ -21,10 +21,8 @@ def archiver(
     parts: Parts, store: ObjectStore, lake: TableCommits | None = None, *, policy: ArchivePolicy | None = None
 ) -> Archiver:
     return Archiver(
-        ledger=parts.ledger,
+        parts.context(),
         lake=lake_of(parts, store) if lake is None else lake,
-        clock=parts.clock,
-        metrics=parts.metrics,
         policy=policy or ArchivePolicy(age_ms=1_000, bytes_target=1 << 30),
     )
 

@@ -21,13 +21,7 @@ FILES = 8
 
 
 def file_compactor(parts: Parts, store: MemoryStore, lake: TableCommits) -> FileCompactor:
-    return FileCompactor(
-        ledger=parts.ledger,
-        lake=lake,
-        clock=parts.clock,
-        metrics=parts.metrics,
-        broker_configs={},
-    )
+    return FileCompactor(parts.context(), lake=lake)
 
 
 async def small_files(

@@ -6,4 +6,4 @@ from tests.support.agent.ledger_parts import Parts
 
 
 def copies_of(parts: Parts, store: ObjectStore) -> HadoopMetadata:
-    return HadoopMetadata(store=store, ledger=parts.ledger, clock=parts.clock, metrics=parts.metrics)
+    return HadoopMetadata(parts.context(store=store))

@@ -15,13 +15,7 @@ GRACE_MS = 60_000
 
 
 def expire_snapshots(parts: Parts, lake: TableCommits) -> SnapshotExpiry:
-    return SnapshotExpiry(
-        ledger=parts.ledger,
-        lake=lake,
-        clock=parts.clock,
-        metrics=parts.metrics,
-        superseded_ms=GRACE_MS,
-    )
+    return SnapshotExpiry(parts.context(), lake=lake, superseded_ms=GRACE_MS)
 
 
 async def live_files(parts: Parts, store: MemoryStore) -> list[LiveFile]:

@@ -17,7 +17,6 @@ from protocol.types import Position
 from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from storage.refs import INTAKE_PREFIX, LAKE_PREFIX
 from tests.support.agent.data_paths import DataPaths, another_agent, data_paths
-from tests.support.agent.ledger_parts import always_ours
 from tests.support.commands.commands import TOPIC
 from tests.support.handlers.listed_offsets import listed
 from tests.support.records.plain_records import Record, make_batch, read_batches
@@ -114,23 +113,16 @@ def records_of(read: PartitionRead) -> list[int]:
 def garbage_collector_of(paths: DataPaths) -> GarbageCollector:
     parts = paths.parts
     snapshots = Snapshots(
-        ledger=parts.ledger,
-        store=paths.memory,
+        parts.context(store=paths.memory),
         maintenance_leader=parts.maintenance_leader,
         digests=parts.digests,
-        clock=parts.clock,
-        metrics=parts.metrics,
         entries_interval=1_000,
         bytes_interval=1 << 20,
     )
     return GarbageCollector(
-        store=paths.memory,
-        ledger=parts.ledger,
+        parts.context(store=paths.memory),
         maintenance_leader=parts.maintenance_leader,
         snapshots=snapshots,
-        is_bucket_ours=always_ours,
-        clock=parts.clock,
-        metrics=parts.metrics,
         grace_ms=GRACE_MS,
     )
 

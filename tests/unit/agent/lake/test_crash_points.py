@@ -102,7 +102,7 @@ class MortalLedger(MemoryLedger):
 
 
 def copies(parts: Parts, store: MemoryStore) -> HadoopMetadata:
-    return HadoopMetadata(store=store, ledger=parts.ledger, clock=parts.clock, metrics=parts.metrics)
+    return HadoopMetadata(parts.context(store=store))
 
 
 async def first_files(core: MemoryLedgerCore, store: MemoryStore) -> None:

@@ -53,12 +53,7 @@ class CheckedParts(Parts):
 
     async def run(self, seconds: float) -> None:
         """Check the clock, have records dropped and garbage deleted, for so long."""
-        retention = Retention(
-            ledger=self.ledger,
-            clock=self.clock,
-            proposed_time=self.proposed_time,
-            broker_configs={},
-        )
+        retention = Retention(self.context())
         until_s = self.clock.seconds + seconds
         while self.clock.seconds < until_s:
             self.clock.seconds += 60

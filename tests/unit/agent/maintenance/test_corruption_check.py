@@ -48,12 +48,7 @@ class ComparedAgent:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.clock = BusyClock(parts.ledger.apply_loop)
-        self.checks = CorruptionCheck(
-            ledger=parts.ledger,
-            maintenance_leader=parts.maintenance_leader,
-            clock=self.clock,
-            metrics=parts.metrics,
-        )
+        self.checks = CorruptionCheck(parts.context(clock=self.clock), maintenance_leader=parts.maintenance_leader)
 
     @property
     def state(self) -> ClusterState:
@@ -175,12 +170,9 @@ async def test_s3_the_one_that_asks_may_be_the_one_that_is_wrong() -> None:
 def snapshots(agent: ComparedAgent) -> Snapshots:
     parts = agent.parts
     return Snapshots(
-        ledger=parts.ledger,
-        store=parts.store,
+        parts.context(),
         maintenance_leader=parts.maintenance_leader,
         digests=agent.checks,
-        clock=parts.clock,
-        metrics=parts.metrics,
         entries_interval=10,
         bytes_interval=1 << 20,
     )

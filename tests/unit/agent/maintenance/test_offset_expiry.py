@@ -30,11 +30,7 @@ SETTINGS = {"offsets.retention.minutes": "1", "offsets.retention.check.interval.
 
 def expiry(parts: Parts, more: Mapping[str, str] | None = None) -> OffsetExpiry:
     return OffsetExpiry(
-        ledger=parts.ledger,
-        maintenance_leader=parts.maintenance_leader,
-        clock=parts.clock,
-        proposed_time=parts.proposed_time,
-        broker_configs={**SETTINGS, **(more or {})},
+        parts.context(broker_configs={**SETTINGS, **(more or {})}), maintenance_leader=parts.maintenance_leader
     )
 
 

@@ -19,10 +19,7 @@ OTHER = TopicId(bytes([1] * 16))
 def retention(parts: Parts, **broker_configs: str) -> Retention:
     """Its defaults are Kafka's, seven days among them; underscores in the names of `broker_configs` stand for dots."""
     return Retention(
-        ledger=parts.ledger,
-        clock=parts.clock,
-        proposed_time=parts.proposed_time,
-        broker_configs={name.replace("_", "."): value for name, value in broker_configs.items()},
+        parts.context(broker_configs={name.replace("_", "."): value for name, value in broker_configs.items()})
     )
 
 

@@ -31,12 +31,9 @@ from tests.support.commands.commands import TOPIC, create, start
 
 def snapshots(parts: Parts, store: ObjectStore) -> Snapshots:
     return Snapshots(
-        ledger=parts.ledger,
-        store=store,
+        parts.context(store=store),
         maintenance_leader=parts.maintenance_leader,
         digests=parts.digests,
-        clock=parts.clock,
-        metrics=parts.metrics,
         entries_interval=10,
         bytes_interval=1 << 20,
     )
@@ -363,12 +360,9 @@ async def test_s10_the_newest_entries_stay_for_people_to_look_at_unless_room_is_
     ledger, store = kind(), MemoryStore()
     async with running_parts(ledger, store=store) as parts:
         taking = Snapshots(
-            ledger=parts.ledger,
-            store=store,
+            parts.context(store=store),
             maintenance_leader=parts.maintenance_leader,
             digests=parts.digests,
-            clock=parts.clock,
-            metrics=parts.metrics,
             entries_interval=2 * LEDGER_KEPT_DIVISOR,
             bytes_interval=1 << 20,
         )

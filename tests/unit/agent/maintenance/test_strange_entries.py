@@ -14,7 +14,7 @@ from protocol.types import ObjectNumber
 from storage.memory_store import MemoryStore
 from storage.object_store import ObjectMeta, ObjectStore
 from storage.refs import REACHED_PREFIX, SNAPSHOT_PREFIX, intake_key, position_of_key, table_metadata_folder
-from tests.support.agent.ledger_parts import Parts, always_ours, running_parts
+from tests.support.agent.ledger_parts import Parts, running_parts
 from tests.support.commands.commands import TOPIC, create
 from tests.support.commands.table_commits import commit_table, metadata_key, table_commit
 from tests.support.odd_entries import OddStore
@@ -25,12 +25,9 @@ LOOP = "a link to a folder, which is not followed"
 
 def snapshots(parts: Parts, store: ObjectStore) -> Snapshots:
     return Snapshots(
-        ledger=parts.ledger,
-        store=store,
+        parts.context(store=store),
         maintenance_leader=parts.maintenance_leader,
         digests=parts.digests,
-        clock=parts.clock,
-        metrics=parts.metrics,
         entries_interval=10,
         bytes_interval=1 << 20,
     )
@@ -56,13 +53,9 @@ async def test_s6_what_cannot_be_looked_at_holds_up_nothing_and_its_session_is_r
     async with running_parts(ledger) as parts:
         assert await parts.maintenance_leader.claim()
         cleaning = GarbageCollector(
-            store=store,
-            ledger=parts.ledger,
+            parts.context(store=store),
             maintenance_leader=parts.maintenance_leader,
             snapshots=snapshots(parts, store),
-            is_bucket_ours=always_ours,
-            clock=parts.clock,
-            metrics=parts.metrics,
             grace_ms=GRACE_MS,
         )
         store.faults = {"intake/bad/": "Input/output error", left[1]: "Input/output error", "lake/loop": LOOP}
@@ -129,7 +122,7 @@ async def test_s20_copies_of_a_tables_metadata_are_those_of_its_own_folder() -> 
         session = parts.ledger.session
         await store.put(metadata_key(1, session=session), (b"version 1",))
         await parts.ledger.propose(commit_table(table_commit(1, session=session), session=session))
-        copies = HadoopMetadata(store=store, ledger=parts.ledger, clock=parts.clock, metrics=parts.metrics)
+        copies = HadoopMetadata(parts.context(store=store))
         topic = parts.ledger.state.topics[TOPIC]
         assert await copies._listed_versions(topic) == []
         await copies.copy(TOPIC)

@@ -49,11 +49,8 @@ def manifests(
     parts: Parts, *, interval_ms: int = INTERVAL_MS, chunks_each_max: int = TAIL_CHUNKS_PER_PARTITION_MAX
 ) -> TailManifests:
     return TailManifests(
-        store=parts.store,
-        ledger=parts.ledger,
+        parts.context(),
         maintenance_leader=parts.maintenance_leader,
-        clock=parts.clock,
-        metrics=parts.metrics,
         interval_ms=interval_ms,
         chunks_each_max=chunks_each_max,
     )

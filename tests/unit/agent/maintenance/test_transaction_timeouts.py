@@ -25,12 +25,7 @@ INTERVAL_S = 10.0
 
 
 def transaction_timeouts(parts: Parts) -> TransactionTimeouts:
-    return TransactionTimeouts(
-        ledger=parts.ledger,
-        maintenance_leader=parts.maintenance_leader,
-        clock=parts.clock,
-        broker_configs={},
-    )
+    return TransactionTimeouts(parts.context(), maintenance_leader=parts.maintenance_leader)
 
 
 @asynccontextmanager

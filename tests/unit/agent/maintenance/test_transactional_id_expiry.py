@@ -15,12 +15,7 @@ EXPIRATION_S = 7 * DAY_MS / 1000
 
 
 def expiry(parts: Parts) -> TransactionalIdExpiry:
-    return TransactionalIdExpiry(
-        ledger=parts.ledger,
-        clock=parts.clock,
-        proposed_time=parts.proposed_time,
-        broker_configs={},
-    )
+    return TransactionalIdExpiry(parts.context())
 
 
 async def test_an_id_is_forgotten_once_it_was_unused_for_longer_than_the_time() -> None:

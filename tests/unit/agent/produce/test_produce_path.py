@@ -32,7 +32,6 @@ from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
 from storage.object_store import Buffer
 from storage.refs import intake_key
 from tests.support.agent.data_paths import DataPaths, Ticket, data_paths, group_of, tasks_that_fail
-from tests.support.agent.ledger_parts import always_ours
 from tests.support.agent.transactional_paths import Producer
 from tests.support.commands.commands import TOPIC
 from tests.support.records.plain_records import Record, make_batch, read_batches
@@ -144,12 +143,8 @@ HOUR_MS = 3_600_000
 def on_costly_store(paths: DataPaths, tasks: asyncio.TaskGroup, *, flush_interval_ms: int = HOUR_MS) -> ProducePath:
     """A path that would wait for an hour, were it for the age of its intake alone; or for less."""
     return ProducePath(
-        store=paths.store,
-        is_bucket_ours=always_ours,
-        ledger=paths.parts.ledger,
+        paths.parts.context(store=paths.store),
         cache=paths.cache,
-        clock=paths.parts.clock,
-        metrics=paths.parts.metrics,
         tasks=tasks,
         flush_interval_ms=flush_interval_ms,
         is_store_cheap=False,

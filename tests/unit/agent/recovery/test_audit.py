@@ -92,12 +92,9 @@ async def test_what_nobody_will_ever_delete_is_named() -> None:
 async def test_a_snapshot_that_is_gone_or_other_than_its_pointer_says_is_named() -> None:
     async with lived() as (parts, store):
         snapshots = Snapshots(
-            ledger=parts.ledger,
-            store=store,
+            parts.context(store=store),
             maintenance_leader=parts.maintenance_leader,
             digests=parts.digests,
-            clock=parts.clock,
-            metrics=parts.metrics,
             entries_interval=1_000,
             bytes_interval=1 << 20,
         )
