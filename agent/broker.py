@@ -7,66 +7,40 @@ this code. Background work is started here, under a name, in the supervisor.
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 from agent.admin.config_layers import BrokerConfigs
-from agent.admin.configs import ConfigAdmin
-from agent.admin.topics import TopicAdmin
 from agent.bucket.cluster_identity import BucketWatch
 from agent.bucket.confirmation import BucketConfirmation, ConfirmedStore
 from agent.bucket.store_damages import StoreDamages
 from agent.cache.chunk_cache import ChunkCache
 from agent.config.settings import Settings
 from agent.context import AgentContext
-from agent.fetch.chunk_reader import ChunkReader
-from agent.fetch.damaged_objects import DamagedObjects
-from agent.fetch.fetch_path import FetchPath
-from agent.fetch.read_ahead import ReadAhead
-from agent.fetch.read_budget import ReadBudget
-from agent.fetch.sessions import FetchSessions
-from agent.fetch.timestamp_search import TimestampSearch
-from agent.groups.classic_coordinator import ClassicGroupCoordinator
-from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
-from agent.groups.group_ledger import GroupLedger
+from agent.fetch.wiring import FetchServices
+from agent.groups.wiring import GroupServices
+from agent.lake.archive_reader import archive_reader
 from agent.lake.wiring import LakeRoles
 from agent.ledger.clock_check import ClockCheck, verdict_text
 from agent.ledger.clock_trust import ClockTrust
 from agent.ledger.ledger_client import LedgerClient
 from agent.ledger.node_ids import node_id_of
-from agent.ledger.producer_ids import ProducerIdBlock
-from agent.maintenance.corruption_check import CorruptionCheck
-from agent.maintenance.garbage_collector import GarbageCollector
 from agent.maintenance.leader import MaintenanceLeader
-from agent.maintenance.progress_marks import ProgressMarks
-from agent.maintenance.rules_version import RulesVersionUpgrade
-from agent.maintenance.session_reaper import SessionReaper
-from agent.maintenance.snapshots import Snapshots
-from agent.maintenance.tail_manifest import TailManifests
-from agent.maintenance.wiring import ExpiryRoles
+from agent.maintenance.wiring import MaintenanceRoles
 from agent.produce.produce_path import ProducePath
-from agent.produce.record_rules import RecordRulesOfTopics
 from agent.recovery.audit import Audit
-from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.services import Services
+from agent.request.wiring import wire_services
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
-from agent.runtime.periodic_job import PeriodicJob
+from agent.runtime.periodic_job import PeriodicJob, loops_of
 from agent.runtime.supervisor import Run, Supervisor
-from agent.runtime.threads import run_in_thread
-from agent.telemetry.subscriptions import ClientTelemetry
 from agent.views.state import state_statistics
 from coordinator.commands.commands import Endpoint, StartSession
-from coordinator.configs.broker_configs import broker_value
-from coordinator.configs.topic_configs import effective
 from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger, LedgerIdentity
 from coordinator.state.state import ClusterState
-from iceberg_export.parquet.reader import ParquetReader
-from protocol.limits import FETCH_READS_BYTES_MAX, READ_AHEAD_SHARE_OF_CACHE_MAX
 from protocol.types import SessionId
 from storage.object_store import ObjectStore
-from storage.refs import topic_of_parquet_key
 
 log = logging.getLogger(__name__)
 
@@ -99,10 +73,8 @@ class Broker:
         self._settings = settings
         self._identity = identity
         self._confirmation = BucketConfirmation(store=store, identity=identity, clock=clock, metrics=metrics)
-        self._store = store = ConfirmedStore(store, self._confirmation)
+        store = ConfirmedStore(store, self._confirmation)
         self._clock = clock
-        self._ids = ids
-        self._metrics = metrics
         self._tasks = tasks
         self._supervisor = supervisor
         trust = ClockTrust(ledger_ms=lambda: self.state.time_ms, is_accepted=settings.is_time_accepted)
@@ -132,6 +104,7 @@ class Broker:
             proposed_time=self._clock_check.proposed_time,
             is_bucket_ours=self._bucket_watch.is_ours,
         )
+        self._maintenance_leader = MaintenanceLeader(ledger=self._ledger, clock=clock, ids=ids)
 
     @property
     def state(self) -> ClusterState:
@@ -144,8 +117,7 @@ class Broker:
 
     @property
     def damaged_objects_count(self) -> int:
-        """The number of referenced objects that were damaged when a consumer read them in the last ten minutes."""
-        return self._damaged.count(self.state.object_ids)
+        return self._fetch.damaged_objects_count
 
     @property
     def clock_text(self) -> str:
@@ -177,27 +149,16 @@ class Broker:
     def _roles(self) -> Mapping[str, Run]:
         """The background work that ends before the session does."""
         return {
-            **self._periodic(
-                self._maintenance_leader.job,
-                *self.lake.jobs,
-                self._garbage_collector.job,
-                self._snapshots.job,
-                self._digests.job,
-                self._reached_marks.job,
-                *self._tail_manifests.jobs,
-                self._reaper.job,
-            ),
-            "session ends": self._reaper.run_watch,
-            **self._periodic(self._rules.job, *self._expiry.jobs),
-            "group timers": self._groups.run_timers,
-            **self._periodic(self._groups.job),
-            "consumer groups": self._consumer_groups.run,
-            "connection epochs": self._connection_epochs.run,
+            **self._periodic(self._maintenance_leader.job, *self.lake.jobs),
+            **self._maintenance.loops(),
+            "group timers": self._groups.classic.run_timers,
+            **self._periodic(self._groups.classic.job),
+            "consumer groups": self._groups.consumer.run,
+            "connection epochs": self.services.connection_epochs.run,
         }
 
     def _periodic(self, *jobs: PeriodicJob) -> Mapping[str, Run]:
-        """The loops of these jobs by their names."""
-        return {job.name: partial(job.run, self._clock, lambda: self._maintenance_leader.is_leader) for job in jobs}
+        return loops_of(*jobs, clock=self._clock, is_leader=lambda: self._maintenance_leader.is_leader)
 
     def repeat(self, *jobs: PeriodicJob) -> None:
         """Start the loops of these jobs."""
@@ -214,149 +175,42 @@ class Broker:
         )
 
     def _wire(self) -> None:
-        settings, clock, ledger = self._settings, self._clock, self._ledger
+        settings, context = self._settings, self._context
+        archive = archive_reader(context)
         cache = ChunkCache(bytes_max=settings.read_cache_bytes)
-        self._damaged = DamagedObjects(clock=clock)
-        self._archive = ParquetReader(
-            store=self._store,
-            run_in_thread=run_in_thread,
-            bytes_of=self._object_bytes,
-            batch_bytes_max_of=self._batch_bytes_max,
-        )
-        budget = ReadBudget(bytes_max=FETCH_READS_BYTES_MAX)
-        reader = ChunkReader(
-            store=self._store,
-            archive=self._archive,
-            cache=cache,
-            budget=budget,
-            damaged=self._damaged,
-            tasks=self._tasks,
-            is_store_cheap=settings.is_store_cheap,
-        )
-        ahead_bytes_max = int(READ_AHEAD_SHARE_OF_CACHE_MAX * cache.bytes_max)
-        topics = TopicAdmin(ledger=ledger, ids=self._ids, broker_configs=self._broker_configs)
         self._produce = ProducePath(
-            self._context,
+            context,
             cache=cache,
             tasks=self._tasks,
             flush_interval_ms=settings.flush_interval_ms,
             is_store_cheap=settings.is_store_cheap,
         )
-        group_ledger = self._wire_groups()
-        self._connection_epochs = ConnectionEpochs(ledger=ledger, clock=clock)
-        self.services = Services(
+        self._fetch = FetchServices(
+            context,
+            archive=archive,
+            cache=cache,
+            tasks=self._tasks,
+            is_store_cheap=settings.is_store_cheap,
+        )
+        self._groups = GroupServices(context)
+        self.lake = LakeRoles(context, settings=settings, archive=archive)
+        self._maintenance = MaintenanceRoles(context, settings=settings, leader=self._maintenance_leader)
+        self.services = wire_services(
+            context,
             cluster_id=self._identity.cluster_id,
             node_id=self.node_id,
-            ledger=ledger,
-            produce=self._produce,
-            record_rules=RecordRulesOfTopics(self._broker_configs),
-            fetch=self._fetch_path(reader, budget, ahead_bytes_max),
-            fetch_sessions=FetchSessions(),
-            timestamps=TimestampSearch(ledger=ledger, reader=reader, budget=budget, clock=clock),
-            producer_ids=ProducerIdBlock(ledger=ledger),
-            topics=topics,
-            connection_epochs=self._connection_epochs,
-            group_ledger=group_ledger,
-            groups=self._groups,
-            consumer_groups=self._consumer_groups,
-            telemetry=self._client_telemetry(),
-            broker_configs=self._broker_configs,
-            configs=ConfigAdmin(ledger=ledger, broker_configs=self._broker_configs, node_id=self.node_id),
             store_url=settings.store_url,
-            metrics=self._metrics,
-            clock=clock,
-            ids=self._ids,
-            checked_time=self._clock_check.proposed_time,
+            broker_configs=self._broker_configs,
+            produce=self._produce,
+            fetch=self._fetch,
+            groups=self._groups,
             is_clock_ahead=lambda: self._clock_check.verdict.ahead_ms > 0,
         )
-        self._wire_roles()
-        self._metrics.watch_state(lambda: state_statistics(self.state, self._clock_check.proposed_time()))
-        self._watch_metrics(cache)
-
-    def _fetch_path(self, reader: ChunkReader, budget: ReadBudget, ahead_bytes_max: int) -> FetchPath:
-        return FetchPath(
-            self._context,
-            reader=reader,
-            budget=budget,
-            ahead=ReadAhead(reader=reader, budget=budget, clock=self._clock, bytes_max=ahead_bytes_max),
-            confirmed_s=lambda: self._ledger.confirmed_s,
-        )
-
-    def _wire_groups(self) -> GroupLedger:
-        """The coordinators of groups, over the ledger that they share."""
-        clock, ledger = self._clock, self._ledger
-        group_ledger = GroupLedger(ledger=ledger, clock=clock)
-        self._groups = ClassicGroupCoordinator(self._context, group_ledger=group_ledger)
-        self._consumer_groups = ConsumerGroupCoordinator(self._context, group_ledger=group_ledger, classic=self._groups)
-        self._groups.consumer_groups = self._consumer_groups
-        return group_ledger
-
-    def _client_telemetry(self) -> ClientTelemetry:
-        telemetry = ClientTelemetry(
-            configs=lambda: self.state.client_metrics_configs,
-            clock=self._clock,
-            ids=self._ids,
-            metrics=self._metrics,
-            bytes_max=int(broker_value(self._broker_configs, "telemetry.max.bytes")),
-        )
-        self._metrics.registry.register(telemetry.series)
-        self._metrics.client_telemetry_instances.set_function(lambda: telemetry.instances_count)
-        return telemetry
-
-    def _wire_roles(self) -> None:
-        """The background tasks."""
-        settings, clock, ledger = self._settings, self._clock, self._ledger
-        keeper = MaintenanceLeader(ledger=ledger, clock=clock, ids=self._ids)
-        self._maintenance_leader = keeper
-        self._digests = CorruptionCheck(self._context, maintenance_leader=self._maintenance_leader)
-        self._snapshots = Snapshots(
-            self._context,
-            maintenance_leader=self._maintenance_leader,
-            digests=self._digests,
-            entries_interval=settings.snapshot_entries,
-            bytes_interval=settings.snapshot_bytes,
-        )
-        self._reached_marks = ProgressMarks(store=self._store, ledger=ledger, maintenance_leader=keeper)
-        self.lake = LakeRoles(self._context, settings=settings, archive=self._archive)
-        self._wire_tail()
-        self._garbage_collector = GarbageCollector(
-            self._context,
-            maintenance_leader=self._maintenance_leader,
-            snapshots=self._snapshots,
-            grace_ms=settings.gc_min_age_s * 1000,
-        )
-        self._rules = RulesVersionUpgrade(ledger)
-        self._reaper = SessionReaper(ledger=ledger, clock=clock)
-        self._expiry = ExpiryRoles(self._context, maintenance_leader=self._maintenance_leader)
-
-    def _wire_tail(self) -> None:
-        self._tail_manifests = TailManifests(
-            self._context, maintenance_leader=self._maintenance_leader, interval_ms=self._settings.tail_interval_ms
-        )
-
-    def _watch_metrics(self, cache: ChunkCache) -> None:
-        """Metrics that other parts count anyway: their values are read at each scrape."""
-        metrics = self._metrics
+        metrics = context.metrics
+        metrics.watch_state(lambda: state_statistics(self.state, context.proposed_time()))
         metrics.intake_buffer_bytes.set_function(lambda: self._produce.bytes_held)
-        metrics.cache_bytes.set_function(lambda: cache.bytes_held)
-        metrics.cache_hits.set_function(lambda: cache.hits_count)
-        metrics.cache_misses.set_function(lambda: cache.misses_count)
-        metrics.damaged_objects.set_function(lambda: self.damaged_objects_count)
         metrics.ledger_entries_applied.set_function(lambda: self._ledger.apply_loop.entries_applied_count)
-        metrics.groups.set_function(lambda: self._groups.groups_count + self._consumer_groups.groups_count)
-        metrics.group_rebalances.set_function(lambda: self._groups.generations_count)
         metrics.background_restarts.set_function(lambda: self._supervisor.restarts_count)
-
-    def _object_bytes(self, key: str) -> int | None:
-        object_id = self.state.object_ids.get(key)
-        return None if object_id is None else self.state.objects[object_id].object_bytes
-
-    def _batch_bytes_max(self, key: str) -> int:
-        """The max.message.bytes of the topic of a data file."""
-        topic_id = topic_of_parquet_key(key)
-        topic = None if topic_id is None else self.state.topics.get(topic_id)
-        configs = {} if topic is None else topic.configs
-        return int(effective(configs, self._broker_configs, "max.message.bytes"))
 
     async def redirect_clients(self, *, seconds_max: float) -> None:
         """Let clients move to other agents. Returns at once without other agents, else once no request comes any more.
@@ -365,7 +219,6 @@ class Broker:
         """
         if all(session.is_draining for number, session in self.state.sessions.items() if number != self.session):
             self._groups.stop()
-            self._consumer_groups.stop()
             return
         self.services.draining.begin()
         async with self._clock.timeout(seconds_max):
@@ -377,7 +230,6 @@ class Broker:
             finally:
                 self.services.draining.announce()
                 self._groups.stop()
-                self._consumer_groups.stop()
             await self.services.draining.until_quiet(self._clock)
 
     async def _commit_accepted(self, seconds_max: float) -> None:
@@ -395,15 +247,15 @@ class Broker:
         """
         await self._supervisor.stop(*self._roles())
         await self._produce.drain()
-        await self._tail_manifests.leave()
+        await self._maintenance.tail_manifests.leave()
         await self._ledger.close()
 
     def new_audit(self, damages: StoreDamages) -> Audit:
         """An audit of ledger and bucket. `damages` are those of the store."""
         return Audit(
             self._ledger.backend,
-            self._store,
+            self._context.store,
             grace_ms=self._settings.gc_min_age_s * 1000,
-            undeletable=self._garbage_collector.failed_deletions,
+            undeletable=self._maintenance.garbage_collector.failed_deletions,
             damages=damages,
         )

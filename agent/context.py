@@ -1,4 +1,4 @@
-"""What most parts of an agent need, made once and handed on to their constructors.
+"""The parts of an agent that most others need, made once and handed on to their constructors.
 
 A part with few needs takes them one by one.
 """

@@ -50,7 +50,7 @@ class OffsetExpiry:
         # consist of a claim only are looked for more often than `offsets.retention.check.interval.ms`.
         self._checks_per_interval = max(1, math.ceil(self._interval_s / VACANT_GROUPS_LOOK_SECONDS_MAX))
         self._checks_count = 0
-        """Of the present interval."""
+        """The number of checks in the present interval."""
         joining_s = int(broker_value(context.broker_configs, "group.initial.rebalance.delay.ms")) / 1000
         self._vacant_s = max(VACANT_GROUP_SECONDS, joining_s)
         self._bare: dict[str, tuple[int, int]] = {}

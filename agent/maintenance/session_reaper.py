@@ -33,7 +33,7 @@ class SessionReaper:
         self._ledger = ledger
         self._clock = clock
         self._checks_count = 0
-        """Since the last full check."""
+        """The number of checks since the last full one."""
 
     @property
     def job(self) -> PeriodicJob:

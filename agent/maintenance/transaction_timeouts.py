@@ -45,7 +45,7 @@ class TransactionTimeouts:
         self._interval_s = int(broker_value(context.broker_configs, name)) / 1000
         self._looks_per_interval = max(1, math.ceil(self._interval_s / TRANSACTION_LOOK_SECONDS))
         self._looks_count = 0
-        """Of the present interval."""
+        """The number of looks in the present interval."""
         self._seen_s: dict[SeenTransaction, float] = {}
         """The monotonic time at which this agent first saw each open transaction.
 

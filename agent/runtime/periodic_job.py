@@ -1,9 +1,11 @@
 """Background work that is repeated after pauses. A `PeriodicJob` describes it, and one loop runs each of them."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from agent.runtime.clock import Clock
+from agent.runtime.supervisor import Run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +31,8 @@ class PeriodicJob:
             if not self.is_for_leader or is_leader():
                 await self.run_once()
             is_paused = True
+
+
+def loops_of(*jobs: PeriodicJob, clock: Clock, is_leader: Callable[[], bool]) -> Mapping[str, Run]:
+    """The loops of jobs, by the names of their tasks."""
+    return {job.name: partial(job.run, clock, is_leader) for job in jobs}

@@ -1,0 +1,23 @@
+"""Wires the coordinators of groups, over the claims that they share."""
+
+from agent.context import AgentContext
+from agent.groups.classic_coordinator import ClassicGroupCoordinator
+from agent.groups.consumer_coordinator import ConsumerGroupCoordinator
+from agent.groups.group_ledger import GroupLedger
+
+
+class GroupServices:
+    """Every agent has them: for groups of either protocol, and their offsets."""
+
+    def __init__(self, context: AgentContext) -> None:
+        self.ledger = GroupLedger(ledger=context.ledger, clock=context.clock)
+        self.classic = ClassicGroupCoordinator(context, group_ledger=self.ledger)
+        self.consumer = ConsumerGroupCoordinator(context, group_ledger=self.ledger, classic=self.classic)
+        self.classic.consumer_groups = self.consumer
+        context.metrics.groups.set_function(lambda: self.classic.groups_count + self.consumer.groups_count)
+        context.metrics.group_rebalances.set_function(lambda: self.classic.generations_count)
+
+    def stop(self) -> None:
+        """Redirect the members of all groups to other agents."""
+        self.classic.stop()
+        self.consumer.stop()
