@@ -155,7 +155,7 @@ def s4_offsets_are_fetched_without_a_barrier() -> Iterator[None]:
     async def barrier(services: Services) -> bool:
         return True
 
-    with patched(offset_fetch, "_barrier", barrier):
+    with patched(offset_fetch, "passes_barrier", barrier):
         yield
 
 

@@ -12,7 +12,7 @@ from itertools import chain
 
 import pytest
 
-from tests.simulation.mutations.mutation import drawn_mutations
+from tests.simulation.mutations.mutation import MUTATIONS, drawn_mutations
 from tests.simulation.mutations.safety_rules import candidates, catch, table
 from tests.simulation.seeds import SEEDS
 from tests.simulation.world import run
@@ -22,6 +22,12 @@ OF_SAFETY_RULES = re.compile(r"s\d+_")
 
 def test_every_mutation_has_its_seed() -> None:
     assert sorted(table()) == sorted(drawn_mutations())
+
+
+@pytest.mark.parametrize("name", drawn_mutations())
+def test_a_mutation_finds_what_it_replaces(name: str) -> None:
+    with MUTATIONS[name].switch_off():
+        pass
 
 
 @pytest.mark.parametrize(
