@@ -29,7 +29,7 @@ def test_damaged_objects_of_topics_end_nothing_and_are_never_served(tmp_path: Pa
 def test_readers_of_a_damaged_table_get_the_right_rows_or_an_error(tmp_path: Path) -> None:
     """Where what tables consist of has no checksum, 2 of 100 flips in a manifest leave rows out in silence."""
     tally = Tally()
-    sweep_tables(tmp_path, Plan(flips=4, others=0), random.Random(SEED), tally, OF_TABLES)
+    sweep_tables(tmp_path, Plan(flips=10, others=0), random.Random(SEED), tally, OF_TABLES)
     assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
     assert {kind for kind, _ in tally.tried} == set(OF_TABLES)
 
@@ -39,7 +39,7 @@ def test_readers_of_a_damaged_table_get_the_right_rows_or_an_error(tmp_path: Pat
 def test_damaged_objects_of_a_cluster_are_said_or_done_without(tmp_path: Path) -> None:
     """A life each, so few: the test of every flip is `make damage`."""
     tally = Tally()
-    sweep(tmp_path, Plan(flips=1, others=1), SEED, tally, OF_CLUSTERS)
+    sweep(tmp_path, Plan(flips=2, others=1), SEED, tally, OF_CLUSTERS)
     assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
     assert {kind for kind, _ in tally.tried} == set(OF_CLUSTERS)
 
@@ -50,7 +50,7 @@ def test_damaged_objects_of_a_bucket_and_values_in_etcd_are_said_or_done_without
     """Objects are damaged under an agent that has put them; values one in each life."""
     tally = Tally()
     sweep_intake(tmp_path / "bucket", Plan(flips=10, others=1), random.Random(SEED), tally)
-    sweep_etcd(tmp_path / "etcd", Plan(flips=6, others=1), random.Random(SEED), tally)
+    sweep_etcd(tmp_path / "etcd", Plan(flips=10, others=1), random.Random(SEED), tally)
     assert not tally.failures, f"seed {SEED}\n{tally.as_text()}"
     assert {kind for kind, _ in tally.tried} == {Kind.OBJECT, Kind.ETCD}
 
