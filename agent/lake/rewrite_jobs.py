@@ -28,7 +28,7 @@ from iceberg_export.parquet.reader import ParquetReader
 from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn
 from iceberg_export.tables.manifest_changes import FilesNotInTable
 from iceberg_export.tables.table_reader import gather_bounded
-from iceberg_export.typed.union import decode
+from iceberg_export.typed.columns import decode
 from protocol.types import ObjectNumber, SessionId
 from storage.object_store import ObjectDamaged, ObjectMissing
 from storage.refs import parquet_key

@@ -27,7 +27,7 @@ from iceberg_export.tables.metadata import TableUnreadable
 from iceberg_export.tables.rebuild import rebuild
 from iceberg_export.tables.relocate import relocate, root_before
 from iceberg_export.tables.table_reader import TableCache
-from iceberg_export.typed.union import TypedColumns
+from iceberg_export.typed.columns import TypedColumns
 from protocol.limits import TABLE_FILES_PER_COMMIT_MAX
 from protocol.types import ObjectId, ObjectNumber, SessionId, TopicId
 from storage.object_store import ObjectMissing, ObjectStore

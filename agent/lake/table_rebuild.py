@@ -16,7 +16,7 @@ from coordinator.state.state import ClusterState, TableState
 from iceberg_export.tables.columns import newest
 from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.table_reader import gather_bounded
-from iceberg_export.typed.union import TypedColumns
+from iceberg_export.typed.columns import TypedColumns
 from protocol.limits import TABLE_REBUILD_TRIES_MAX, TABLE_RELEASED_PER_COMMIT_MAX
 from protocol.types import TopicId
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreUnavailable

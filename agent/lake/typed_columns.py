@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from iceberg_export.compaction.rewrites import ColumnsPlan
     from iceberg_export.rows.columns import RecordRows
     from iceberg_export.rows.kafka_rows import BatchRows
+    from iceberg_export.typed.columns import TypedColumns
     from iceberg_export.typed.file_columns import FileColumns
     from iceberg_export.typed.readers import Ready
     from iceberg_export.typed.schema_data import SchemaData
-    from iceberg_export.typed.union import TypedColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +78,7 @@ class TypedColumnsOfTopics:
             return None
         await run_in_thread(_import)
         from iceberg_export.compaction.rewrites import ColumnsPlan
-        from iceberg_export.typed.union import encode
+        from iceberg_export.typed.columns import encode
 
         registry = self._ledger.state.registry
         sources: dict[int, _SchemaSource] = {}

@@ -214,10 +214,10 @@ async def columns_of(plan: ColumnsPlan, parts: "Callable[[], Iterable[BatchRows 
 
 
 def _columns(plan: ColumnsPlan, parts: "Callable[[], Iterable[BatchRows | RecordRows]]") -> "FileColumns":
+    from iceberg_export.typed.columns import decode
     from iceberg_export.typed.file_columns import plan_columns
     from iceberg_export.typed.readers import Ready, make_ready, readers
     from iceberg_export.typed.scan import Sides, writers_of
-    from iceberg_export.typed.union import decode
 
     sides, with_indexes = Sides(plan.sides), frozenset(plan.with_indexes)
     writers = writers_of(parts(), sides, with_indexes)

@@ -20,7 +20,7 @@ from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, Footer
 from iceberg_export.rows.kafka_rows import encode_rows
 from iceberg_export.rows.schema import TYPED_METADATA_KEY
 from iceberg_export.tables.data_file import DataFile
-from iceberg_export.typed.union import TypedColumns, decode
+from iceberg_export.typed.columns import TypedColumns, decode
 from protocol.limits import (
     ARCHIVE_BATCH_BYTES_TARGET,
     FOOTER_READ_BYTES,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from iceberg_export.rows.schema import ERROR, ERROR_FIELD_ID, SCHEMA_ID, SCHEMA_ID_FIELD_ID, TYPED_METADATA_KEY
 from iceberg_export.tables.metadata import RAW_FIELDS, TableMetadata, TableUnreadable
-from iceberg_export.typed.union import TypedColumns, decode, encode, iceberg_fields
+from iceberg_export.typed.columns import TypedColumns, decode, encode, iceberg_fields
 from protocol.decoding import JsonDecoder, Undecodable
 from storage.object_store import StoreError
 

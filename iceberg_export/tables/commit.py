@@ -40,7 +40,7 @@ from iceberg_export.tables.snapshots import (
     without_old_names,
 )
 from iceberg_export.tables.table_reader import TableCache, TableReader, gather_bounded
-from iceberg_export.typed.union import TypedColumns
+from iceberg_export.typed.columns import TypedColumns
 from protocol.limits import TABLE_FILES_PER_COMMIT_MAX, TABLE_RELEASED_PER_COMMIT_MAX
 from protocol.types import TopicId
 from storage.object_store import ObjectStore

@@ -9,8 +9,8 @@ from dataclasses import replace
 from iceberg_export.rows.schema import ERROR_FIELD_ID, SCHEMA_ID_FIELD_ID, FieldId
 from iceberg_export.tables.column_counts import NOT_COUNTED, ColumnCount, ColumnCounts
 from iceberg_export.tables.manifests import ManifestEntry
+from iceberg_export.typed.columns import Column, ColumnType, ListType, MapType, ScalarType, StructType, TypedColumns
 from iceberg_export.typed.shapes import PrimitiveKind
-from iceberg_export.typed.union import Column, ColumnType, ListType, MapType, ScalarType, StructType, TypedColumns
 
 _FLOATING = frozenset({PrimitiveKind.FLOAT, PrimitiveKind.DOUBLE})
 

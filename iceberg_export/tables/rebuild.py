@@ -14,7 +14,7 @@ from iceberg_export.tables.data_file import DataFile
 from iceberg_export.tables.metadata import encode
 from iceberg_export.tables.snapshots import snapshot_id_of
 from iceberg_export.tables.table_reader import TableCache, TableReader
-from iceberg_export.typed.union import TypedColumns
+from iceberg_export.typed.columns import TypedColumns
 from storage.object_store import ObjectStore
 from storage.refs import METADATA_SUFFIX
 

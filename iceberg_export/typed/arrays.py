@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from google.protobuf.json_format import MessageToDict
 
+from iceberg_export.typed.columns import Column, ColumnType, ListType, MapType, ScalarType, StructType
 from iceberg_export.typed.shapes import Field, Form, Items, Pairs, PrimitiveKind, Scalar, Shape, Struct, Untyped
-from iceberg_export.typed.union import Column, ColumnType, ListType, MapType, ScalarType, StructType, matched
+from iceberg_export.typed.union import match_fields
 
 Arrow: TypeAlias = Any
 """A pyarrow object."""
@@ -94,7 +95,7 @@ def field_arrays(columns: Sequence[Column], fields: Sequence[Field], rows: Seque
     A row that is None, and a column without a field, are null. Raises any exception where a value does not fit.
     """
     by_column: dict[int, Field] = {}
-    for each, index in zip(fields, matched(columns, fields), strict=True):
+    for each, index in zip(fields, match_fields(columns, fields), strict=True):
         if index is None:
             raise ValueError(COLUMN_MOVED)
         by_column[index] = each

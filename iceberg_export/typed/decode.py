@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from iceberg_export.rows.columns import BinaryColumn
 from iceberg_export.typed.arrays import Arrow, arrow_type, field_arrays
+from iceberg_export.typed.columns import Column
 from iceberg_export.typed.framing import (
     FRAME_BYTES,
     NO_FRAME,
@@ -27,7 +28,7 @@ from iceberg_export.typed.framing import (
     message_indexes,
 )
 from iceberg_export.typed.shapes import Shape
-from iceberg_export.typed.union import Column, top_fields
+from iceberg_export.typed.union import top_fields
 from protocol.limits import TYPED_BYTES_AT_ONCE, TYPED_ERROR_CHARS_MAX, TYPED_ROWS_AT_ONCE
 
 if TYPE_CHECKING:

@@ -28,20 +28,12 @@ from iceberg_export.rows.schema import (
     VALUE,
 )
 from iceberg_export.typed.arrays import Arrow, arrow_field
+from iceberg_export.typed.columns import NO_COLUMNS, Column, ScalarType, TypedColumns, encode, with_schema_id
 from iceberg_export.typed.decode import DecodedColumns, ValueReader, ValueReaders, decode_column
 from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.scan import Sides, WriterSchemas
 from iceberg_export.typed.shapes import SchemaUnusable, Shape
-from iceberg_export.typed.union import (
-    NO_COLUMNS,
-    Column,
-    ScalarType,
-    TypedColumns,
-    encode,
-    merge_key,
-    merge_value,
-    with_schema_id,
-)
+from iceberg_export.typed.union import merge_key, merge_value
 from iceberg_export.typed.value_plans import ValuePlans, encode_plans
 
 

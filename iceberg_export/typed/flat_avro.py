@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from iceberg_export.rows.gather import gather
 from iceberg_export.typed.arrays import COLUMN_MOVED, Arrow, arrow_type
+from iceberg_export.typed.columns import Column, ColumnType, ScalarType
 from iceberg_export.typed.flat_avro_kernel import ReadOp, read_rows
 from iceberg_export.typed.shapes import Form, PrimitiveKind, Scalar, Struct
-from iceberg_export.typed.union import Column, ColumnType, ScalarType, matched
+from iceberg_export.typed.union import match_fields
 
 Bytes = NDArray[np.uint8]
 Int64s = NDArray[np.int64]
@@ -66,7 +67,7 @@ class FlatAvro:
         bad = np.zeros(len(first), dtype=np.bool_)
         read_rows(data, first, end, self.program, numbers, lengths, nulls, bad)
         by_column: dict[int, int] = {}
-        for place, index in enumerate(matched(columns, self.shape.fields)):
+        for place, index in enumerate(match_fields(columns, self.shape.fields)):
             if index is None:
                 raise ValueError(COLUMN_MOVED)
             by_column[index] = place

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from iceberg_export.rows.columns import BinaryColumn
+from iceberg_export.typed.columns import Column
 from iceberg_export.typed.decode import ValueReader
 from iceberg_export.typed.flat_avro import FlatAvro
 from iceberg_export.typed.flat_avro_kernel import ReadOp
@@ -17,7 +18,7 @@ from iceberg_export.typed.flat_avro_writer import Arrow, PlanUnusable, parts_of,
 from iceberg_export.typed.flat_avro_writer_kernel import compare_rows
 from iceberg_export.typed.framing import WriterSchema, column_schema_ids
 from iceberg_export.typed.shapes import Form, Scalar
-from iceberg_export.typed.union import Column, matched
+from iceberg_export.typed.union import match_fields
 from iceberg_export.typed.value_plans import FieldPlan, SchemaPlan, ValuePlans, plan_bytes
 from protocol.limits import VALUE_PLANS_BYTES_MAX
 
@@ -47,7 +48,7 @@ def plan_values(columns: Sequence[Column], readers: Mapping[WriterSchema, ValueR
 
 def _plan(schema_id: int, flat: FlatAvro, columns: Sequence[Column]) -> SchemaPlan:
     fields: list[FieldPlan] = []
-    indexes = matched(columns, flat.shape.fields)
+    indexes = match_fields(columns, flat.shape.fields)
     for place, (index, (op, null, size)) in enumerate(zip(indexes, flat.program.tolist(), strict=True)):
         assert index is not None, "the schema was merged into the columns before"
         shape = flat.shape.fields[place].shape

@@ -1,4 +1,4 @@
-"""The typed columns of one table: the union of the columns of all schemas of a topic's records. Pure.
+"""The union of the columns of all schemas of a topic's records: how a table's typed columns grow. Pure.
 
 Equal columns and an equal shape give equal columns, and a shape that was merged before changes nothing. The id of a
 column never changes and is never reused. No column is removed: it is null for later schemas without it. A type that
@@ -8,81 +8,27 @@ because a record that cannot be decoded is null in all of them.
 Specification: Iceberg's table specification, version 2, "Schema Evolution".
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
-from iceberg_export.rows.schema import FIELD_ID_NEXT
+from iceberg_export.typed.columns import (
+    Column,
+    ColumnType,
+    ListType,
+    MapType,
+    ScalarType,
+    StructType,
+    TypedColumns,
+    every_column,
+)
 from iceberg_export.typed.shapes import Field, Items, Pairs, PrimitiveKind, Scalar, SchemaUnusable, Shape, Struct
-from protocol.decoding import JsonDecoder
 from protocol.limits import TYPED_COLUMNS_MAX
 
-WHOLE = "content"
+WHOLE_VALUE_NAME = "content"
 """The name of the column of a value that is no struct, and so has no field names."""
-
-
-class ScalarType(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag="scalar"
-):
-    kind: PrimitiveKind
-    precision: int = 0
-    scale: int = 0
-
-
-class ListType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag="list"):
-    element_id: int
-    element: "ScalarType | ListType | MapType | StructType"
-
-
-class MapType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag="map"):
-    key_id: int
-    key: ScalarType
-    value_id: int
-    value: "ScalarType | ListType | MapType | StructType"
-
-
-class StructType(
-    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag="struct"
-):
-    columns: tuple["Column", ...]
-
-
-ColumnType: TypeAlias = ScalarType | ListType | MapType | StructType
-
-
-class Column(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A typed column.
-
-    `name`: its name in the table. `sources`: its names in schemas, the latest last. `identities`: see `shapes.Field`.
-    """
-
-    field_id: int
-    name: str
-    type: ColumnType
-    sources: tuple[str, ...]
-    identities: tuple[str, ...] = ()
-
-
-class TypedColumns(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The typed columns of a table.
-
-    `version`: the count of changes; a higher version of the same table includes all columns of a lower one.
-    `has_schema_id`: a file of the table leaves values out.
-    """
-
-    version: int
-    field_id_next: int
-    key: tuple[Column, ...] = ()
-    value: tuple[Column, ...] = ()
-    has_schema_id: bool = False
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns in the order of a file."""
-        return (*self.key, *self.value)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -96,36 +42,24 @@ class _Ids:
         return self.field_id_next - 1
 
 
-NO_COLUMNS = TypedColumns(version=1, field_id_next=FIELD_ID_NEXT)
-"""The typed columns of a table before its first schema."""
-_decoder = JsonDecoder(TypedColumns)
-
-
-def encode(columns: TypedColumns) -> str:
-    """The columns as JSON; equal columns give equal text."""
-    return msgspec.json.encode(columns).decode()
-
-
-def decode(text: str) -> TypedColumns:
-    """The columns of their JSON. Raises `Undecodable` (a `ValueError`) where it is not that of `encode`."""
-    return _decoder.decode(text)
-
-
 def merge_key(columns: TypedColumns, shape: Shape) -> TypedColumns:
     """The columns with those that keys of a shape need. Raises `SchemaUnusable` where they are too many."""
     ids = _Ids(field_id_next=columns.field_id_next)
     key = _merge_fields(columns.key, top_fields(shape), ids, prefix="key_")
-    return _next(columns, ids, key=key, value=columns.value)
+    return _next_version(columns, ids, key=key, value=columns.value)
 
 
 def merge_value(columns: TypedColumns, shape: Shape) -> TypedColumns:
     """The columns with those that values of a shape need. Raises `SchemaUnusable` where they are too many."""
     ids = _Ids(field_id_next=columns.field_id_next)
     value = _merge_fields(columns.value, top_fields(shape), ids, prefix="value_")
-    return _next(columns, ids, key=columns.key, value=value)
+    return _next_version(columns, ids, key=columns.key, value=value)
 
 
-def _next(before: TypedColumns, ids: _Ids, *, key: tuple[Column, ...], value: tuple[Column, ...]) -> TypedColumns:
+def _next_version(
+    before: TypedColumns, ids: _Ids, *, key: tuple[Column, ...], value: tuple[Column, ...]
+) -> TypedColumns:
+    """The columns with a new key or value, as the next version; `before` itself where neither has changed."""
     if (key, value) == (before.key, before.value):
         return before
     if sum(1 for _ in every_column((*key, *value))) > TYPED_COLUMNS_MAX:
@@ -133,133 +67,129 @@ def _next(before: TypedColumns, ids: _Ids, *, key: tuple[Column, ...], value: tu
     return replace(before, version=before.version + 1, field_id_next=ids.field_id_next, key=key, value=value)
 
 
-def with_schema_id(columns: TypedColumns) -> TypedColumns:
-    """The columns with `has_schema_id`, for a table with files that leave values out."""
-    return columns if columns.has_schema_id else replace(columns, version=columns.version + 1, has_schema_id=True)
-
-
-def every_column(columns: Iterable[Column]) -> Iterator[Column]:
-    """The columns and their nested columns."""
-    for column in columns:
-        yield column
-        yield from every_column(_inside(column.type))
-
-
-def _inside(kind: ColumnType) -> tuple[Column, ...]:
-    match kind:
-        case ScalarType():
-            return ()
-        case ListType():
-            return _inside(kind.element)
-        case MapType():
-            return _inside(kind.value)
-        case StructType():
-            return kind.columns
-
-
 def top_fields(shape: Shape) -> tuple[Field, ...]:
     """The fields that become top-level columns: those of a struct, or one for the whole value."""
     if isinstance(shape, Struct):
         return shape.fields
-    return (Field(name=WHOLE, shape=shape, pick=_whole),)
+    return (Field(name=WHOLE_VALUE_NAME, shape=shape, pick=_whole),)
 
 
 def _whole(value: object) -> object:
     return value
 
 
-def matched(columns: Sequence[Column], fields: Sequence[Field]) -> list[int | None]:
+def match_fields(columns: Sequence[Column], fields: Sequence[Field]) -> list[int | None]:
     """The index of the column of each field; None where a field needs a new column.
 
     Fields are matched in four steps: by identity, by a column's latest name, by an earlier name, by an alias of the
     field. In each step a field gets the first unmatched column that has its type, or can be promoted to it.
     """
-    by_identity: dict[str, list[int]] = {}
-    by_name: dict[str, list[int]] = {}
-    by_source: dict[str, list[int]] = {}
-    for index, column in enumerate(columns):
-        by_name.setdefault(column.sources[-1], []).append(index)
-        for source in column.sources:
-            by_source.setdefault(source, []).append(index)
-        for identity in column.identities:
-            by_identity.setdefault(identity, []).append(index)
-    known = {each.name for each in fields}
-
-    def by_alias(each: Field) -> list[int]:
-        # Where a column has the field's own name, with another type, the field is new and not a renamed one.
-        names = () if each.name in by_source else (alias for alias in each.aliases if alias not in known)
-        return sorted(index for name in names for index in by_source.get(name, ()))
-
+    lookup = _ColumnLookup(columns, fields)
     matches: list[int | None] = [None] * len(fields)
-    free = [True] * len(columns)
-    steps: tuple[Callable[[Field], Sequence[int]], ...] = (
-        lambda each: by_identity.get(each.identity, ()) if each.identity else (),
-        lambda each: [index for index in by_name.get(each.name, ()) if not _is_another(columns[index], each)],
-        lambda each: [index for index in by_source.get(each.name, ()) if not _is_another(columns[index], each)],
-        by_alias,
-    )
-    for candidates in steps:
-        for place, each in enumerate(fields):
-            if matches[place] is None:
-                fitting = (
-                    index
-                    for index in candidates(each)
-                    if free[index] and _merge_type(columns[index].type, each.shape, None) is not None
-                )
-                match = next(fitting, None)
-                if match is not None:
-                    matches[place], free[match] = match, False
+    is_free = [True] * len(columns)
+    for candidates in (lookup.by_identity, lookup.by_latest_name, lookup.by_any_name, lookup.by_alias):
+        # A step is over for all fields before the next begins: a weaker match never takes a column from a stronger one.
+        for field_index, field in enumerate(fields):
+            if matches[field_index] is not None:
+                continue
+            for index in candidates(field):
+                if is_free[index] and _merge_type(columns[index].type, field.shape, None) is not None:
+                    matches[field_index], is_free[index] = index, False
+                    break
     return matches
 
 
-def _is_another(column: Column, each: Field) -> bool:
-    """True where the column belongs to another field of the same Protobuf message."""
-    message = f"{each.identity.rpartition('#')[0]}#"
-    return bool(each.identity) and any(known.startswith(message) for known in column.identities)
+class _ColumnLookup:
+    """Finds the columns that a field may belong to, as ascending indexes, whatever their types."""
+
+    def __init__(self, columns: Sequence[Column], fields: Sequence[Field]) -> None:
+        self._columns = columns
+        self._field_names = {field.name for field in fields}
+        self._by_identity: defaultdict[str, list[int]] = defaultdict(list)
+        self._by_latest_name: defaultdict[str, list[int]] = defaultdict(list)
+        self._by_any_name: defaultdict[str, list[int]] = defaultdict(list)
+        for index, column in enumerate(columns):
+            self._by_latest_name[column.sources[-1]].append(index)
+            for source in column.sources:
+                self._by_any_name[source].append(index)
+            for identity in column.identities:
+                self._by_identity[identity].append(index)
+
+    def by_identity(self, field: Field) -> Sequence[int]:
+        return self._by_identity.get(field.identity, ()) if field.identity else ()
+
+    def by_latest_name(self, field: Field) -> Sequence[int]:
+        return self._of_field(self._by_latest_name.get(field.name, ()), field)
+
+    def by_any_name(self, field: Field) -> Sequence[int]:
+        return self._of_field(self._by_any_name.get(field.name, ()), field)
+
+    def by_alias(self, field: Field) -> Sequence[int]:
+        # Where a column has the field's own name, with another type, the field is new and not a renamed one.
+        if field.name in self._by_any_name:
+            return ()
+        # An alias that is the name of another field of this schema means that field's column.
+        aliases = (alias for alias in field.aliases if alias not in self._field_names)
+        return sorted(index for alias in aliases for index in self._by_any_name.get(alias, ()))
+
+    def _of_field(self, indexes: Sequence[int], field: Field) -> Sequence[int]:
+        """The columns without those of other fields of the same Protobuf message, which only share a name."""
+        if not field.identity:
+            return indexes
+        message = f"{field.identity.rpartition('#')[0]}#"
+        return [
+            index
+            for index in indexes
+            if not any(identity.startswith(message) for identity in self._columns[index].identities)
+        ]
 
 
 def _merge_fields(
     columns: tuple[Column, ...], fields: Sequence[Field], ids: _Ids, *, prefix: str = ""
 ) -> tuple[Column, ...]:
+    """The columns, each with the field that matched it, and a new column behind them for each other field."""
     merged = list(columns)
-    for each, index in zip(fields, matched(columns, fields), strict=True):
-        identities = (each.identity,) if each.identity else ()
+    for field, index in zip(fields, match_fields(columns, fields), strict=True):
+        identities = (field.identity,) if field.identity else ()
         if index is None:
+            # Before the type, which takes the ids of its nested columns: a column's id is lower than theirs.
             field_id = ids.take()
             merged.append(
                 Column(
                     field_id=field_id,
-                    name=_free_name(f"{prefix}{each.name}", (column.name for column in merged)),
-                    type=_new_type(each.shape, ids),
-                    sources=(each.name,),
+                    name=_free_name(f"{prefix}{field.name}", (column.name for column in merged)),
+                    type=_new_type(field.shape, ids),
+                    sources=(field.name,),
                     identities=identities,
                 )
             )
             continue
         column = merged[index]
-        kind = _merge_type(column.type, each.shape, ids)
+        kind = _merge_type(column.type, field.shape, ids)
         assert kind is not None, "the field was matched by its type"
         name, sources = column.name, column.sources
-        if each.name not in sources:
-            sources = (*sources, each.name)
-            others = [other.name for place, other in enumerate(merged) if place != index]
-            name = _free_name(f"{prefix}{each.name}", others)
+        if field.name not in sources:
+            # The field was renamed: its column gets the new name, and is still found by the old one.
+            sources = (*sources, field.name)
+            others = [other.name for other in merged if other is not column]
+            name = _free_name(f"{prefix}{field.name}", others)
         merged[index] = replace(
             column,
             name=name,
             type=kind,
             sources=sources,
-            identities=(*column.identities, *(each for each in identities if each not in column.identities)),
+            identities=(*column.identities, *(new for new in identities if new not in column.identities)),
         )
     return tuple(merged)
 
 
 def _free_name(preferred: str, used: Iterable[str]) -> str:
-    """The preferred name, or the first of `<name>_2`, `<name>_3`... that is not used. Engines may ignore case."""
-    name = "".join(each if each == "_" or each.isalnum() else "_" for each in preferred) or "_"
-    lowered = {each.lower() for each in used}
+    """The preferred name, or the first of `<name>_2`, `<name>_3`... that is not used."""
+    name = "".join(char if char == "_" or char.isalnum() else "_" for char in preferred) or "_"
+    # Engines may ignore case: to Spark `Id` and `id` are one column.
+    used_lower = {other.lower() for other in used}
     number, free = 1, name
-    while free.lower() in lowered:
+    while free.lower() in used_lower:
         number += 1
         free = f"{name}_{number}"
     return free
@@ -268,14 +198,14 @@ def _free_name(preferred: str, used: Iterable[str]) -> str:
 def _new_type(shape: Shape, ids: _Ids) -> ColumnType:
     match shape:
         case Scalar():
-            return ScalarType(kind=shape.kind, precision=shape.precision, scale=shape.scale)
+            return _scalar_type(shape)
         case Items():
             element_id = ids.take()
             return ListType(element_id=element_id, element=_new_type(shape.element, ids))
         case Pairs():
             key_id, value_id = ids.take(), ids.take()
-            key = ScalarType(kind=shape.key.kind, precision=shape.key.precision, scale=shape.key.scale)
-            return MapType(key_id=key_id, key=key, value_id=value_id, value=_new_type(shape.value, ids))
+            value = _new_type(shape.value, ids)
+            return MapType(key_id=key_id, key=_scalar_type(shape.key), value_id=value_id, value=value)
         case Struct():
             return StructType(columns=_merge_fields((), shape.fields, ids))
 
@@ -287,13 +217,14 @@ def _merge_type(kind: ColumnType, shape: Shape, ids: _Ids | None) -> ColumnType 
     """
     match kind, shape:
         case ScalarType(), Scalar():
-            return _widened(kind, ScalarType(kind=shape.kind, precision=shape.precision, scale=shape.scale))
+            return _widened(kind, _scalar_type(shape))
         case ListType(), Items():
             element = _merge_type(kind.element, shape.element, ids)
             return None if element is None else replace(kind, element=element)
         case MapType(), Pairs():
-            key = ScalarType(kind=shape.key.kind, precision=shape.key.precision, scale=shape.key.scale)
-            value = _merge_type(kind.value, shape.value, ids) if key == kind.key else None
+            # Only the values of a map are widened: a map with keys of another type gets a new column.
+            is_same_key = _scalar_type(shape.key) == kind.key
+            value = _merge_type(kind.value, shape.value, ids) if is_same_key else None
             return None if value is None else replace(kind, value=value)
         case StructType(), Struct():
             return kind if ids is None else StructType(columns=_merge_fields(kind.columns, shape.fields, ids))
@@ -301,49 +232,25 @@ def _merge_type(kind: ColumnType, shape: Shape, ids: _Ids | None) -> ColumnType 
             return None
 
 
+def _scalar_type(scalar: Scalar) -> ScalarType:
+    return ScalarType(kind=scalar.kind, precision=scalar.precision, scale=scalar.scale)
+
+
 _WIDER = {
     (PrimitiveKind.INT, PrimitiveKind.LONG): PrimitiveKind.LONG,
     (PrimitiveKind.FLOAT, PrimitiveKind.DOUBLE): PrimitiveKind.DOUBLE,
 }
+"""Iceberg's promotions from the narrower kind and the wider one. A schema may be older than the column, so either may
+come first.
+"""
 
 
-def _widened(one: ScalarType, other: ScalarType) -> ScalarType | None:
+def _widened(before: ScalarType, added: ScalarType) -> ScalarType | None:
     """The type for values of both, by Iceberg's type promotion; None where there is none."""
-    if one == other:
-        return one
-    if one.kind is other.kind is PrimitiveKind.DECIMAL:
-        return max(one, other, key=lambda each: each.precision) if one.scale == other.scale else None
-    wider = _WIDER.get((one.kind, other.kind)) or _WIDER.get((other.kind, one.kind))
+    if before == added:
+        return before
+    if before.kind is added.kind is PrimitiveKind.DECIMAL:
+        # Iceberg widens the precision of a decimal, never its scale.
+        return max(before, added, key=lambda decimal: decimal.precision) if before.scale == added.scale else None
+    wider = _WIDER.get((before.kind, added.kind)) or _WIDER.get((added.kind, before.kind))
     return None if wider is None else ScalarType(kind=wider)
-
-
-def iceberg_fields(columns: Iterable[Column]) -> list[dict[str, object]]:
-    """The columns as fields of an Iceberg schema."""
-    return [
-        {"id": column.field_id, "name": column.name, "required": False, "type": _iceberg_type(column.type)}
-        for column in columns
-    ]
-
-
-def _iceberg_type(kind: ColumnType) -> object:
-    match kind:
-        case ScalarType(kind=PrimitiveKind.DECIMAL):
-            return f"decimal({kind.precision}, {kind.scale})"
-        case ScalarType(kind=PrimitiveKind.JSON):
-            return str(PrimitiveKind.STRING)
-        case ScalarType():
-            return str(kind.kind)
-        case ListType():
-            element = _iceberg_type(kind.element)
-            return {"type": "list", "element-id": kind.element_id, "element": element, "element-required": False}
-        case MapType():
-            return {
-                "type": "map",
-                "key-id": kind.key_id,
-                "key": _iceberg_type(kind.key),
-                "value-id": kind.value_id,
-                "value": _iceberg_type(kind.value),
-                "value-required": False,
-            }
-        case StructType():
-            return {"type": "struct", "fields": iceberg_fields(kind.columns)}

@@ -6,8 +6,9 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from iceberg_export.typed.columns import decode, encode, every_column
 from iceberg_export.typed.framing import WriterSchema
-from iceberg_export.typed.union import decode, encode, every_column, merge_value
+from iceberg_export.typed.union import merge_value
 from tests.support.lake.typed_records import NOTHING, avro_bytes, avro_reader, decoded, decoded_rows, framed
 from tests.support.strategies.avro_schemas import PIECES, SCALARS, flat_schemas, schemas
 

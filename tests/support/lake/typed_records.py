@@ -12,11 +12,12 @@ from agent.schemas.parsed import NamedText
 from agent.schemas.protobuf import parse_protobuf
 from iceberg_export.rows.columns import BinaryColumn
 from iceberg_export.typed.avro_shapes import AvroReader
+from iceberg_export.typed.columns import Column, TypedColumns
 from iceberg_export.typed.decode import DecodedColumns, ValueReader, ValueReaders, decode_column
 from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.protobuf_shapes import ProtobufFiles
 from iceberg_export.typed.shapes import Shape, Untyped
-from iceberg_export.typed.union import Column, TypedColumns, merge_value
+from iceberg_export.typed.union import merge_value
 
 NOTHING = TypedColumns(version=0, field_id_next=100)
 

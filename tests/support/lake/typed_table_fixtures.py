@@ -10,11 +10,11 @@ from iceberg_export.parquet.writer import ArchiveWriter
 from iceberg_export.tables.columns import ColumnsChange
 from iceberg_export.tables.commit import Change
 from iceberg_export.typed.avro_shapes import AvroReader
+from iceberg_export.typed.columns import TypedColumns
 from iceberg_export.typed.file_columns import plan_columns
 from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.scan import Sides, writers_of
 from iceberg_export.typed.shapes import SchemaUnusable
-from iceberg_export.typed.union import TypedColumns
 from protocol.types import NO_TIMESTAMP, ObjectNumber, Offset, PartitionIndex
 from storage.refs import parquet_key
 from tests.support.lake.table_fixtures import NAME, SESSION, TOPIC, MadeTable

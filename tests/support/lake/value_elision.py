@@ -15,11 +15,11 @@ from iceberg_export.parquet.writer import ArchiveWriter
 from iceberg_export.rows.columns import RecordRows
 from iceberg_export.rows.footer import Footer
 from iceberg_export.typed.avro_shapes import AvroReader
+from iceberg_export.typed.columns import TypedColumns
 from iceberg_export.typed.file_columns import FileColumns, plan_columns
 from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.scan import Sides, writers_of
 from iceberg_export.typed.shapes import SchemaUnusable
-from iceberg_export.typed.union import TypedColumns
 from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex, TopicId
 from tests.support.lake.typed_records import avro_reader
 from tests.support.records.plain_records import Record, make_batch

@@ -8,7 +8,8 @@ from pyiceberg.table.metadata import TableMetadataUtil
 from iceberg_export.tables.columns import ColumnsChange, ColumnsMovedOn, columns_of, newest
 from iceberg_export.tables.commit import Change
 from iceberg_export.tables.metadata import TableMetadata, TableUnreadable, decode
-from iceberg_export.typed.union import NO_COLUMNS, TypedColumns, merge_value
+from iceberg_export.typed.columns import NO_COLUMNS, TypedColumns
+from iceberg_export.typed.union import merge_value
 from tests.support.lake.table_fixtures import MadeTable, data_file, setting
 from tests.support.lake.typed_records import avro_reader, record
 

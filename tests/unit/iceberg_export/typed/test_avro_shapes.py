@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 
 from iceberg_export.typed.avro_shapes import AvroReader
+from iceberg_export.typed.columns import iceberg_fields
 from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.shapes import SchemaUnusable, Untyped
-from iceberg_export.typed.union import iceberg_fields
 from tests.support.lake.typed_records import avro_bytes, avro_reader, decoded_rows, framed, merged, record
 
 

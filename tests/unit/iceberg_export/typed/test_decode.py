@@ -5,10 +5,11 @@ from decimal import Decimal
 import pytest
 
 from iceberg_export.typed.avro_shapes import AvroReader
+from iceberg_export.typed.columns import StructType
 from iceberg_export.typed.decode import ValueReader
 from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.json_shapes import JsonReader
-from iceberg_export.typed.union import StructType, merge_value
+from iceberg_export.typed.union import merge_value
 from protocol.limits import TYPED_ERROR_CHARS_MAX
 from tests.support.lake.typed_records import (
     avro_bytes,

@@ -7,12 +7,12 @@ from iceberg_export.parquet.arrow_rows import arrow_schema
 from iceberg_export.parquet.source_chunks import SourceChunk, decode_chunk
 from iceberg_export.rows.columns import RecordRows
 from iceberg_export.rows.kafka_rows import gather_rows
+from iceberg_export.typed.columns import NO_COLUMNS, TypedColumns, decode
 from iceberg_export.typed.decode import ValueReader
 from iceberg_export.typed.file_columns import FileColumns, plan_columns
 from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.scan import Sides, WriterSchemas
 from iceberg_export.typed.shapes import SchemaUnusable
-from iceberg_export.typed.union import NO_COLUMNS, TypedColumns, decode
 from protocol.types import NO_TIMESTAMP, Offset, PartitionIndex
 from tests.support.lake.typed_records import avro_bytes, avro_reader, framed, record
 from tests.support.records.plain_records import Record, make_batch

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from iceberg_export.typed.columns import iceberg_fields
 from iceberg_export.typed.framing import WriterSchema
 from iceberg_export.typed.protobuf_shapes import ProtobufFiles
 from iceberg_export.typed.shapes import SchemaUnusable
-from iceberg_export.typed.union import iceberg_fields
 from tests.support.lake.typed_records import decoded_rows, framed, merged, protobuf_files
 
 TEXT = """

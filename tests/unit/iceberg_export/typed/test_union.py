@@ -5,18 +5,10 @@ from typing import Any
 
 import pytest
 
+from iceberg_export.typed.columns import TypedColumns, decode, encode, every_column, iceberg_fields, with_schema_id
 from iceberg_export.typed.json_shapes import JsonReader
 from iceberg_export.typed.shapes import SchemaUnusable, Shape
-from iceberg_export.typed.union import (
-    TypedColumns,
-    decode,
-    encode,
-    every_column,
-    iceberg_fields,
-    merge_key,
-    merge_value,
-    with_schema_id,
-)
+from iceberg_export.typed.union import merge_key, merge_value
 from protocol.decoding import Undecodable
 from protocol.limits import TYPED_COLUMNS_MAX
 from tests.support.lake.typed_records import NOTHING, avro_reader, merged, protobuf_files, record
