@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from agent.admin.config_layers import BrokerConfigs
-from agent.bucket.cluster_identity import BucketWatch
+from agent.bucket.bucket_watch import BucketWatch
 from agent.bucket.confirmation import BucketConfirmation, ConfirmedStore
 from agent.bucket.store_damages import StoreDamages
 from agent.cache.chunk_cache import ChunkCache

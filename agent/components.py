@@ -12,13 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.agent import Agent
-from agent.bucket.cluster_identity import (
-    AnotherBucket,
-    check_reached,
-    claim_bucket,
-    read_cluster_file,
-    without_ledger,
-)
+from agent.bucket.cluster_file import read_cluster_file
+from agent.bucket.cluster_identity import AnotherBucket, check_reached, claim_bucket, lost_ledger_error
 from agent.bucket.conditional_puts import check_before_claim
 from agent.bucket.disk_reserve import DiskReserves
 from agent.bucket.missing_objects import report_missing
@@ -166,7 +161,7 @@ async def _check_ledger_lost(settings: Settings, clock: Clock, ids: Ids) -> None
     async with open_store(settings, clock, ids, Metrics(), is_writer=False) as store:
         file = await once_there(lambda: read_cluster_file(store), clock)
     if file is not None:
-        raise without_ledger(settings.ledger_url, file)
+        raise lost_ledger_error(settings.ledger_url, file)
 
 
 def _ledger_reserve(settings: Settings, clock: Clock) -> DiskReserves:

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agent.bucket.cluster_identity import CLUSTER_KEY, ClusterFile, is_named, read_own_cluster_file
+from agent.bucket.cluster_file import CLUSTER_KEY, ClusterFile, is_match, read_own_cluster_file
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from coordinator.ledger.port import LedgerCorrupt, LedgerIdentity
@@ -127,7 +127,7 @@ class BucketConfirmation:
         else:
             if file is None:
                 self._fail(f"{CLUSTER_KEY} is not in it")
-            elif is_named(self._identity, file):
+            elif is_match(self._identity, file):
                 self._succeed(began_s)
             else:  # compared, not only looked for: another cluster's file is as wrong as none
                 self._fail(f"it belongs to cluster {file.cluster_id}, incarnation {file.incarnation}")

@@ -6,7 +6,8 @@ says what to do; nothing is changed then (safety rule S9).
 
 from dataclasses import dataclass
 
-from agent.bucket.cluster_identity import CLUSTER_KEY, ClusterFile, check_bucket, check_reached, read_cluster_file
+from agent.bucket.cluster_file import CLUSTER_KEY, ClusterFile, read_cluster_file
+from agent.bucket.cluster_identity import check_bucket, check_reached
 from agent.ledger.bootstrap import load_state
 from agent.recovery.bucket_listing import keys_of_agents
 from agent.runtime.clock import Clock

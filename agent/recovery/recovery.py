@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from agent.bucket.cluster_identity import CLUSTER_KEY, ClusterFile
+from agent.bucket.cluster_file import CLUSTER_KEY, ClusterFile
 from agent.recovery.bucket_listing import BucketContents, list_bucket
 from agent.recovery.intake_commits import IntakeCommits
 from agent.recovery.preconditions import Permissions, check_preconditions

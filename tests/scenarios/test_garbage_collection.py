@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from agent.bucket.cluster_identity import BucketWatch, check_bucket
+from agent.bucket.bucket_watch import BucketWatch
+from agent.bucket.cluster_identity import check_bucket
 from agent.lake.archiver import Archiver
 from agent.maintenance.garbage_collector import GarbageCollector
 from agent.maintenance.leader import MaintenanceLeader

@@ -8,15 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from agent.bucket.cluster_identity import (
-    DISAGREEING,
-    REMEDY,
-    ClusterFile,
-    check_named,
-    check_reached,
-    check_undamaged,
-    read_cluster_file,
-)
+from agent.bucket.cluster_file import ClusterFile, check_undamaged, read_cluster_file
+from agent.bucket.cluster_identity import REMEDY, REMEDY_DISAGREEMENT, check_match, check_reached
 from agent.bucket.open_store import open_store
 from agent.cli.doctor.machine_checks import CheckStatus, DoctorFinding
 from agent.cli.failure import CommandFailed
@@ -119,7 +112,7 @@ async def _check_names(ledger: Ledger, file: ClusterFile | None) -> DoctorFindin
         return _finding(CheckStatus.FINE, f"the ledger of cluster {identity.cluster_id} is new, and the bucket is free")
     if file is not None:
         check_undamaged(identity, file)
-    check_named(identity, file, is_new=is_new)
+    check_match(identity, file, is_new=is_new)
     bucket = f", bucket {identity.bucket_id}" if identity.bucket_id else ""
     text = f"ledger and bucket name each other: cluster {identity.cluster_id}, incarnation {identity.incarnation}"
     return _finding(CheckStatus.FINE, text + bucket)
@@ -150,7 +143,7 @@ def _failed(error: Exception) -> DoctorFinding:
     remedy = REMEDY.removesuffix("; nothing was changed")
     if remedy in text:
         return _finding(CheckStatus.FAILED, text.replace(remedy, "").rstrip(" ."), remedy)
-    return _finding(CheckStatus.FAILED, text.replace(f" ({DISAGREEING})", ""), DISAGREEING)
+    return _finding(CheckStatus.FAILED, text.replace(f" ({REMEDY_DISAGREEMENT})", ""), REMEDY_DISAGREEMENT)
 
 
 def _finding(verdict: CheckStatus, text: str, remedy: str = "") -> DoctorFinding:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 from zlib import crc32
 
-from agent.bucket.cluster_identity import CLUSTER_KEY
+from agent.bucket.cluster_file import CLUSTER_KEY
 from agent.bucket.permissions import CHECKS_PREFIX
 from protocol.limits import LEDGER_SESSION_SECONDS
 from storage.decorators.failing import StoreOperation

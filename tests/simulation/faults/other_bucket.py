@@ -7,7 +7,7 @@ minute after the endpoint changed must not count; what it put earlier may, so pe
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.bucket.cluster_identity import CLUSTER_KEY
+from agent.bucket.cluster_file import CLUSTER_KEY
 from protocol.limits import BUCKET_CONFIRMED_SECONDS_MAX
 from storage.object_store import ObjectExists, ObjectMeta, ObjectMissing
 from storage.refs import TAIL_KEY, session_of_key

@@ -20,7 +20,7 @@ from agent.runtime.threads import run_in_thread
 from coordinator.commands.commands import StartSession
 from coordinator.follower import Follower
 from coordinator.ledger.memory import MemoryLedger
-from coordinator.ledger.port import Ledger
+from coordinator.ledger.port import Ledger, LedgerEntry
 from iceberg_export.parquet.reader import ParquetReader
 from protocol.types import Milliseconds
 from storage.memory_store import MemoryStore
@@ -177,3 +177,13 @@ async def running_parts(
         finally:
             for loop in loops:
                 loop.cancel()
+
+
+async def ledger_at(position: int) -> MemoryLedger:
+    """A ledger whose newest entry is at that position."""
+    ledger = MemoryLedger()
+    session = await ledger.open_session("a")
+    for number in range(position - session):
+        await ledger.append(session, [LedgerEntry(number=number, payload=b"x")])
+    assert (await ledger.head()).position == position
+    return ledger

@@ -1,38 +1,22 @@
 """Ledger and bucket of one cluster, or no agent."""
 
-import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 
 import msgspec
 import pytest
 
-from agent.bucket.cluster_identity import (
-    CLUSTER_KEY,
-    AnotherBucket,
-    BucketWatch,
-    ClusterFile,
-    check_bucket,
-    check_reached,
-    claim_bucket,
-    read_cluster_file,
-)
+from agent.bucket.cluster_file import CLUSTER_KEY, ClusterFile
+from agent.bucket.cluster_identity import AnotherBucket, check_bucket, check_reached, claim_bucket
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
-from coordinator.ledger.port import Ledger, LedgerCorrupt, LedgerEntry, LedgerIdentity, LedgerUnavailable
-from protocol.limits import BUCKET_CHECK_INTERVAL_S
+from coordinator.ledger.port import LedgerCorrupt, LedgerEntry, LedgerIdentity, LedgerUnavailable
 from protocol.types import ObjectNumber, Position, SessionId
-from storage.decorators.failing import FailingStore, FaultKind, InjectedFault, StoreOperation
 from storage.memory_store import MemoryStore
-from storage.object_store import ObjectMeta, ObjectStore
+from storage.object_store import ObjectMeta
 from storage.refs import intake_key, reached_key, snapshot_key
-from tests.support.agent.ledger_parts import ManualClock
+from tests.support.agent.ledger_parts import ledger_at
 
 MINE = LedgerIdentity(cluster_id="mine", incarnation=1)
-
-
-def places_of(word: str, data: bytes) -> range:
-    first = data.index(word.encode())
-    return range(first, first + len(word))
 
 
 async def test_a_new_ledger_claims_an_empty_bucket_once() -> None:
@@ -158,209 +142,8 @@ class TestClaiming:
             await claim_bucket(other, ledger, new_bucket_id="three")
 
 
-class TestAnAgentThatRuns:
-    """S9: it goes on looking whose its bucket is."""
-
-    IDENTITY = LedgerIdentity(cluster_id="mine", incarnation=1, bucket_id="one")
-
-    async def claimed(self) -> tuple[MemoryStore, BucketWatch]:
-        store = MemoryStore()
-        await check_bucket(store, LedgerIdentity(cluster_id="mine", incarnation=1), new_bucket_id="one")
-        return store, self.watch(store)
-
-    def watch(
-        self,
-        store: ObjectStore,
-        *,
-        ledger: Ledger | None = None,
-        position: Callable[[], Position] = lambda: Position(0),
-        clock: ManualClock | None = None,
-    ) -> BucketWatch:
-        return BucketWatch(
-            store=store,
-            ledger=MemoryLedger() if ledger is None else ledger,
-            identity=self.IDENTITY,
-            position=position,
-            clock=ManualClock() if clock is None else clock,
-        )
-
-    async def test_s9_an_agent_that_had_not_read_past_the_backup_ends_when_it_goes_on(self) -> None:
-        """The ledger that it reads was restored, and holds all that this agent has seen: only the bucket knows."""
-        store, _ = await self.claimed()
-        await store.put(reached_key(Position(9)), [b"x"])
-        positions = iter((3, 3, 3, 4))
-        watch = self.watch(store, ledger=await TestReached.ledger_at(4), position=lambda: Position(next(positions)))
-        with pytest.raises(LedgerCorrupt, match="older copy"):
-            await watch.run()
-        assert list(positions) == []  # as long as nothing came, one look at the name was enough
-        with pytest.raises(LedgerCorrupt, match="older copy"):
-            await watch.is_ours()
-
-    async def test_its_own_bucket(self) -> None:
-        _, name = await self.claimed()
-        assert await name.is_ours()
-
-    @pytest.mark.parametrize(
-        "other",
-        [
-            b'{"cluster_id":"mine","incarnation":2,"bucket_id":"one"}',
-            b'{"cluster_id":"other","incarnation":1,"bucket_id":"one"}',
-            b'{"cluster_id":"mine","incarnation":1,"bucket_id":"two"}',
-        ],
-    )
-    async def test_s9_a_bucket_that_was_recovered_under_another_ledger_ends_it(self, other: bytes) -> None:
-        store, name = await self.claimed()
-        await store.put(CLUSTER_KEY, [other])
-        with pytest.raises(AnotherBucket, match=r"recovered under another ledger's name.*docs/operations/recovery"):
-            await name.is_ours()
-        with pytest.raises(AnotherBucket):
-            await name.run()
-
-    @pytest.mark.parametrize("content", [None, b"", b'{"cluster_id":'])
-    async def test_s9_where_the_bucket_says_nothing_it_is_told_once_and_nothing_may_be_deleted(
-        self, content: bytes | None, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        store, name = await self.claimed()
-        claim = await store.get(CLUSTER_KEY)
-        await store.delete([CLUSTER_KEY])
-        if content is not None:
-            await store.put(CLUSTER_KEY, [content])
-        assert [await name.is_ours() for _ in range(3)] == [False, False, False]
-        (record,) = caplog.records
-        assert "no garbage is deleted" in record.message
-        await store.put(CLUSTER_KEY, [record.content.encode()])  # type: ignore[attr-defined]
-        assert await name.is_ours()
-        assert claim == await store.get(CLUSTER_KEY)
-
-    async def test_a_store_that_is_away_is_asked_again(self) -> None:
-        memory, _ = await self.claimed()
-        store, clock = FailingStore(memory), ManualClock()
-        store.script(InjectedFault(kind=FaultKind.BEFORE, operation=StoreOperation.GET))
-        name = self.watch(store, clock=clock)
-
-        async def recovered() -> None:
-            while len(clock.slept) < 3:
-                await clock.sleep(0)
-                clock.slept.remove(0)
-            await memory.put(CLUSTER_KEY, [b'{"cluster_id":"mine","incarnation":2}'])
-
-        async def both() -> None:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(recovered())
-                tasks.create_task(name.run())
-
-        with pytest.raises(ExceptionGroup) as raised:
-            await both()
-        assert raised.group_contains(AnotherBucket)
-        assert set(clock.slept) == {BUCKET_CHECK_INTERVAL_S}
-
-
-class TestDamage:
-    """S20: what a flipped bit made of the names is no other cluster's name."""
-
-    MINE = LedgerIdentity(cluster_id="Gk2rTZLnQ7WPy-0dXn_5oA", incarnation=1, bucket_id="u8XbJ1cLRtqYdH3eVw6m9Q")
-    FILE = msgspec.json.encode(ClusterFile.of(MINE))
-    FILE_OF_BEFORE = FILE[: FILE.index(b',"checksum"')] + b"}"
-
-    async def outcomes(self, damaged: bytes) -> tuple[bool, bool]:
-        """Whether a start passes, and whether an agent that runs has no doubts. It never ends."""
-        store = MemoryStore()
-        await store.put(CLUSTER_KEY, [damaged])
-        watch = BucketWatch(
-            store=store,
-            ledger=MemoryLedger(),
-            identity=self.MINE,
-            position=lambda: Position(0),
-            clock=ManualClock(),
-        )
-        is_ours = await watch.is_ours()
-        try:
-            found = await check_bucket(store, self.MINE, appends_count=3)
-        except AnotherBucket:
-            raise
-        except LedgerCorrupt as error:
-            told = str(error)
-        else:
-            assert found.identity == self.MINE
-            return True, is_ours
-        assert re.search(r"damaged .*cluster\.json is damaged or missing.*it would be {", told)
-        return False, is_ours
-
-    async def believed(self, data: bytes, *, but_at: Sequence[int] = ()) -> set[int]:
-        """Where a flipped bit is not noticed: the file says the same then."""
-        places: set[int] = set()
-        for bit in range(len(data) * 8):
-            if bit // 8 in but_at:
-                continue
-            damaged = bytearray(data)
-            damaged[bit // 8] ^= 1 << bit % 8
-            starts, is_ours = await self.outcomes(bytes(damaged))
-            assert starts is is_ours, damaged
-            if is_ours:
-                places.add(bit // 8)
-        return places
-
-    async def test_s20_no_flipped_bit_ends_an_agent_or_passes_for_another_cluster(self) -> None:
-        assert await self.outcomes(self.FILE) == (True, True)
-        assert await self.believed(self.FILE) == {
-            *places_of("format_version", self.FILE),
-            *places_of("checksum", self.FILE),
-        }
-
-    async def test_s20_nor_does_one_in_a_file_of_before_but_for_the_incarnation_s(self) -> None:
-        file = self.FILE_OF_BEFORE
-        assert await self.outcomes(file) == (True, True)
-        incarnation, version = file.index(b":1,") + 1, file.rindex(b":1,") + 1
-        assert await self.believed(file, but_at=[incarnation]) == {*places_of("format_version", file), version}
-        with pytest.raises(AnotherBucket):
-            await self.outcomes(file.replace(b'"incarnation":1', b'"incarnation":3'))
-
-    @pytest.mark.parametrize(
-        "other",
-        [
-            LedgerIdentity(cluster_id=MINE.cluster_id, incarnation=2, bucket_id=MINE.bucket_id),
-            LedgerIdentity(cluster_id="Hk2rTZLnQ7WPy-0dXn_5oA", incarnation=1, bucket_id=MINE.bucket_id),
-            LedgerIdentity(cluster_id=MINE.cluster_id, incarnation=1, bucket_id="v8XbJ1cLRtqYdH3eVw6m9Q"),
-        ],
-    )
-    async def test_s9_a_whole_file_that_names_another_one_ends_it_however_near_the_name_is(
-        self, other: LedgerIdentity
-    ) -> None:
-        with pytest.raises(AnotherBucket):
-            await self.outcomes(msgspec.json.encode(ClusterFile.of(other)))
-
-    @pytest.mark.parametrize("cluster_id", ["Hl2rTZLnQ7WPy-0dXn_5oA", "Gk2rTZLnQ7WPy-0dXn_5o"])
-    async def test_s9_so_does_one_of_before_that_differs_by_more(self, cluster_id: str) -> None:
-        with pytest.raises(AnotherBucket):
-            await self.outcomes(self.FILE_OF_BEFORE.replace(self.MINE.cluster_id.encode(), cluster_id.encode()))
-
-    async def test_programs_of_before_read_a_file_with_a_checksum(self) -> None:
-        class OfBefore(msgspec.Struct, frozen=True, kw_only=True):
-            cluster_id: str
-            incarnation: int
-            format_version: int = 1
-            bucket_id: str = ""
-
-        assert msgspec.json.encode(msgspec.json.decode(self.FILE, type=OfBefore)) == self.FILE_OF_BEFORE
-
-    async def test_white_space_and_order_do_not_matter(self) -> None:
-        store = MemoryStore()
-        fields = reversed(msgspec.json.decode(self.FILE).items())
-        await store.put(CLUSTER_KEY, [msgspec.json.format(msgspec.json.encode(dict(fields)))])
-        assert await read_cluster_file(store) == ClusterFile.of(self.MINE)
-
-
 class TestReached:
     """S9: a ledger that was further once is an older copy, and its agents would delete what it does not know."""
-
-    @staticmethod
-    async def ledger_at(position: int) -> MemoryLedger:
-        ledger = MemoryLedger()
-        session = await ledger.open_session("a")
-        for number in range(position - session):
-            await ledger.append(session, [LedgerEntry(number=number, payload=b"x")])
-        assert (await ledger.head()).position == position
-        return ledger
 
     @pytest.mark.parametrize(
         "key",
@@ -375,7 +158,7 @@ class TestReached:
         store = MemoryStore()
         await store.put(key, [b"x"])
         with pytest.raises(LedgerCorrupt, match=rf"(?s){key}.*ends at 10.*penstock recover"):
-            await check_reached(store, await self.ledger_at(10))
+            await check_reached(store, await ledger_at(10))
         assert [meta.key async for meta in store.list("")] == [key]
 
     async def test_what_the_ledger_has_reached_is_no_contradiction(self) -> None:
@@ -389,10 +172,10 @@ class TestReached:
             "intake/somebody's",
         ):
             await store.put(key, [b"x"])
-        await check_reached(store, await self.ledger_at(10))
+        await check_reached(store, await ledger_at(10))
 
     async def test_what_comes_while_the_bucket_is_listed_is_no_contradiction(self) -> None:
-        ledger = await self.ledger_at(10)
+        ledger = await ledger_at(10)
 
         class Busy(MemoryStore):
             async def list(self, prefix: str, *, after: str = "") -> AsyncIterator[ObjectMeta]:

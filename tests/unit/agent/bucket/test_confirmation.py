@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from agent.bucket.cluster_identity import CLUSTER_KEY, ClusterFile
+from agent.bucket.cluster_file import CLUSTER_KEY, ClusterFile
 from agent.bucket.confirmation import BucketConfirmation, BucketNotOurs, ConfirmedStore
 from agent.runtime.metrics import Metrics
 from coordinator.ledger.port import LedgerIdentity

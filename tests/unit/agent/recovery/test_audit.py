@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from agent.bucket.cluster_identity import CLUSTER_KEY, check_bucket
+from agent.bucket.cluster_file import CLUSTER_KEY
+from agent.bucket.cluster_identity import check_bucket
 from agent.bucket.store_damages import StoreDamages
 from agent.maintenance.snapshots import Snapshots
 from agent.recovery.audit import Audit, AuditReport

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from agent.bucket.cluster_identity import CLUSTER_KEY, check_bucket, check_reached, claim_bucket
+from agent.bucket.cluster_file import CLUSTER_KEY
+from agent.bucket.cluster_identity import check_bucket, check_reached, claim_bucket
 from agent.recovery.preconditions import RecoveryNeedless
 from coordinator.commands.commands import (
     AllocateProducerIds,

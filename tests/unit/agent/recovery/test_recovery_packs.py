@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyarrow import fs
 
-from agent.bucket.cluster_identity import CLUSTER_KEY, read_cluster_file
+from agent.bucket.cluster_file import CLUSTER_KEY, read_cluster_file
 from agent.ledger.bootstrap import load_state
 from agent.recovery.preconditions import Permissions
 from agent.recovery.report import RecoveryReport
