@@ -18,14 +18,17 @@ from protocol.types import ObjectId
 from protocol.wire import Buffer
 
 ChunkKey = Hashable
+"""The key of a chunk, a tuple that begins with the id of its object (`chunk_key`). A whole object's key is its id."""
 
 
 class ChunkPart(NamedTuple):
-    """The batches of a chunk that one answer has, and the offset after them. `is_rest`: they reach the chunk's end."""
+    """Whole batches of a chunk, for one answer; maybe none."""
 
     records: memoryview
     offset_end: int
-    is_rest: bool
+    """The offset after the batches; without any, the offset that was asked for."""
+    reaches_end: bool
+    """Whether no batches of the chunk follow."""
 
 
 class _Batches(NamedTuple):
@@ -71,9 +74,10 @@ class ServedChunk:
             self._batches = self._find_batches()
         byte_ends, offset_ends = self._batches
         buffer = memoryview(self.buffer)
+        # Batches [first, end) are returned.
         first = bisect_right(offset_ends, offset)
         if first == len(byte_ends):
-            return ChunkPart(buffer[:0], offset, is_rest=True)
+            return ChunkPart(buffer[:0], offset, reaches_end=True)
         byte_first = byte_ends[first - 1] if first else 0
         end = bisect_right(byte_ends, byte_first + bytes_max)
         if end <= first and at_least_one:
@@ -81,15 +85,16 @@ class ServedChunk:
         if offset_end is not None:
             end = min(end, bisect_right(offset_ends, offset_end))
         if end <= first:
-            return ChunkPart(buffer[:0], offset, is_rest=False)
+            return ChunkPart(buffer[:0], offset, reaches_end=False)
         records = buffer[byte_first : byte_ends[end - 1]]
-        return ChunkPart(records, offset_ends[end - 1], is_rest=end == len(byte_ends))
+        return ChunkPart(records, offset_ends[end - 1], reaches_end=end == len(byte_ends))
 
 
 def chunk_key(chunk: ChunkRef, compression: Compression) -> ChunkKey:
     """The cache key of a chunk as it is served. Object ids are never used twice.
 
-    The key of an archived chunk has the compression, as its rows are encoded by the topic's setting.
+    The key of an archived chunk has the compression, as its rows are encoded by the topic's setting. An intake chunk is
+    the producer's batches, whatever that setting is.
     """
     if not chunk.is_archived:
         return (chunk.object_id, chunk.byte_first)
@@ -101,12 +106,12 @@ def chunk_key(chunk: ChunkRef, compression: Compression) -> ChunkKey:
 class _WholeObject:
     """An intake object's stored bytes, and the chunks that were copied out of them."""
 
-    __slots__ = ("buffer", "chunks_count", "chunks_cut")
+    __slots__ = ("buffer", "chunks_count", "copied_chunks")
 
     def __init__(self, buffer: memoryview, chunks_count: int) -> None:
         self.buffer = buffer
         self.chunks_count = chunks_count
-        self.chunks_cut: set[int] = set()
+        self.copied_chunks: set[int] = set()
         """The first byte of each chunk that was copied out."""
 
 
@@ -115,69 +120,73 @@ class ChunkCache:
 
     def __init__(self, *, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        self._chunks: OrderedDict[ChunkKey, ServedChunk | _WholeObject] = OrderedDict()
+        self._entries: OrderedDict[ChunkKey, ServedChunk | _WholeObject] = OrderedDict()
+        """Chunks and whole objects, the least recently used first."""
         self.bytes_held = 0
+        """The bytes that all entries count towards the bound."""
         self.hits_count = 0
         self.misses_count = 0
 
     def get(self, chunk: ChunkRef, compression: Compression = Compression.NONE) -> ServedChunk | None:
+        """The chunk, which counts as used now; None where it is not in the cache."""
         key = chunk_key(chunk, compression)
-        served = self._chunks.get(key)
+        served = self._entries.get(key)
         if served is None:
             self.misses_count += 1
             return None
         assert isinstance(served, ServedChunk)
         self.hits_count += 1
-        self._chunks.move_to_end(key)
+        self._entries.move_to_end(key)
         return served
 
     def holds(self, chunk: ChunkRef, compression: Compression = Compression.NONE) -> bool:
         """Whether `get` would find the chunk now. Does not count as a use of it."""
-        return chunk_key(chunk, compression) in self._chunks
+        return chunk_key(chunk, compression) in self._entries
 
     def put(self, chunk: ChunkRef, served: ServedChunk, compression: Compression = Compression.NONE) -> None:
-        """Keep a chunk, unless it takes more than the bound."""
-        self._keep(chunk_key(chunk, compression), served)
+        """Add a chunk, unless it takes more than the bound. Others are dropped for it."""
+        self._add(chunk_key(chunk, compression), served)
 
     def object(self, object_id: ObjectId) -> memoryview | None:
         """A whole object's bytes; None where they are not in the cache."""
-        whole = self._chunks.get(object_id)
+        whole = self._entries.get(object_id)
         if whole is None:
             return None
         assert isinstance(whole, _WholeObject)
-        self._chunks.move_to_end(object_id)
+        self._entries.move_to_end(object_id)
         return whole.buffer
 
     def put_object(self, object_id: ObjectId, buffer: memoryview, *, chunks_count: int) -> None:
-        """Keep a whole object until `chunks_count` chunks were copied out of it."""
-        self._keep(object_id, _WholeObject(buffer, chunks_count))
+        """Add a whole object, until `chunks_count` chunks were copied out of it. The same bounds hold as in `put`."""
+        self._add(object_id, _WholeObject(buffer, chunks_count))
 
     def drop_chunks(self, object_id: ObjectId) -> None:
         """Drop all chunks of an object. Walks over every key: for damaged objects, not for each read."""
-        for key in [key for key in self._chunks if isinstance(key, tuple) and key[0] == object_id]:
-            self.bytes_held -= _entry_bytes(self._chunks.pop(key))
+        for key in [key for key in self._entries if isinstance(key, tuple) and key[0] == object_id]:
+            self.bytes_held -= _entry_bytes(self._entries.pop(key))
 
     def drop_object(self, object_id: ObjectId) -> None:
         """Drop a whole object, where it is in the cache."""
-        whole = self._chunks.pop(object_id, None)
+        whole = self._entries.pop(object_id, None)
         if whole is not None:
             self.bytes_held -= _entry_bytes(whole)
 
-    def was_cut(self, chunk: ChunkRef) -> None:
+    def note_copied(self, chunk: ChunkRef) -> None:
         """Note that the chunk was copied out of its whole object. The object is dropped with its last chunk."""
-        whole = self._chunks.get(chunk.object_id)
+        whole = self._entries.get(chunk.object_id)
         if isinstance(whole, _WholeObject):
-            whole.chunks_cut.add(chunk.byte_first)
-            if len(whole.chunks_cut) >= whole.chunks_count:
+            whole.copied_chunks.add(chunk.byte_first)
+            if len(whole.copied_chunks) >= whole.chunks_count:
                 self.drop_object(chunk.object_id)
 
-    def _keep(self, key: ChunkKey, entry: ServedChunk | _WholeObject) -> None:
-        if key in self._chunks or _entry_bytes(entry) > self.bytes_max:
+    def _add(self, key: ChunkKey, entry: ServedChunk | _WholeObject) -> None:
+        # An entry under the same key has the same bytes.
+        if key in self._entries or _entry_bytes(entry) > self.bytes_max:
             return
-        self._chunks[key] = entry
+        self._entries[key] = entry
         self.bytes_held += _entry_bytes(entry)
         while self.bytes_held > self.bytes_max:
-            _, dropped = self._chunks.popitem(last=False)
+            _, dropped = self._entries.popitem(last=False)
             self.bytes_held -= _entry_bytes(dropped)
 
 

@@ -2,6 +2,9 @@
 
 In: rows of the index. Out: chunks as they are served, up to the first that cannot be read; an error where that is the
 first. A chunk that several requests need at once is read once, and neighbouring ranges of an object by one request.
+
+A read of a chunk is a flight. It begins in `begin`, is completed by `_complete` or `_complete_with_error` with a chunk
+or an error, and goes on when the requests that wait for it are cancelled.
 """
 
 import asyncio
@@ -14,15 +17,14 @@ from agent.cache.chunk_cache import ChunkCache, ChunkKey, ServedChunk, chunk_key
 from agent.fetch.damaged_objects import DamagedObjects
 from agent.fetch.object_demand import ObjectDemand
 from agent.fetch.read_budget import ReadBudget, Reservation
+from agent.fetch.served_chunks import serve_intake, serve_marker
 from agent.runtime.threads import run_in_thread
-from coordinator.state.chunk_index import NO_CHECKSUM, NO_OBJECT, ChunkRef
+from coordinator.state.chunk_index import NO_OBJECT, ChunkRef
 from coordinator.state.state import ClusterState, ObjectState
-from protocol.errors import ErrorCode, InvalidBatch
+from protocol.errors import InvalidBatch
 from protocol.limits import OBJECT_BYTES_READ_WHOLE_MAX
-from protocol.records.batch import check_crcs, patch_offsets, set_log_append_time
 from protocol.records.compression import Compression
-from protocol.records.control_batches import marker_batch
-from protocol.types import NO_TIMESTAMP, ObjectId
+from protocol.types import ObjectId
 from storage.object_store import ObjectDamaged, ObjectMissing, ObjectStore, StoreError, StoreUnavailable
 from storage.read_plan import plan_reads
 from storage.refs import ByteRange, ObjectKind
@@ -51,7 +53,7 @@ class ArchiveReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
-    """One chunk that is being read, and the future of every task that waits for it."""
+    """One chunk that is being read, and the future that every request for it awaits."""
 
     chunk: ChunkRef
     compression: Compression
@@ -95,7 +97,8 @@ class ChunkReader:
         if is_store_cheap:
             self._whole_bytes_max = 0
         self._flights: dict[ChunkKey, _Flight] = {}
-        self._whole: dict[ObjectId, _WholeRead] = {}
+        """The chunks that are being read now."""
+        self._whole_reads: dict[ObjectId, _WholeRead] = {}
         self._demand = ObjectDemand()
 
     async def read(
@@ -117,10 +120,12 @@ class ChunkReader:
         served: list[ServedChunk] = []
         try:
             async with within or nullcontext():
-                for waiting in self.begin(state, chunks, compressions, reservation):
-                    if isinstance(waiting, asyncio.Future):
-                        waiting = await asyncio.shield(waiting)
-                    served.append(waiting)
+                for chunk in self.begin(state, chunks, compressions, reservation):
+                    if isinstance(chunk, asyncio.Future):
+                        # Shielded, as other requests may wait for the same future.
+                        served.append(await asyncio.shield(chunk))
+                    else:
+                        served.append(chunk)
         except StoreError:
             if not served:
                 raise
@@ -135,11 +140,12 @@ class ChunkReader:
 
     def from_memory(self, chunk: ChunkRef, compression: Compression) -> ServedChunk:
         """The chunk, without a read: only where `holds` says so."""
-        if chunk.object_id == NO_OBJECT:
-            return serve_marker(chunk)
-        cached = self._cache.get(chunk, compression)
-        assert cached is not None
-        return cached
+        served = self._get(chunk, compression)
+        assert served is not None
+        return served
+
+    def _get(self, chunk: ChunkRef, compression: Compression) -> ServedChunk | None:
+        return serve_marker(chunk) if chunk.object_id == NO_OBJECT else self._cache.get(chunk, compression)
 
     def is_missing(self, chunk: ChunkRef, compression: Compression) -> bool:
         """Whether the chunk is neither in memory nor being read."""
@@ -157,37 +163,40 @@ class ChunkReader:
         A chunk goes into the cache whether its future is awaited or not. Raises `ObjectMissing` where the first chunk's
         object is not in the state.
         """
-        waiting: list[ServedChunk | asyncio.Future[ServedChunk]] = []
+        begun: list[ServedChunk | asyncio.Future[ServedChunk]] = []
         intake: list[_Flight] = []
         for chunk, compression in zip(chunks, compressions, strict=True):
-            if chunk.object_id == NO_OBJECT:
-                waiting.append(serve_marker(chunk))
+            served = self._get(chunk, compression)
+            if served is not None:
+                begun.append(served)
                 continue
-            cached = self._cache.get(chunk, compression)
-            if cached is not None:
-                waiting.append(cached)
-                continue
-            key = chunk_key(chunk, compression)
-            flight = self._flights.get(key)
+            flight = self._flights.get(chunk_key(chunk, compression))
             if flight is None:
                 stored = state.objects.get(chunk.object_id)
                 if stored is None:
-                    if not waiting:
+                    if not begun:
                         raise ObjectMissing(f"object {chunk.object_id} is not in the state any more")
                     break  # chunks before it are read all the same: the caller answers with them
-                flight = _Flight(chunk, compression, stored, asyncio.get_running_loop().create_future())
-                self._flights[key] = flight
-                damage = self.damaged.recent(key)
-                if damage is not None:
-                    self._crash(flight, damage)
+                flight = self._new_flight(chunk, compression, stored)
+                if flight.served.done():
+                    pass  # it was damaged a short while ago, and is not read again yet
                 elif stored.kind is ObjectKind.INTAKE:
                     intake.append(flight)
                 else:
                     self._start(self._read_archived(flight), reservation)
-            waiting.append(flight.served)
+            begun.append(flight.served)
         if intake:
             self._begin_intake(intake, reservation)
-        return waiting
+        return begun
+
+    def _new_flight(self, chunk: ChunkRef, compression: Compression, stored: ObjectState) -> _Flight:
+        """A flight for a chunk without one; completed at once, with its error, where the chunk was lately damaged."""
+        flight = _Flight(chunk, compression, stored, asyncio.get_running_loop().create_future())
+        self._flights[flight.key] = flight
+        damage = self.damaged.recent(flight.key)
+        if damage is not None:
+            self._complete_with_error(flight, damage)
+        return flight
 
     def _begin_intake(self, flights: Sequence[_Flight], reservation: Reservation | None) -> None:
         """Read each object whole where several consumers need parts of it and the budget allows, else its ranges.
@@ -200,13 +209,13 @@ class ChunkReader:
             if flight.stored.object_bytes <= self._whole_bytes_max:
                 self._demand.note(flight.chunk, flight.stored.object_bytes)
         for object_id, flights_of_object in by_object.items():
-            whole, cached = self._whole.get(object_id), self._cache.object(object_id)
+            whole, cached = self._whole_reads.get(object_id), self._cache.object(object_id)
             if whole is not None:
                 whole.flights += flights_of_object
                 if reservation is not None and whole.task is not None:
                     reservation.hold_for(whole.task)
             elif cached is not None:
-                self._start(self._cut(flights_of_object, cached), reservation)
+                self._start(self._copy_out(flights_of_object, cached), reservation)
             elif not self._begin_whole(flights_of_object, reservation):
                 self._start(self._read_ranges(flights_of_object), reservation)
 
@@ -215,13 +224,14 @@ class ChunkReader:
         object_id, object_bytes = flights[0].chunk.object_id, flights[0].stored.object_bytes
         if object_bytes > self._whole_bytes_max or not self._demand.is_shared(object_id):
             return False
-        room = self._budget.take_now(object_bytes)
-        if room is None:
+        # The object's bytes count beside those that the request has reserved for its own chunks.
+        object_reservation = self._budget.take_now(object_bytes)
+        if object_reservation is None:
             return False
-        whole = self._whole[object_id] = _WholeRead(flights)
-        with room:
+        whole = self._whole_reads[object_id] = _WholeRead(flights)
+        with object_reservation:
             whole.task = self._start(self._read_whole(object_id, flights[0].stored, whole), reservation)
-            room.hold_for(whole.task)
+            object_reservation.hold_for(whole.task)
         return True
 
     def _start(self, read: Coroutine[None, None, None], reservation: Reservation | None) -> asyncio.Task[None]:
@@ -231,52 +241,57 @@ class ChunkReader:
         return task
 
     async def _read_whole(self, object_id: ObjectId, stored: ObjectState, whole: _WholeRead) -> None:
+        """Complete the flights of `whole`, also those that come while the object is being read."""
         try:
             data = memoryview(await self._store.get_range(stored.key, 0, stored.object_bytes))
         except StoreError as error:
-            del self._whole[object_id]
+            del self._whole_reads[object_id]
             if isinstance(error, ObjectDamaged):
                 await self._read_ranges(whole.flights)  # chunks before the damage, or before its end, may be intact
                 return
             for flight in whole.flights:
-                self._crash(flight, error)
+                self._complete_with_error(flight, error)
             return
         # Without an await between the two: a request that comes later finds the object in the cache.
-        del self._whole[object_id]
+        del self._whole_reads[object_id]
         self._cache.put_object(object_id, data, chunks_count=stored.references)
-        await self._cut(whole.flights, data)
+        await self._copy_out(whole.flights, data)
 
-    async def _cut(self, flights: Sequence[_Flight], data: memoryview) -> None:
-        """Complete chunks out of their whole object's bytes."""
+    async def _copy_out(self, flights: Sequence[_Flight], data: memoryview) -> None:
+        """Complete chunks of an object whose bytes are in memory."""
         for flight in flights:
             await self._serve_intake(flight, data[flight.chunk.byte_first :])
-            self._cache.was_cut(flight.chunk)
+            self._cache.note_copied(flight.chunk)
 
     async def _read_ranges(self, flights: Sequence[_Flight]) -> None:
         """Complete chunks of one object, by a read for each run of neighbours."""
         ranges = [
-            ByteRange(key=f.stored.key, byte_first=f.chunk.byte_first, byte_count=f.chunk.byte_count) for f in flights
+            ByteRange(key=flight.stored.key, byte_first=flight.chunk.byte_first, byte_count=flight.chunk.byte_count)
+            for flight in flights
         ]
         for planned in plan_reads(ranges):
             read = planned.read
             try:
                 data = memoryview(await self._store.get_range(read.key, read.byte_first, read.byte_count))
-            except StoreError as error:
+            except StoreUnavailable as error:
                 # An object that does not answer fails all chunks, also of later ranges: each further read would take
                 # the store's full time-out again.
-                is_away = isinstance(error, StoreUnavailable)
-                failed = flights if is_away else [flights[piece.index] for piece in planned.pieces]
-                if isinstance(error, ObjectDamaged) and len(failed) > 1:
-                    for flight in failed:
-                        await self._read_ranges([flight])  # only one of them may be damaged, or behind the object's end
-                    continue
-                for flight in failed:
+                for flight in flights:
                     self._fail(flight, error)
-                if is_away:
-                    return
+                return
+            except StoreError as error:
+                await self._range_failed([flights[piece.index] for piece in planned.pieces], error)
                 continue
             for piece in planned.pieces:
                 await self._serve_intake(flights[piece.index], data[piece.byte_first :])
+
+    async def _range_failed(self, flights: Sequence[_Flight], error: StoreError) -> None:
+        """Complete the chunks of a range that could not be read; of a damaged range each is read alone."""
+        for flight in flights:
+            if isinstance(error, ObjectDamaged) and len(flights) > 1:
+                await self._read_ranges([flight])  # only one of them may be damaged, or behind the object's end
+            else:
+                self._fail(flight, error)
 
     async def _serve_intake(self, flight: _Flight, data: memoryview) -> None:
         """Complete the chunk that `data` begins with; a damaged one fails alone."""
@@ -291,7 +306,7 @@ class ChunkReader:
             self._cache.drop_object(flight.chunk.object_id)  # the next request reads it from the store again
             self._fail(flight, ObjectDamaged(f"{flight.stored.key} does not hold what the ledger says: {error}"))
         else:
-            self._land(flight, served)
+            self._complete(flight, served)
 
     async def _read_archived(self, flight: _Flight) -> None:
         # The archive reader may have the damaged bytes in its cache: it reads a small file with one request.
@@ -305,9 +320,10 @@ class ChunkReader:
                 self._cache.drop_chunks(flight.chunk.object_id)
             self._fail(flight, error)
         else:
-            self._land(flight, ServedChunk(batches))
+            self._complete(flight, ServedChunk(batches))
 
-    def _land(self, flight: _Flight, served: ServedChunk) -> None:
+    def _complete(self, flight: _Flight, served: ServedChunk) -> None:
+        """Complete a flight with its chunk, which goes into the cache unless it may be wrong."""
         self.damaged.was_read(flight.key)
         if flight.stored.kind is ObjectKind.INTAKE or not self._is_in_doubt(flight.stored.key):
             self._cache.put(flight.chunk, served, flight.compression)
@@ -319,50 +335,14 @@ class ChunkReader:
         return self.damaged.is_known(file_key) and not self._archive.is_checked(file_key)
 
     def _fail(self, flight: _Flight, error: StoreError) -> None:
-        """Complete a flight with an error of its read. Damage is remembered, and not read again for a while."""
+        """Complete a flight with the error of its own read: a damaged chunk is not read again for a while."""
         if isinstance(error, ObjectDamaged):
             self.damaged.add(flight.stored.key, flight.key, error)
-        self._crash(flight, error)
+        self._complete_with_error(flight, error)
 
-    def _crash(self, flight: _Flight, error: StoreError) -> None:
+    def _complete_with_error(self, flight: _Flight, error: StoreError) -> None:
+        """Complete a flight with an error, where it is not completed yet."""
         if not flight.served.done():
             del self._flights[flight.key]
             flight.served.set_exception(error)
             flight.served.exception()  # mark it as retrieved: every caller may have been cancelled
-
-
-def serve_intake(batches: bytearray, chunk: ChunkRef) -> ServedChunk:
-    """The chunk as consumers get it: `batches` with real offsets and, by the topic's setting, append times (S14).
-
-    Raises `InvalidBatch` where the bytes do not match the index, or are not those that were produced.
-    """
-    # Before any header is believed (S20), and before `set_log_append_time` computes a new CRC, which would make
-    # damaged records look intact.
-    checksum = check_crcs(batches)
-    if chunk.checksum not in (NO_CHECKSUM, checksum):
-        raise InvalidBatch(
-            ErrorCode.corrupt_message,
-            f"batches with the checksum {checksum:#010x} at byte {chunk.byte_first}, not {chunk.checksum:#010x}",
-        )
-    offset_end = patch_offsets(batches, chunk.offset_first)
-    if offset_end != chunk.offset_end:
-        raise InvalidBatch(
-            ErrorCode.corrupt_message, f"offsets {chunk.offset_first} to {offset_end}, not to {chunk.offset_end}"
-        )
-    if chunk.append_time_ms != NO_TIMESTAMP:
-        set_log_append_time(batches, chunk.append_time_ms)
-    return ServedChunk(batches)
-
-
-def serve_marker(chunk: ChunkRef) -> ServedChunk:
-    """A transaction's marker as consumers get it. It is made of the index's row: no object has it."""
-    marker = chunk.marker
-    assert marker is not None
-    batch = marker_batch(
-        offset=chunk.offset_first,
-        producer_id=marker.producer_id,
-        producer_epoch=marker.epoch,
-        is_commit=marker.is_commit,
-        timestamp_ms=marker.timestamp_ms,
-    )
-    return ServedChunk(batch)

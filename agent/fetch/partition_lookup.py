@@ -1,7 +1,8 @@
 """Finds the requested partitions of a fetch in the state, or the errors for their consumer.
 
 An error that may only mean that this agent is behind the ledger waits for a barrier, one for all partitions of a fetch
-(safety rule S4). Pure: the state may be another at each step, so partitions are looked up again.
+(safety rule S4). Nothing here does I/O. The state may be another at each step, so partitions are looked up again.
+
 Source: org.apache.kafka.server.ReplicaManager.readFromLog, org.apache.kafka.cluster.Partition.readRecords (Kafka 4.3).
 """
 
@@ -31,6 +32,7 @@ class ReadablePartition(NamedTuple):
     topic: TopicState
     partition: PartitionState
     number: int
+    """The partition's index in the topic."""
     is_diverging: bool = False
     """The consumer has read beyond the end of this epoch (KIP-320)."""
     is_beyond_stable: bool = False
@@ -42,7 +44,10 @@ class ReadablePartition(NamedTuple):
 
 
 class PartitionLookup:
-    """The lookups of one fetch."""
+    """The lookups of one fetch, which takes at most one barrier for all of them.
+
+    A caller uses `find`, and `find_confirmed` where that returns None: most lookups need no generator.
+    """
 
     __slots__ = ("_inputs", "_is_confirmed", "_isolation")
 
@@ -62,11 +67,11 @@ class PartitionLookup:
         return None if self._is_confirmed is None else ErrorCode.not_leader_or_follower
 
     def find_confirmed(self, requested: RequestedPartition) -> Steps[ReadablePartition | ErrorCode]:
-        """The same behind a barrier."""
+        """The result of `find` behind a barrier."""
         yield BARRIER
         self._is_confirmed = self._inputs.is_barrier_answered
         result = self.find(requested)
-        assert result is not None
+        assert result is not None, "no second barrier"
         return result
 
 
@@ -83,6 +88,8 @@ def find_partition(
         return unknown_topic
     if not 0 <= requested.partition < len(topic.partitions):
         return ErrorCode.unknown_topic_or_partition
+    # From here on in Kafka's order: the client's leader epoch, a diverging epoch, the range of offsets. Any negative
+    # epoch is none (FetchRequest.optionalEpoch).
     epoch_error = leader_epoch_error(max(requested.current_leader_epoch, NO_LEADER_EPOCH))
     if epoch_error is not ErrorCode.none:
         return epoch_error

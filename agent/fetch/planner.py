@@ -7,6 +7,8 @@ its result, and calls `next` again. A fetch has three phases, each a generator o
     plan     the chunks of all partitions together, and reserve memory to read them
     answer   partition after partition, by its error or its records (`agent.fetch.record_reads`)
 
+A loop over partitions pauses after every ROWS_PER_TURN of them, so that a large fetch does not stop the event loop.
+
 Source: org.apache.kafka.server.ReplicaManager.fetchMessages and readFromLog, DelayedFetch (Kafka 4.3).
 """
 
@@ -30,6 +32,7 @@ from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
 from protocol.limits import FETCH_READ_SECONDS_MAX, ROWS_PER_TURN
 from protocol.records.compression import Compression
+from protocol.types import ObjectId
 from storage.object_store import StoreError
 from txn.isolation import IsolationLevel
 
@@ -42,6 +45,30 @@ class ReadPlan:
     compressions: list[Compression] = field(default_factory=list)
     bytes_to_read: int = 0
     """The estimated bytes of the chunks that are not in memory."""
+    _row_groups: set[tuple[ObjectId, int, bool]] = field(default_factory=set)
+    """Object and number of each row group that is counted, and whether it is for chunks in memory."""
+
+    def add(self, chunks: Sequence[ChunkRef], compression: Compression, bytes_max: int, memory: ChunkMemory) -> int:
+        """Add chunks of one partition, which accepts `bytes_max`; returns the estimated bytes of them.
+
+        A row group that several partitions share counts once for its chunks in memory, and once for the others.
+        """
+        added_bytes = 0
+        for chunk in chunks:
+            is_in_memory = memory.holds(chunk, compression)
+            expected = chunk.byte_count
+            if chunk.is_archived:
+                row_group = (chunk.object_id, chunk.row_group, is_in_memory)
+                if row_group in self._row_groups:
+                    continue
+                self._row_groups.add(row_group)
+                expected = expected_bytes(chunk, bytes_max)
+            added_bytes += expected
+            if not is_in_memory:
+                self.bytes_to_read += expected
+        self.chunks += chunks
+        self.compressions += [compression] * len(chunks)
+        return added_bytes
 
 
 class FetchLimits(NamedTuple):
@@ -130,6 +157,7 @@ class FetchPlanner:
         self._inputs.read_result = result
 
     def _fetch(self, limits: FetchLimits) -> Steps[FetchAnswer]:
+        """The three phases of a fetch. Without memory in time it answers errors, high watermarks and log starts."""
         inputs = self._inputs
         yield from self._wait_for_records(limits)
         self._bytes_max = min(self._bytes_max, limits.capacity_bytes())
@@ -145,7 +173,10 @@ class FetchPlanner:
         return (yield from self._answer())
 
     def _wait_for_records(self, limits: FetchLimits) -> Steps[None]:
-        """Ends when there is an answer: an error, enough bytes, the end of the wait, or of the state's confirmation."""
+        """Ends when there is an answer: an error, enough bytes, or the end of the wait.
+
+        The wait ends with `current_until_s`, too: after it this agent may not say that there are no more records.
+        """
         while True:
             keys: list[PartitionKey] = []
             for number, requested in enumerate(self._requested, 1):
@@ -181,13 +212,9 @@ class FetchPlanner:
         return False
 
     def _plan(self) -> Steps[ReadPlan]:
-        """Plan the reads of all partitions together, at most the bytes that the fetch accepts and one chunk more.
-
-        A row group that several partitions share counts once for its chunks in memory, and once for the others.
-        """
+        """Plan the reads of all partitions together, at most the bytes that the fetch accepts and one chunk more."""
         plan = ReadPlan()
         bytes_left = self._bytes_max
-        counted: set[tuple[int, int, bool]] = set()
         for number, requested in enumerate(self._requested, 1):
             if number % ROWS_PER_TURN == 0:
                 yield PAUSE
@@ -197,30 +224,17 @@ class FetchPlanner:
             if readable is None:
                 readable = yield from self._partitions.find_confirmed(requested)
             if isinstance(readable, ErrorCode) or readable.is_diverging:
-                continue
-            limit = min(bytes_left, requested.partition_max_bytes)
+                continue  # it is answered without records
+            bytes_max = min(bytes_left, requested.partition_max_bytes)
             end = visible_end(readable.partition, self._isolation)
-            chunks = chunks_from(readable.partition, requested.fetch_offset, limit, offset_end=end)
-            if not chunks:
-                continue
-            compression = archive_compression(readable.topic, self._broker_configs)
-            for chunk in chunks:
-                is_in_memory = self._memory.holds(chunk, compression)
-                expected = chunk.byte_count
-                if chunk.is_archived:
-                    row_group = (chunk.object_id, chunk.row_group, is_in_memory)
-                    if row_group in counted:
-                        continue
-                    counted.add(row_group)
-                    expected = expected_bytes(chunk, limit)
-                bytes_left -= expected
-                if not is_in_memory:
-                    plan.bytes_to_read += expected
-            plan.chunks += chunks
-            plan.compressions += [compression] * len(chunks)
+            chunks = chunks_from(readable.partition, requested.fetch_offset, bytes_max, offset_end=end)
+            if chunks:
+                compression = archive_compression(readable.topic, self._broker_configs)
+                bytes_left -= plan.add(chunks, compression, bytes_max, self._memory)
         return plan
 
     def _answer(self) -> Steps[FetchAnswer]:
+        """The answers of all partitions, of which each gets the bytes that those before it have left."""
         answers: list[PartitionRead] = []
         bytes_left = self._bytes_max
         for number, requested in enumerate(self._requested, 1):

@@ -166,7 +166,7 @@ class RecordReads:
                     read.add(chunk, part)
                     if aborted is not None:
                         read.aborted = aborted.listed(part.offset_end)
-                if not part.is_rest or read.record_bytes >= bytes_max:
+                if not part.reaches_end or read.record_bytes >= bytes_max:
                     return
                 offset = chunk.offset_end
             if read.records and len(served_chunks) < len(chunks):

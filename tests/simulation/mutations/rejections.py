@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from agent.bucket import conditional_puts
 from agent.bucket.confirmation import ConfirmedStore
 from agent.cache.chunk_cache import ServedChunk
-from agent.fetch import chunk_reader
+from agent.fetch import chunk_reader, served_chunks
 from agent.ledger.entry_objects import UncommittedObjects
 from coordinator.state.chunk_index import NO_CHECKSUM, ChunkRef
 from iceberg_export.rows.checksums import FileChecksums
@@ -72,7 +72,7 @@ def s20_rows_are_believed_unchecked() -> Iterator[None]:
 @mutation(is_scripted=True)
 def s20_any_whole_batches_are_believed_to_be_the_chunk() -> Iterator[None]:
     """Nobody compares a chunk's batches with the checksum that its row has."""
-    right = chunk_reader.serve_intake
+    right = served_chunks.serve_intake
 
     def serve(batches: bytearray, chunk: ChunkRef) -> ServedChunk:
         return right(batches, chunk._replace(checksum=NO_CHECKSUM))

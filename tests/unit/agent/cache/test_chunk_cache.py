@@ -45,7 +45,7 @@ ENDS = [header.end for header in walk_batches(served().buffer)]
 def test_a_read_begins_with_the_batch_that_holds_its_offset(offset: int, first: int, end: int) -> None:
     chunk, places = served(), [0, *ENDS]
     given = chunk.from_offset(offset, 1 << 20, at_least_one=False)
-    assert given.is_rest
+    assert given.reaches_end
     assert given.records == chunk.buffer[places[first] : places[end]]
 
 

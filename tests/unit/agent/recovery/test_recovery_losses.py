@@ -3,7 +3,7 @@
 import pytest
 
 from agent.bucket.cluster_identity import check_bucket
-from agent.fetch.chunk_reader import serve_intake
+from agent.fetch.served_chunks import serve_intake
 from coordinator.commands.commands import (
     CreateTopic,
 )
