@@ -79,7 +79,7 @@ class Broker:
         self._supervisor = supervisor
         trust = ClockTrust(ledger_ms=lambda: self.state.time_ms, is_accepted=settings.is_time_accepted)
         self._clock_check = ClockCheck(store=store, clock=clock, trust=trust)
-        self._clock_check.watch(metrics)
+        self._clock_check.publish(metrics)
         self._ledger = LedgerClient(
             backend=ledger,
             store=store,

@@ -37,11 +37,11 @@ WRITE_SECONDS_MAX = 60.0
 """How long a peer may leave its answers unread before its connection is ended."""
 ANSWER_BYTES_UNREAD_MAX = 256 * MIB
 """Answers of all connections that their peers do not read, but for 64 KiB of each; beyond it the slowest are ended."""
-ANSWER_SHARE_OF_ROOM_MAX = 0.25
-"""How much of what is left of that one fetch may answer; while nothing is unread no fetch is bounded by it."""
+ANSWER_RATIO_OF_FREE_MAX = 0.25
+"""How much of what is free of that one fetch may answer; while nothing is unread no fetch is bounded by it."""
 ANSWER_BYTES_MIN = 64 * KIB
 """A fetch may always answer so much, and a whole batch."""
-ANSWERS_KEPT_SHARE = 0.875
+ANSWERS_UNREAD_RATIO_KEPT = 0.875
 """How much of the budget may stay unread when some are ended for having exceeded it."""
 HALF_OPEN_SECONDS_MAX = 600
 """Kafka's connections.max.idle.ms, in seconds."""

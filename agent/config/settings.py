@@ -41,10 +41,12 @@ DATA_DIR_DEFAULT = "./penstock-data"
 
 
 class CliCommand(Enum):
-    """The command that the settings are for: they differ in the defaults of ledger and bucket."""
+    """The command that the settings are for: they differ in the defaults of ledger, bucket and name."""
 
     RUN = "run"
+    """One process with its own ledger and, unless it is given another, its own bucket, both under `data_dir`."""
     AGENT = "agent"
+    """One of several agents that share a ledger and a bucket, both of which have to be given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +64,7 @@ class Settings(PlainSettings):
     external_catalogs: tuple[ExternalCatalogSettings, ...] = ()
     data_dir: Path
     name: str
+    """The agent's name. A restarted agent with the same name is the same broker to clients."""
     zone: str | None = None
     broker_configs: dict[str, str] = field(default_factory=dict)
     """The broker configs that are set; the others have Kafka's defaults (`coordinator.configs.topic_configs`)."""
@@ -95,9 +98,11 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
     is_insecure = bool(values.get("insecure", False))
     listeners = _listeners(_texts(values, "listen", (LISTEN_DEFAULT,)), is_insecure=is_insecure)
     http = read_host_port(_text(values, "http", HTTP_DEFAULT))
-    _check_not_reachable("http", str(http), http.host, is_insecure=is_insecure)
+    _check_is_protected("http", str(http), http.host, is_insecure=is_insecure)
     data_dir = Path(_text(values, "data-dir", DATA_DIR_DEFAULT)).expanduser().absolute()
     ledger_url, store_url = _urls(command, values, data_dir)
+    # One agent of `run` is the cluster; several agents need a name each, and the machine has one.
+    default_name = "penstock" if command is CliCommand.RUN else platform.node()
     settings = Settings(
         listeners=listeners,
         advertised=_advertised(listeners, _texts(values, "advertise", ())),
@@ -108,20 +113,21 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         catalog_access=catalog_access(store_url, values, environment),
         external_catalogs=read_external_catalogs(store_url, values, environment),
         data_dir=data_dir,
-        name=_text(values, "name", "penstock" if command is CliCommand.RUN else platform.node()),
+        name=_text(values, "name", default_name),
         zone=_text(values, "zone", "") or None,
         broker_configs=_broker_configs(values),
-        **_plain(values, store_url),
+        **_plain_fields(values, store_url),
     )
     _check_processes(settings)
     return settings
 
 
-def _plain(values: Mapping[str, Value], store_url: str) -> dict[str, Any]:
+def _plain_fields(values: Mapping[str, Value], store_url: str) -> dict[str, Any]:
     """The fields of `PlainSettings` that have another value than their default."""
     plain: dict[str, Any] = {
         name: values[option.name] for name, option in PLAIN_OPTIONS.items() if option.name in values
     }
+    # The default of this one depends on the store, so `PlainSettings` cannot have it.
     if isinstance(read_store_url(store_url), S3Url):
         plain.setdefault("flush_interval_ms", FLUSH_INTERVAL_MS_S3)
     return plain
@@ -136,11 +142,12 @@ def _listeners(texts: tuple[str, ...], *, is_insecure: bool) -> tuple[ListenerAd
                 f"--listen: two listeners have the name {name}; give each its own, as in INTERNAL://HOST:PORT"
             )
     for listener in listeners:
-        _check_not_reachable("listen", str(listener), listener.host, is_insecure=is_insecure)
+        _check_is_protected("listen", str(listener), listener.host, is_insecure=is_insecure)
     return listeners
 
 
-def _check_not_reachable(option: str, address: str, host: str, *, is_insecure: bool) -> None:
+def _check_is_protected(option: str, address: str, host: str, *, is_insecure: bool) -> None:
+    """Raise `InvalidSettings` for an address that other machines can reach, unless the user allows it."""
     if not is_insecure and not is_loopback(host):
         raise InvalidSettings(
             f"--{option} {address}: other machines can reach this address, and Penstock has no encryption or "
@@ -154,6 +161,7 @@ def _advertised(listeners: tuple[ListenerAddress, ...], texts: tuple[str, ...]) 
     advertised_by_name: dict[str, ListenerAddress] = {}
     for text in texts:
         advertised = read_listener(text)
+        # HOST:PORT alone has the default name. A single listener is meant whatever its name is.
         if "://" not in text and len(listeners) == 1:
             advertised = ListenerAddress(name=listeners[0].name, host=advertised.host, port=advertised.port)
         if advertised.name not in by_name:
@@ -163,17 +171,17 @@ def _advertised(listeners: tuple[ListenerAddress, ...], texts: tuple[str, ...]) 
             )
         advertised_by_name[advertised.name] = advertised
     for listener in listeners:
-        advertised = advertised_by_name.get(listener.name, listener)
+        advertised = advertised_by_name.setdefault(listener.name, listener)
         if is_every_interface(advertised.host):
             raise InvalidSettings(
                 f"clients cannot connect to {advertised}; give the address of this agent with "
                 f"--advertise {listener.name}://HOST:{listener.port}",
             )
-    return tuple(advertised_by_name.get(listener.name, listener) for listener in listeners)
+    return tuple(advertised_by_name[listener.name] for listener in listeners)
 
 
 def _urls(command: CliCommand, values: Mapping[str, Value], data_dir: Path) -> tuple[str, str]:
-    """The URLs of ledger and bucket."""
+    """The URLs of ledger and bucket. Raises `InvalidSettings`, or `InvalidAddress` for a ledger that is no URL."""
     match command:
         case CliCommand.RUN:
             for name in values:
@@ -182,14 +190,14 @@ def _urls(command: CliCommand, values: Mapping[str, Value], data_dir: Path) -> t
                         f"{name} is an option of penstock agent; penstock run has its own ledger in --data-dir"
                     )
             ledger_url = f"sqlite://{data_dir}/ledger.sqlite"
-            read_ledger_url(ledger_url)
+            read_ledger_url(ledger_url)  # raises where the path has a character that no store or table can have
             return ledger_url, _text(values, "store", f"file://{data_dir}/store")
         case CliCommand.AGENT:
             for name in ("ledger", "store"):
                 if name not in values:
                     raise InvalidSettings(f"penstock agent needs --{name}; for a single process use penstock run")
             ledger_url, store_url = _text(values, "ledger", ""), _text(values, "store", "")
-            read_ledger_url(ledger_url)
+            read_ledger_url(ledger_url)  # raises; the store's URL is read where its kind decides a default
             return ledger_url, store_url
 
 

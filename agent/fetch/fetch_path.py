@@ -56,20 +56,20 @@ class FetchPath:
         bytes_max: int,
         isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         fetch_wait: FetchWait | None = None,
-        room: Callable[[], int] | None = None,
+        capacity_bytes: Callable[[], int] | None = None,
     ) -> list[PartitionRead]:
         """Answers for all of `requested`, in order, once `bytes_min` are available or `max_wait_ms` are over.
 
         Chunks that are not in memory are read once the budget of all fetches has bytes for them. Where it has none
         within `max_wait_ms`, the answers have errors, high watermarks and log starts, and no records. When `fetch_wait`
-        ends, both waits end. `room` returns the bytes of memory for the answer; it is called after the waits.
+        ends, both waits end. `capacity_bytes` returns the memory for the answer; it is called after the waits.
         """
         limits = FetchLimits(
             bytes_min=bytes_min,
             bytes_max=min(bytes_max, FETCH_RESPONSE_BYTES_MAX),
             deadline_s=self._clock.monotonic_s() + max_wait_ms / 1000,
             fetch_wait=fetch_wait or FetchWait(),
-            capacity_bytes=room or (lambda: FETCH_RESPONSE_BYTES_MAX),
+            capacity_bytes=capacity_bytes or (lambda: FETCH_RESPONSE_BYTES_MAX),
         )
         planner = FetchPlanner(requested, isolation, limits, memory=self._reader, broker_configs=self._broker_configs)
         answer = await self._run(planner, limits.fetch_wait)

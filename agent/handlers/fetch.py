@@ -78,7 +78,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             bytes_max=bytes_max,
             isolation=isolation,
             fetch_wait=request.fetch_wait,
-            room=request.room,
+            capacity_bytes=request.answer_capacity_bytes,
         )
     services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))
     if context.session is not None:

@@ -23,7 +23,7 @@ REMEDY = 'docs/operations/clock.md, "The clock is wrong, or was set"'
 
 
 class ClockCheck:
-    """The check of one agent's clock. Ledger entries and expiry use `proposed_time`."""
+    """The check of one agent's clock. Every time in a ledger entry comes from `proposed_time`."""
 
     def __init__(self, *, store: ObjectStore, clock: Clock, trust: ClockTrust) -> None:
         """`trust` judges the clock where the store has none."""
@@ -31,14 +31,16 @@ class ClockCheck:
         self._clock = clock
         self._trust = trust
         self._checked_s = 0.0
+        """The uptime at the last check that believed the clock."""
         self._checked_ms = 0
         """The time of the store's clock at `_checked_s`, or of the machine's where the store has none."""
         self._valid_until_s = -math.inf
+        """The uptime until which that check holds; -inf while the clock is not believed."""
         self.verdict = BELIEVED
         """The verdict of the last check, where the store has no clock."""
 
-    def watch(self, metrics: Metrics) -> None:
-        """Publish the verdict."""
+    def publish(self, metrics: Metrics) -> None:
+        """Let the metrics read the verdict whenever they are scraped."""
         metrics.clock_step_seconds.set_function(lambda: self.verdict.ahead_ms / 1000)
         metrics.clock_confirmation_seconds.set_function(lambda: _seconds_left(self.verdict))
 
@@ -57,7 +59,7 @@ class ClockCheck:
         began_s = self._clock.uptime_s()
         store_ms = await self._store.server_time_ms()
         now_ms = self._clock.now_ms()
-        if store_ms is None and not self._is_believed(now_ms):
+        if store_ms is None and not self._judge(now_ms).is_believed:
             self._valid_until_s = -math.inf
             return
         skew_ms = 0 if store_ms is None else abs(now_ms - store_ms)
@@ -73,16 +75,17 @@ class ClockCheck:
         self._checked_ms = now_ms if store_ms is None else store_ms
         self._valid_until_s = began_s + CLOCK_CHECK_VALID_S
 
-    def _is_believed(self, now_ms: Milliseconds) -> bool:
-        """Whether the clock is believed without a store's clock; a change of the verdict is logged (S21)."""
+    def _judge(self, now_ms: Milliseconds) -> ClockVerdict:
+        """The verdict on the clock without a store's clock, which becomes `verdict`. A change is logged (S21)."""
         before, verdict = self.verdict, self._trust.judge(now_ms, self._clock.uptime_s())
         self.verdict = verdict
-        if verdict.is_believed:
-            if not before.is_believed:
-                log.warning("this machine's clock is believed again: retention and garbage collection go on")
-        elif before.is_believed or (before.believed_in_s is None) != (verdict.believed_in_s is None):
+        # A verdict without an end needs an operator, one with an end only time: the change is worth a line.
+        is_other_remedy = (before.believed_in_s is None) != (verdict.believed_in_s is None)
+        if verdict.is_believed and not before.is_believed:
+            log.warning("this machine's clock is believed again: retention and garbage collection go on")
+        elif not verdict.is_believed and (before.is_believed or is_other_remedy):
             log.error(f"{verdict_text(verdict, now_ms)} ({REMEDY})", extra={"ahead_seconds": verdict.ahead_ms // 1000})
-        return verdict.is_believed
+        return verdict
 
     async def check_or_report(self) -> None:
         """Compare once. An error of the store is logged, and the last check stays valid for as long as it was."""
@@ -107,7 +110,7 @@ class ClockCheck:
 
 
 def verdict_text(verdict: ClockVerdict, now_ms: Milliseconds) -> str:
-    """The clock's fault as a sentence, and the time at which it will be believed."""
+    """A sentence on a clock that is not believed: what is wrong, what it stops, and what ends it."""
     waiting = "no record, offset, producer or garbage expires"
     if verdict.ahead_ms < 0:
         return (
@@ -128,4 +131,5 @@ def verdict_text(verdict: ClockVerdict, now_ms: Milliseconds) -> str:
 
 
 def _seconds_left(verdict: ClockVerdict) -> float:
+    """The seconds until the clock is believed; infinite where only an operator can help."""
     return math.inf if verdict.believed_in_s is None else verdict.believed_in_s

@@ -120,7 +120,7 @@ class Request:
     """The injected monotonic clock's time when the frame was complete."""
     fetch_wait: FetchWait | None = field(default=None)
     """The wait of a fetch: when it is ended, the fetch waits no longer."""
-    room: Callable[[], int] | None = field(default=None)
+    answer_capacity_bytes: Callable[[], int] | None = field(default=None)
     """The limit of the record bytes that a response may have now; None for no limit."""
 
     @property

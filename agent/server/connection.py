@@ -396,7 +396,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             connection_epoch=self._connection_epoch,
             received_s=began_s,
             fetch_wait=self._fetch_wait,
-            room=self._table.answers.room,
+            answer_capacity_bytes=self._table.answers.capacity_bytes,
         )
         try:
             answer = await HANDLERS[frame.api_key](services, request)

@@ -199,12 +199,12 @@ class ConnectionTable:
     def keep_unread(self, connection: OpenConnection) -> None:
         """Count the bytes that a peer has not read. Beyond the bound, end the connections that are unread longest."""
         answers = self.answers
-        answers.keep(connection, connection.unread_bytes)
+        answers.set_unread(connection, connection.unread_bytes)
         if not answers.is_over:
             return
         # The other counts are from when their peers stopped reading: peers may have read a part since.
         for holder in answers.holders():
-            answers.keep(holder, holder.unread_bytes)
+            answers.set_unread(holder, holder.unread_bytes)
         for slow in answers.slowest():
             self.end_slow(slow, "does not read its answers while other connections need their memory")
             answers.forget(slow)

@@ -258,7 +258,7 @@ async def with_snapshot(
         sequence_number=number,
         # The table has new columns, which are null in all existing files. Their counts have to say so: engines may skip
         # a file with an uncounted column (`column_counts`).
-        is_counted_again=parent is not None and parent.schema_id != before.current_schema_id,
+        has_new_columns=parent is not None and parent.schema_id != before.current_schema_id,
         reader=reader,
     )
     list_key = next_key(MANIFEST_LIST_SUFFIX)

@@ -1,7 +1,8 @@
-"""Derives the manifests of the next snapshot: those of the one before, without dropped files, with added files, merged.
+"""Derives the manifests of the next snapshot from those of the current one: drops files, adds files, merges manifests.
 
 A manifest is never changed. One that loses a file, or is merged, is written again under another key; its entries keep
 their snapshot ids and sequence numbers. Only the snapshot that deletes a file lists it as deleted, no later one.
+Manifests are read here and none is written: the caller puts `NextManifests.new_manifests`.
 
 Specification: Iceberg's table specification, version 2, "Manifest Entry Fields", "Sequence Number Inheritance".
 """
@@ -27,6 +28,7 @@ class NextManifests:
     """The manifests of the next snapshot, and the files that it drops."""
 
     unchanged_manifests: tuple[ManifestFile, ...]
+    """The current snapshot's manifests that the next one lists, too."""
     new_manifests: tuple[tuple[ManifestEntry, ...], ...]
     """The entries of each manifest to write."""
     dropped_files: tuple[DataFile, ...]
@@ -34,10 +36,11 @@ class NextManifests:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Part:
-    """The content of one manifest: an existing, unchanged manifest, or entries that are not written yet."""
+    """A part of the next snapshot's files: a manifest of the current snapshot, or entries to write."""
 
-    manifest: ManifestFile | None
+    manifest: ManifestFile | None = None
     entries: tuple[ManifestEntry, ...] = ()
+    """Empty where there is a `manifest`."""
 
     @property
     def live_files(self) -> int:
@@ -54,50 +57,41 @@ async def next_manifests(
     snapshot_id: int,
     sequence_number: int,
     reader: TableReader,
-    is_counted_again: bool = False,
+    has_new_columns: bool = False,
 ) -> NextManifests:
     """The manifests of the next snapshot.
 
-    `manifests`: those of the current snapshot. `dropped`: keys of data files. `is_counted_again`: all manifests are
-    written again, with counts of columns that are new to the table. Raises `StoreError`, among them `FilesNotInTable`.
+    `manifests`: those of the current snapshot. `dropped`: keys of data files. `has_new_columns`: the table has columns
+    that the manifests have no counts for, so all are written again. Raises `StoreError`; `FilesNotInTable` where the
+    table has not all of `dropped`.
     """
     # A manifest without live files only lists what an older snapshot deleted.
-    parts = await _without(
-        [manifest for manifest in manifests if manifest.live_files], dropped, snapshot_id=snapshot_id, reader=reader
-    )
+    live_manifests = [manifest for manifest in manifests if manifest.live_files]
+    parts = await _drop_files(live_manifests, dropped, snapshot_id=snapshot_id, reader=reader)
     dropped_files = tuple(entry.file for part in parts for entry in part.entries if not entry.is_live)
-    if is_counted_again:
-        parts = [
-            part if part.manifest is None else _Part(manifest=None, entries=await _live(part, reader)) for part in parts
-        ]
+    if has_new_columns:
+        parts = [_Part(entries=tuple(await _entries([part], reader))) for part in parts]
     if added:
         entries = tuple(
             ManifestEntry(status=Status.ADDED, snapshot_id=snapshot_id, sequence_number=sequence_number, file=file)
             for file in added
         )
-        parts.append(_Part(manifest=None, entries=entries))
-    unchanged: list[ManifestFile] = []
-    new: list[tuple[ManifestEntry, ...]] = []
-    for group in merge_groups(
-        [part.live_files for part in parts],
-        manifests_max=TABLE_MANIFESTS_PER_LEVEL_MAX,
-        files_max=TABLE_MANIFEST_FILES_MAX,
-    ):
-        members = [parts[index] for index in group]
-        if len(members) == 1 and members[0].manifest is not None:
-            unchanged.append(members[0].manifest)
-        else:
-            new += _divided(await _entries(members, reader))
-    return NextManifests(unchanged_manifests=tuple(unchanged), new_manifests=tuple(new), dropped_files=dropped_files)
+        parts.append(_Part(entries=entries))
+    merged = await _merge(parts, reader)
+    return NextManifests(
+        unchanged_manifests=tuple(part.manifest for part in merged if part.manifest is not None),
+        new_manifests=tuple(part.entries for part in merged if part.manifest is None),
+        dropped_files=dropped_files,
+    )
 
 
-async def _without(
+async def _drop_files(
     manifests: Sequence[ManifestFile], dropped: frozenset[str], *, snapshot_id: int, reader: TableReader
 ) -> list[_Part]:
     """The manifests as parts. One with a dropped file becomes its entries, with the file as deleted."""
     parts = [_Part(manifest=manifest) for manifest in manifests]
     missing = set(dropped)
-    # The oldest manifests come first: files are dropped in about the order in which they were added, so few are read.
+    # The oldest manifest first: files are dropped in about the order in which they were added, so few are read.
     for index in sorted(range(len(manifests)), key=lambda index: manifests[index].min_sequence_number):
         if not missing:
             break
@@ -106,7 +100,6 @@ async def _without(
         if dropped_here:
             missing -= dropped_here
             parts[index] = _Part(
-                manifest=None,
                 entries=tuple(
                     replace(entry, status=Status.DELETED, snapshot_id=snapshot_id)
                     if entry.file.key in dropped_here
@@ -121,13 +114,24 @@ async def _without(
     return parts
 
 
-async def _live(part: _Part, reader: TableReader) -> tuple[ManifestEntry, ...]:
-    """The entries of a manifest's live files, with the status that the next snapshot gives them."""
-    return tuple(await _entries([part], reader))
+async def _merge(parts: Sequence[_Part], reader: TableReader) -> list[_Part]:
+    """The parts after merging, each of which is one manifest of the next snapshot."""
+    merged: list[_Part] = []
+    for group in merge_groups(
+        [part.live_files for part in parts],
+        manifests_max=TABLE_MANIFESTS_PER_LEVEL_MAX,
+        files_max=TABLE_MANIFEST_FILES_MAX,
+    ):
+        members = [parts[index] for index in group]
+        if len(members) == 1 and members[0].manifest is not None:
+            merged += members
+        else:
+            merged += (_Part(entries=entries) for entries in _split(await _entries(members, reader)))
+    return merged
 
 
 async def _entries(members: Sequence[_Part], reader: TableReader) -> list[ManifestEntry]:
-    """The entries of parts that become one manifest."""
+    """The entries of parts as those of new manifests. Entries to write are as they are, with the deleted ones."""
     manifests = [part.manifest for part in members if part.manifest is not None]
     read = iter(await gather_bounded([partial(reader.entries, manifest) for manifest in manifests]))
     entries: list[ManifestEntry] = []
@@ -139,7 +143,7 @@ async def _entries(members: Sequence[_Part], reader: TableReader) -> list[Manife
     return entries
 
 
-def _divided(entries: Sequence[ManifestEntry]) -> Iterable[tuple[ManifestEntry, ...]]:
-    """The entries of each manifest, at most `TABLE_MANIFEST_FILES_MAX` of them."""
+def _split(entries: Sequence[ManifestEntry]) -> Iterable[tuple[ManifestEntry, ...]]:
+    """The entries of one manifest after the other, at most TABLE_MANIFEST_FILES_MAX each."""
     for first in range(0, len(entries), TABLE_MANIFEST_FILES_MAX):
         yield tuple(entries[first : first + TABLE_MANIFEST_FILES_MAX])

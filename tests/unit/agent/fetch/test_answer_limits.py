@@ -16,6 +16,6 @@ async def test_a_fetch_answers_no_more_than_there_is_room_for_once_it_has_waited
         batch_bytes, wanted = len(BATCH), RequestedPartition("t", 0, 0, MIB, -1, -1)
         for room_bytes, count in ((MIB, 4), (2 * batch_bytes, 2), (1, 1)):
             (read,) = await paths.fetch_path.fetch(
-                [wanted], max_wait_ms=0, bytes_min=1, bytes_max=MIB, room=partial(int, room_bytes)
+                [wanted], max_wait_ms=0, bytes_min=1, bytes_max=MIB, capacity_bytes=partial(int, room_bytes)
             )
             assert read.record_bytes == count * batch_bytes

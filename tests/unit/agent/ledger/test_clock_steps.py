@@ -46,7 +46,7 @@ class CheckedParts(Parts):
         self.stepping = SteppingClock()
         self.clock = self.stepping
         self.check = ClockCheck(store=store, clock=self.stepping, trust=trust)
-        self.check.watch(self.metrics)
+        self.check.publish(self.metrics)
 
     def proposed_time(self) -> Milliseconds | None:
         return self.check.proposed_time()
