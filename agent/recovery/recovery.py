@@ -66,6 +66,8 @@ async def recover(
     """
     cluster = await check_preconditions(ledger, store, clock, permissions)
     if not permissions.is_dry_run:
+        # Before the fence, which stops the agents of a newer program, too, and which only a recovery ends.
+        await _RecoveryRun(ledger, store, clock, cluster).check_rules()
         await ledger.fence()
         # A maintenance leader that was cut off may delete until its lease ends, and its last request may land later by
         # the store's time-out.
@@ -74,7 +76,7 @@ async def recover(
 
 
 class _RecoveryRun:
-    """One recovery of a fenced ledger, or its dry run; call `run` once."""
+    """One recovery of a fenced ledger, or its dry run; call `run` once, or `check_rules` alone."""
 
     def __init__(self, ledger: Ledger, store: ObjectStore, clock: Clock, cluster: ClusterFile) -> None:
         self._ledger = ledger
@@ -82,6 +84,10 @@ class _RecoveryRun:
         self._clock = clock
         self._cluster = cluster
         self._report = RecoveryReport(cluster_id=cluster.cluster_id, incarnation=0, snapshot_key="", position=0)
+
+    async def check_rules(self) -> None:
+        """Raise `NewerRules` where this program is too old for the newest snapshot, or for entries after it (S3)."""
+        await self._newest_state(await self._ledger.identity())
 
     async def run(self, permissions: Permissions, unlisted: Sequence[tuple[str, str]]) -> RecoveryReport:
         store, report = self._store, self._report

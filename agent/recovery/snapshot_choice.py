@@ -97,10 +97,10 @@ async def _read(
         if digest is not None and digest_read != digest:
             fault = "its digest differs from the one in the ledger's pointer"
             continue
-        if state.rules_version > RULES_NEWEST:
-            raise newer_rules(state.rules_version, RULES_NEWEST)
         if state.cluster_id != cluster_id:
             return f"it belongs to cluster {state.cluster_id}"
+        if state.rules_version > RULES_NEWEST:
+            raise newer_rules(state.rules_version, RULES_NEWEST)
         return FoundSnapshot(key=key, content=content, checked_by=_words(content, digest))
     return fault
 

@@ -1,4 +1,4 @@
-"""The services of a request handler: the parts of one agent, wired by `agent.broker`.
+"""The services of a request handler: the parts of one agent, wired by `agent.request.wiring`.
 
 Handlers reach everything through `Services`, and know of the connection only the fields of `Request`.
 """

@@ -226,7 +226,8 @@ async def test_s9_nothing_is_acknowledged_once_the_reading_began() -> None:
     clock = ManualClock()
     report = await recover(ledger, store, clock=clock)
     assert report.is_carried_out
-    assert clock.slept[:2] == [RECOVERY_WATCH_S, LEDGER_SESSION_SECONDS + 30.0]  # until nobody deletes any more
+    pauses = [seconds for seconds in clock.slept if seconds > 0]
+    assert pauses[:2] == [RECOVERY_WATCH_S, LEDGER_SESSION_SECONDS + 30.0]  # until nobody deletes any more
     assert await ledger.open_session("a") > position_first(2)
 
 

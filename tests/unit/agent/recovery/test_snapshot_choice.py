@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import cramjam
 import msgspec
@@ -12,6 +13,7 @@ from agent.ledger.bootstrap import load_state
 from agent.recovery.deep_audit import DeepAudit
 from agent.recovery.preconditions import Permissions
 from coordinator.codec.snapshot_frame import framed, unframed
+from coordinator.codec.snapshot_wire import SnapshotContent
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.invariants import check
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
@@ -227,21 +229,37 @@ async def test_s20_what_is_no_snapshot_is_no_loss_and_is_said() -> None:
     assert log_end(await state_of(cluster.ledger, cluster.store)) == 9
 
 
-@pytest.mark.parametrize("permissions", [None, DRY_RUN, FORCED])
+def of_newer_rules(content: bytes, *, cluster_id: str = "", is_new_form: bool = False) -> bytes:
+    """The snapshot as a newer program writes it, perhaps of another cluster, or with one more field."""
+    fields = msgspec.msgpack.decode(cramjam.zstd.decompress(unframed(content)))
+    names = SnapshotContent.__struct_fields__
+    fields[names.index("rules_version")] = RULES_NEWEST + 1
+    fields[names.index("cluster_id")] = cluster_id or fields[names.index("cluster_id")]
+    return framed(bytes(cramjam.zstd.compress(msgspec.msgpack.encode(fields + ["new"] * is_new_form))))
+
+
+@pytest.mark.parametrize("permissions", [None, DRY_RUN, FORCED, Permissions(is_time_reset=True)])
 @pytest.mark.parametrize(("is_new_form", "is_ledger_lost"), [(True, False), (True, True), (False, True)])
 async def test_s3_a_program_that_is_too_old_recovers_nothing(
     permissions: Permissions | None, *, is_new_form: bool, is_ledger_lost: bool
 ) -> None:
     """It cannot read the newest snapshot, or would compute another state from it."""
     cluster = await lived()
-
-    def of_newer_rules(content: bytes) -> bytes:
-        fields = msgspec.msgpack.decode(cramjam.zstd.decompress(unframed(content)))
-        fields[5] = RULES_NEWEST + 1
-        return framed(bytes(cramjam.zstd.compress(msgspec.msgpack.encode(fields + ["new"] * is_new_form))))
-
-    await cluster.change(cluster.newest, of_newer_rules)
+    await cluster.change(cluster.newest, partial(of_newer_rules, is_new_form=is_new_form))
     before = await all_keys(cluster.store)
+    ledger = wiped() if is_ledger_lost else cluster.ledger
     with pytest.raises(NewerRules, match=f"rules {RULES_NEWEST + 1} are in force, this program knows"):
-        await recover(wiped() if is_ledger_lost else cluster.ledger, cluster.store, permissions)
+        await recover(ledger, cluster.store, permissions)
     assert await all_keys(cluster.store) == before
+    await ledger.open_session("of the newer program")  # nothing is fenced
+
+
+async def test_s3_a_snapshot_of_another_cluster_with_newer_rules_stops_no_recovery() -> None:
+    cluster = await lived()
+    await cluster.change(cluster.newest, partial(of_newer_rules, cluster_id="other"))
+    report = await recover(wiped(), cluster.store, ACCEPTING)
+    assert report.is_carried_out
+    assert (report.snapshot_key, report.damaged) == (
+        cluster.before,
+        [(cluster.newest, "it belongs to cluster other")],
+    )
