@@ -21,7 +21,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from agent.admin.topics import TopicLookup
-from agent.fetch import chunk_reader, fetch_path
+from agent.fetch import fetch_path, served_chunks
 from agent.ledger import entry_objects
 from agent.ledger.apply_loop import ApplyLoop
 from agent.ledger.clock_check import ClockCheck
@@ -502,7 +502,7 @@ def s12_a_session_does_not_end_its_predecessor() -> Iterator[None]:
 @mutation(where=lambda plan: plan.delay_s > 0.001)
 def s14_the_copy_that_is_served_is_not_stamped() -> Iterator[None]:
     """A LogAppendTime topic shows its producers' times until it is archived."""
-    with patched(chunk_reader, "set_log_append_time", lambda batches, time_ms: None):
+    with patched(served_chunks, "set_log_append_time", lambda batches, time_ms: None):
         yield
 
 
