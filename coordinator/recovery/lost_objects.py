@@ -85,7 +85,7 @@ class LostObjects:
                 release_references(self._state, sorted(topic.table.objects))
                 topic.table = None
 
-    def _close_gaps(self, topic_id: TopicId, partition: PartitionState, lost: Container[ObjectId]) -> list[int]:
+    def _close_gaps(self, topic_id: TopicId, partition: PartitionState, lost: Container[int]) -> list[int]:
         """Close the gaps of a partition where possible. Returns the rows that need a bridge."""
         index = partition.index
         object_ids = index.object_ids()
