@@ -42,7 +42,7 @@ class BytesInMemory(ABC):
     def writable(self) -> bool:
         return False
 
-    def close(self) -> None:  # noqa: B027
+    def close(self) -> None:  # noqa: B027 - pyarrow calls it, and no kind of file here has anything to close
         """The bytes belong to the caller."""
 
 

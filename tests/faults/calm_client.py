@@ -40,13 +40,13 @@ class Calm:
         value = b"%d" % self._offset_next
         batch = make_batch([Record(offset=0, timestamp=1, value=value)])
         produced = await self._ask(PRODUCE, 8, PRODUCE_HEAD + struct.pack(">i", len(batch)) + batch)
-        (told,) = produced.responses[0].partition_responses
-        assert (int(told.error_code), told.base_offset) == (0, self._offset_next)
+        (appended,) = produced.responses[0].partition_responses
+        assert (int(appended.error_code), appended.base_offset) == (0, self._offset_next)
         fetched = await self._ask(FETCH, 4, FETCH_HEAD + struct.pack(">qi", self._offset_next, 1 << 20))
-        (given,) = fetched.responses[0].partitions
-        assert int(given.error_code) == 0
-        assert given.high_watermark == self._offset_next + 1
-        assert value in bytes(given.records)
+        (fetch,) = fetched.responses[0].partitions
+        assert int(fetch.error_code) == 0
+        assert fetch.high_watermark == self._offset_next + 1
+        assert value in bytes(fetch.records)
         self._offset_next += 1
 
     async def _ask(self, api_key: int, version: int, body: bytes) -> KioEntity:

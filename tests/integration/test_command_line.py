@@ -83,10 +83,10 @@ def test_a_topics_configs_are_altered_and_shown_with_their_source(penstock: Pens
         assert done.returncode == 1
         return done.stderr.decode()
 
-    told = "penstock: Unknown topic config name: {}; did you mean {}? (INVALID_CONFIG)\n"
+    message = "penstock: Unknown topic config name: {}; did you mean {}? (INVALID_CONFIG)\n"
     mistyped = rejection("orders", "--config", "retention.ms=7", "--config", "penstock.table.column=key")
-    assert mistyped == told.format("penstock.table.column", "penstock.table.columns")
-    assert rejection("orders", "--config", "retention.mz=7") == told.format("retention.mz", "retention.ms")
+    assert mistyped == message.format("penstock.table.column", "penstock.table.columns")
+    assert rejection("orders", "--config", "retention.mz=7") == message.format("retention.mz", "retention.ms")
     assert "there is no topic 'order'; list topics" in rejection("order", "--config", "retention.ms=7")
     assert configs()["retention.ms"] == ("7200000", "STATIC_BROKER")
 
@@ -260,8 +260,8 @@ def test_a_folder_is_audited_once_its_broker_has_stopped(penstock: PenstockFacto
     assert f"a running broker has {broker.data} open: stop it".encode() in running.stderr
     assert json.loads(run("audit", "--json", server=broker.http))["disagreements_count"] == 0
     assert broker.process.stop() == 0
-    told = json.loads(run("audit", "--data-dir", broker.data, "--json", server="-"))
-    assert (told["disagreements_count"], told["referenced"]) == (0, 1)
+    audit = json.loads(run("audit", "--data-dir", broker.data, "--json", server="-"))
+    assert (audit["disagreements_count"], audit["referenced"]) == (0, 1)
     nothing = tmp_path / "nothing"
     assert pipe("audit", "--data-dir", str(nothing), server="-").returncode == 1
     assert not nothing.exists()

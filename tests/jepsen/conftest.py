@@ -1,4 +1,4 @@
-"""Brokers behind a proxy that knows Kafka's requests: they tell clients the proxy's address as their own.
+"""Brokers behind a proxy that knows Kafka's requests: they advertise the proxy's address to clients.
 
 A run has one of each, so the tests that use them are one group. No test ends one, and each has a topic of its own.
 """

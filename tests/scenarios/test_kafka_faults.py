@@ -40,8 +40,8 @@ def test_kip_588_a_v1_producer_whose_transaction_took_too_long_goes_on_under_its
         script.send(through, b"too long")
         wait_state(agent, through, topic, "CompleteAbort")
         assert through.produce(producer, 1, b"later").error_code is ErrorCode.invalid_producer_epoch
-        told = through.init(topic, producer=producer)
-        assert told == (NONE, producer.next), "nobody else has taken its place, and it is not told so"
+        answer = through.init(topic, producer=producer)
+        assert answer == (NONE, producer.next), "no other producer has replaced it, so it is not fenced"
         script = Script(producer.next, V1, topic)
         script.send(through, b"next")
         script.commit(through)

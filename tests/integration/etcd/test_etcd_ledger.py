@@ -227,7 +227,7 @@ async def test_s10_a_copy_that_comes_between_listing_and_dropping_stays(etcd: Et
 async def test_s10_a_copy_finds_its_group_whole_or_gone_where_a_page_of_the_trim_would_end_within_it(
     etcd: Etcd, monkeypatch: pytest.MonkeyPatch, *, is_broken_off: bool
 ) -> None:
-    """Else it would put again what is left of its group, which nobody would believe (safety rule S20)."""
+    """Else it would append the rest of its group again, which readers reject (safety rule S20)."""
     monkeypatch.setattr(trimming, "ETCD_PAGE_ENTRIES_MAX", 11)
     async with doubling(etcd) as (client, ledger, other):
         before = await other.append(

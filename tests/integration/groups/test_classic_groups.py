@@ -126,10 +126,10 @@ def test_tools_see_groups_by_state_and_type(bootstrap: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def listed(**filters: set[ConsumerGroupState] | set[ConsumerGroupType]) -> set[tuple[str, str]]:
-        """Of groups of other tests it says nothing."""
-        told = admin.list_consumer_groups(**filters).result(30)
-        assert not told.errors
-        return {(group.group_id, group.state.name) for group in told.valid if group.group_id == here.group}
+        """The listed ones of this test's groups, with their states."""
+        listing = admin.list_consumer_groups(**filters).result(30)
+        assert not listing.errors
+        return {(group.group_id, group.state.name) for group in listing.valid if group.group_id == here.group}
 
     with MEMBERS["confluent"](bootstrap, here.group, here.topic) as member:
         wait_until(lambda: settled([member]), "the whole topic")

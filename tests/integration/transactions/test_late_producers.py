@@ -19,7 +19,7 @@ from tests.support.cluster.faults import create_topic
 from tests.support.processes import provided
 from tests.support.services.local_services import PENSTOCK, PenstockFactory
 from tests.support.transactions.conversations import TIME_OUT, Step
-from tests.support.transactions.late_producers import HISTORIES, ROWS, Row, told
+from tests.support.transactions.late_producers import HISTORIES, ROWS, Row, as_written
 
 TOPIC = "late"
 SHORT, LONG = timedelta(milliseconds=500), timedelta(seconds=60)
@@ -118,4 +118,4 @@ def _before(through: Connection, transactional_id: str, row: Row) -> Asked:
 )
 def test_s11_a_late_producer_is_answered_by_an_agent_as_the_table_says(asked: list[Asked], number: int) -> None:
     row, step = CASES[number]
-    assert told(asked[number].answer(step)) == row.penstock
+    assert as_written(asked[number].answer(step)) == row.penstock

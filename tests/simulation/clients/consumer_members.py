@@ -2,7 +2,7 @@
 
 Rule: as `tests.simulation.clients.group_members`, but the coordinator assigns: a heartbeat says what a member has, its
 answer what it should have. The member gives up first, then takes, then says so. After an answer that was lost it says
-everything again; whoever is fenced gives up all and joins again. Source:
+everything again; a fenced member gives up all its partitions and joins again. Source:
 org.apache.kafka.clients.consumer.internals.{ConsumerHeartbeatRequestManager,AbstractMembershipManager} (Kafka 4.3).
 """
 

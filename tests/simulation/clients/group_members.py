@@ -435,8 +435,8 @@ class SimulatedClassicMember(GroupReader):
     async def _take(self, assigned: Collection[Place]) -> None:
         """Give up what is not its own any more, which makes room for others in another rebalance; take what is new.
 
-        Whoever missed a generation cannot know what others did in it, and begins again in what it keeps. It joins again
-        all the same where it had more than that: the leader saw it in its subscription, and gave it to nobody.
+        A member that missed a generation does not know its commits, and begins again in the partitions it keeps. Where
+        it had more, it joins again: the leader saw those in its subscription, and assigned them to no member.
         Source: ConsumerCoordinator.onJoinComplete.
         """
         generation = self.identity.generation

@@ -112,7 +112,7 @@ class Faults:
         return self._chance.choice(self._agents)
 
     async def keep_up(self) -> None:
-        """Start again whoever stops, indefinitely."""
+        """Start each agent again that stops, indefinitely."""
         while True:
             for agent in self._agents:
                 agent.start()

@@ -1,7 +1,7 @@
 """Safety rules switched off, one at a time: the harness must find a seed that catches each.
 
 Rule: a mutation changes the real code and nothing of the harness. Where two lines of defence keep one rule (the ledger
-refuses, and so does apply), it takes both away: one alone changes nothing that could be seen. The seeds that caught
+rejects, and so does apply), it takes both away: one alone changes nothing that could be seen. The seeds that caught
 each are kept in `caught.txt`; `python -m tests.simulation.mutations.safety_rules` finds them again after a
 change of the world.
 
@@ -508,7 +508,7 @@ def s14_the_copy_that_is_served_is_not_stamped() -> Iterator[None]:
 
 @mutation(FaultName.STORE_CUT, FaultName.STORE_SHAKY)
 def an_error_has_base_offset_0() -> Iterator[None]:
-    """What was refused looks like the first record of a partition."""
+    """A rejected batch looks like the first record of a partition."""
     defaults: tuple[object, ...] = Acknowledgement.__new__.__defaults__ or ()
     assert defaults[0] == NO_OFFSET
     with patched(Acknowledgement.__new__, "__defaults__", (0, *defaults[1:])):

@@ -112,6 +112,6 @@ ROWS = [
 ]
 
 
-def told(answer: tuple[int, ...]) -> str:
+def as_written(answer: tuple[int, ...]) -> str:
     """An answer as the table writes it."""
     return f"epoch {answer[1]}" if len(answer) == 2 and not answer[0] else str(answer[0])

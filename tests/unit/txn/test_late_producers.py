@@ -9,7 +9,7 @@ import pytest
 from tests.support.transactions.conversations import (
     Coordinator,
 )
-from tests.support.transactions.late_producers import HISTORIES, ROWS, Row, told
+from tests.support.transactions.late_producers import HISTORIES, ROWS, Row, as_written
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "compatibility.md"
 
@@ -20,7 +20,7 @@ def test_s11_a_late_producer_is_answered_as_the_table_says(row: Row) -> None:
         coordinator = Coordinator()
         for before in HISTORIES[row.history]:
             coordinator.answer(before)
-        assert told(coordinator.answer(step)) == row.penstock, step
+        assert as_written(coordinator.answer(step)) == row.penstock, step
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[f"{row.history}: {row.request}" for row in ROWS])
