@@ -122,6 +122,9 @@ def copy_some(
     if is_commit:
         producer.commit_transaction(SECONDS_MAX)
         return
+    assert (
+        producer.flush(SECONDS_MAX) == 0
+    )  # what was not sent yet would be dropped, and there would be nothing to abort
     producer.abort_transaction(SECONDS_MAX)
     for each in consumer.committed(consumer.assignment(), SECONDS_MAX):
         consumer.seek(TopicPartition("in", each.partition, max(each.offset, 0)))
