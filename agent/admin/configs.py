@@ -16,7 +16,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.regexes import regex_problem
 from agent.runtime.threads import run_in_thread
 from coordinator.apply.config_operations import altered
-from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationKind, ResourceType
+from coordinator.commands.admin import AlterConfigs, ConfigOperation, ConfigResourceType, OperationKind
 from coordinator.commands.commands import Rejected
 from coordinator.configs.broker_config_checks import validate_dynamic
 from coordinator.configs.broker_configs import BROKER_CONFIGS
@@ -32,9 +32,9 @@ from protocol.limits import CONFIG_OPERATIONS_MAX, CONFIG_RESOURCE_NAME_CHARS_MA
 
 log = logging.getLogger(__name__)
 
-_LISTED: Mapping[ResourceType, Mapping[str, ConfigSpec]] = {
-    ResourceType.TOPIC: TOPIC_CONFIGS,
-    ResourceType.BROKER: BROKER_CONFIGS,
+_LISTED: Mapping[ConfigResourceType, Mapping[str, ConfigSpec]] = {
+    ConfigResourceType.TOPIC: TOPIC_CONFIGS,
+    ConfigResourceType.BROKER: BROKER_CONFIGS,
 }
 """The resources whose lists can be appended to and subtracted from: as in Kafka not groups and telemetry subscriptions.
 """
@@ -74,15 +74,15 @@ class ConfigAdmin:
         An alteration that changes nothing is not written. Raises `ConfigError`.
         """
         resource_type, operations = _read(alteration)
-        if resource_type is ResourceType.BROKER_LOGGER:
+        if resource_type is ConfigResourceType.BROKER_LOGGER:
             self._alter_loggers(alteration, operations, is_validate_only=is_validate_only)
             return
-        if resource_type is ResourceType.TOPIC:
+        if resource_type is ConfigResourceType.TOPIC:
             operations = self._with_timestamp_type(operations, is_whole=alteration.is_whole)
         before = self.configs(resource_type, alteration.resource_name)
         result = altered(before, operations, is_whole=alteration.is_whole)
         self._check(resource_type, alteration.resource_name, result)
-        if resource_type is ResourceType.CLIENT_METRICS:
+        if resource_type is ConfigResourceType.CLIENT_METRICS:
             await _check_patterns(result)
         if is_validate_only or result == before:
             return
@@ -106,20 +106,20 @@ class ConfigAdmin:
             },
         )
 
-    def configs(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
+    def configs(self, resource_type: ConfigResourceType, name: str) -> Mapping[str, str]:
         """The configs of a resource that may not exist, as far as this agent has applied the ledger."""
         state = self._ledger.state
         match resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 topic_id = state.topic_ids.get(name)
                 return NOTHING if topic_id is None else state.topics[topic_id].configs
-            case ResourceType.BROKER:
+            case ConfigResourceType.BROKER:
                 return state.broker_configs.get(name, NOTHING)
-            case ResourceType.GROUP:
+            case ConfigResourceType.GROUP:
                 return state.group_configs.get(name, NOTHING)
-            case ResourceType.CLIENT_METRICS:
+            case ConfigResourceType.CLIENT_METRICS:
                 return state.client_metrics_configs.get(name, NOTHING)
-            case ResourceType.BROKER_LOGGER:
+            case ConfigResourceType.BROKER_LOGGER:
                 return NOTHING
 
     def _with_timestamp_type(self, operations: Sequence[ConfigOperation], *, is_whole: bool) -> list[ConfigOperation]:
@@ -134,23 +134,23 @@ class ConfigAdmin:
         is_lost = len(others) < len(operations) or (is_whole and not override.keys() & {each.name for each in others})
         return [*others, *(_set(name, value) for name, value in override.items())] if is_lost else others
 
-    def _check(self, resource_type: ResourceType, name: str, result: Mapping[str, str]) -> None:
+    def _check(self, resource_type: ConfigResourceType, name: str, result: Mapping[str, str]) -> None:
         """Raise `ConfigError` unless the resource may have these configs."""
         try:
             match resource_type:
-                case ResourceType.TOPIC:
+                case ConfigResourceType.TOPIC:
                     self._check_topic(name, result)
-                case ResourceType.BROKER:
+                case ConfigResourceType.BROKER:
                     self._check_broker(name, result)
-                case ResourceType.GROUP:
+                case ConfigResourceType.GROUP:
                     if not name:
                         raise InvalidConfigRequest("Default group resources are not allowed.")
                     validate_group(result, self._broker_configs)
-                case ResourceType.CLIENT_METRICS:
+                case ConfigResourceType.CLIENT_METRICS:
                     if not name:
                         raise InvalidConfigRequest("Subscription name can't be empty")
                     validate_client_metrics(result)
-                case ResourceType.BROKER_LOGGER:
+                case ConfigResourceType.BROKER_LOGGER:
                     raise AssertionError("levels of loggers are not altered by an entry")
         except InvalidConfigRequest as error:
             raise ConfigError(ErrorCode.invalid_request, str(error)) from error
@@ -187,7 +187,9 @@ class ConfigAdmin:
         self, alteration: Alteration, operations: Sequence[ConfigOperation], *, is_validate_only: bool
     ) -> None:
         if alteration.is_whole:  # AlterConfigs does not know this type, only IncrementalAlterConfigs does (KIP-412)
-            raise ConfigError(ErrorCode.invalid_request, f"Unknown resource type {ResourceType.BROKER_LOGGER.value}")
+            raise ConfigError(
+                ErrorCode.invalid_request, f"Unknown resource type {ConfigResourceType.BROKER_LOGGER.value}"
+            )
         self.check_node(alteration.resource_name, "node")
         for operation in operations:
             _check_logger(operation)
@@ -222,7 +224,7 @@ def _check_logger(operation: ConfigOperation) -> None:
         raise ConfigError(ErrorCode.invalid_config, f"Logger {shorten(operation.name)} does not exist!")
 
 
-def _read(alteration: Alteration) -> tuple[ResourceType, list[ConfigOperation]]:
+def _read(alteration: Alteration) -> tuple[ConfigResourceType, list[ConfigOperation]]:
     """The resource's type and the operations on it. Raises `ConfigError` where the request is malformed."""
     operations = alteration.operations
     names = [name for name, _, _ in operations]
@@ -231,7 +233,7 @@ def _read(alteration: Alteration) -> tuple[ResourceType, list[ConfigOperation]]:
     without = [name for name, kind, value in operations if value is None and kind != OperationKind.DELETE]
     if without:
         raise ConfigError(ErrorCode.invalid_request, f"Null value not supported for : {shorten(', '.join(without))}")
-    if alteration.resource_type not in tuple(ResourceType):
+    if alteration.resource_type not in tuple(ConfigResourceType):
         raise ConfigError(ErrorCode.invalid_request, f"Unknown resource type {alteration.resource_type}")
     if len(names) > CONFIG_OPERATIONS_MAX:
         raise ConfigError(
@@ -243,11 +245,11 @@ def _read(alteration: Alteration) -> tuple[ResourceType, list[ConfigOperation]]:
             f"The resource's name has {len(alteration.resource_name)} characters, {CONFIG_RESOURCE_NAME_CHARS_MAX} is "
             "the most.",
         )
-    resource_type = ResourceType(alteration.resource_type)
+    resource_type = ConfigResourceType(alteration.resource_type)
     return resource_type, [_operation(resource_type, name, kind, value) for name, kind, value in operations]
 
 
-def _operation(resource_type: ResourceType, name: str, kind: int, value: str | None) -> ConfigOperation:
+def _operation(resource_type: ConfigResourceType, name: str, kind: int, value: str | None) -> ConfigOperation:
     if kind not in tuple(OperationKind):
         raise ConfigError(ErrorCode.invalid_request, f"Unknown operations type {kind}")
     operation_kind = OperationKind(kind)
@@ -255,7 +257,7 @@ def _operation(resource_type: ResourceType, name: str, kind: int, value: str | N
         return ConfigOperation(kind=OperationKind.DELETE, name=name, value="")
     spec = _LISTED.get(resource_type, {}).get(name)
     list_default = ""
-    if operation_kind is not OperationKind.SET and resource_type is not ResourceType.BROKER_LOGGER:
+    if operation_kind is not OperationKind.SET and resource_type is not ConfigResourceType.BROKER_LOGGER:
         if spec is None or spec.type is not ConfigType.LIST:
             raise ConfigError(
                 ErrorCode.invalid_config,
@@ -266,9 +268,9 @@ def _operation(resource_type: ResourceType, name: str, kind: int, value: str | N
     return ConfigOperation(kind=operation_kind, name=name, value=value.strip(), list_default=list_default)
 
 
-def _described(resource_type: ResourceType, name: str) -> str:
+def _described(resource_type: ConfigResourceType, name: str) -> str:
     """The resource's name for a log line."""
-    if resource_type is ResourceType.BROKER and name == EVERY_BROKER:
+    if resource_type is ConfigResourceType.BROKER and name == EVERY_BROKER:
         return "every broker"
     return f"{resource_type.name} {shorten(name)}"
 

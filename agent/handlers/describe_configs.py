@@ -18,7 +18,7 @@ from agent.request.config_entries import config_rows, logger_rows
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
-from coordinator.commands.admin import ResourceType
+from coordinator.commands.admin import ConfigResourceType
 from coordinator.configs.broker_configs import BROKER_CONFIGS
 from coordinator.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from coordinator.configs.config_entries import (
@@ -72,7 +72,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
 
 def _rows(services: Services, resource: Any, *, with_synonyms: bool, with_documentation: bool) -> list[dict[str, Any]]:
     names = resource.configuration_keys or None  # none named: all of them
-    if resource.resource_type == ResourceType.BROKER_LOGGER:
+    if resource.resource_type == ConfigResourceType.BROKER_LOGGER:
         services.configs.check_node(resource.resource_name, "broker")
         return logger_rows({name: level for name, level in loggers().items() if names is None or name in names})
     entries = _entries(services, resource.resource_type, resource.resource_name, names)
@@ -83,22 +83,22 @@ def _entries(services: Services, resource_type: int, name: str, names: Collectio
     """All entries of the resource, or the named ones. Names that do not exist are left out, as in Kafka."""
     layers = services.broker_configs.layers
     match resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             configs = _topic_configs(services, name)
             return [topic_entry(configs, layers, each) for each in _wanted(TOPIC_CONFIGS, names)]
-        case ResourceType.BROKER if name == EVERY_BROKER:
+        case ConfigResourceType.BROKER if name == EVERY_BROKER:
             entries = every_broker_entries(services.broker_configs.every_broker)
             return [entry for entry in entries if names is None or entry.spec.name in names]
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             services.configs.check_node(name, "broker")
             own = [each for each in agent_entries(services.ledger.agent) if names is None or each.spec.name in names]
             return [*own, *(broker_entry(layers, each) for each in _wanted(BROKER_CONFIGS, names))]
-        case ResourceType.GROUP:
-            configs = _named(services, ResourceType.GROUP, name, "Group name must not be empty")
+        case ConfigResourceType.GROUP:
+            configs = _named(services, ConfigResourceType.GROUP, name, "Group name must not be empty")
             return [group_entry(configs, layers, each) for each in _wanted(GROUP_CONFIGS, names)]
-        case ResourceType.CLIENT_METRICS:
+        case ConfigResourceType.CLIENT_METRICS:
             empty = "Client metrics subscription name must not be empty"
-            configs = _named(services, ResourceType.CLIENT_METRICS, name, empty)
+            configs = _named(services, ConfigResourceType.CLIENT_METRICS, name, empty)
             return [client_metrics_entry(configs, each) for each in _wanted(CLIENT_METRICS_CONFIGS, names)]
         case other:
             raise ConfigError(ErrorCode.invalid_request, f"Unsupported resource type: {other}")
@@ -108,7 +108,7 @@ def _wanted(table: Iterable[str], names: Collection[str] | None) -> Iterable[str
     return table if names is None else [name for name in table if name in names]
 
 
-def _named(services: Services, resource_type: ResourceType, name: str, empty: str) -> Mapping[str, str]:
+def _named(services: Services, resource_type: ConfigResourceType, name: str, empty: str) -> Mapping[str, str]:
     if not name:
         raise ConfigError(ErrorCode.invalid_request, empty)
     return services.configs.configs(resource_type, name)

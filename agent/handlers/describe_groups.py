@@ -12,12 +12,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.groups.group_ledger import NotCoordinator
-from agent.request.authorized_operations import NOT_ASKED, on_group
+from agent.request.authorized_operations import on_group
 from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
 from coordinator.groups.classic_messages import DescribedMember, Description
+from protocol.auth.operations import NOT_ASKED
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_MEMBERS_LISTED_MAX
 

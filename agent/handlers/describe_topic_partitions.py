@@ -9,10 +9,11 @@
 import uuid
 from typing import Any
 
-from agent.request.authorized_operations import NOT_ASKED, ON_TOPIC
+from agent.request.authorized_operations import ON_TOPIC
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from coordinator.configs.topic_names import InvalidTopicName, validate_topic_name
+from protocol.auth.operations import NOT_ASKED
 from protocol.errors import ErrorCode
 from protocol.limits import DESCRIBED_PARTITIONS_MAX
 from protocol.types import LEADER_EPOCH

@@ -11,7 +11,7 @@ from typing import Any
 from agent.admin.topics import catch_up, deadline_s
 from agent.request.messages import Values
 from agent.request.services import Request, Services
-from coordinator.commands.admin import ResourceType
+from coordinator.commands.admin import ConfigResourceType
 from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
 
@@ -19,31 +19,31 @@ API_KEY = 74
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    types: Sequence[int] = (ResourceType.CLIENT_METRICS,)
+    types: Sequence[int] = (ConfigResourceType.CLIENT_METRICS,)
     if request.frame.api_version >= 1:
-        types = body.resource_types or tuple(ResourceType)
-    if not set(types) <= set(ResourceType):
+        types = body.resource_types or tuple(ConfigResourceType)
+    if not set(types) <= set(ConfigResourceType):
         return {"error_code": ErrorCode.unsupported_version, "config_resources": []}
     unseen = await catch_up(services.ledger, services.clock, deadline_s(services.clock))
     if unseen is not None:
         return {"error_code": unseen.error_code, "config_resources": []}
     rows = [
         {"resource_type": resource_type.value, "resource_name": name}
-        for resource_type in ResourceType
+        for resource_type in ConfigResourceType
         if resource_type in types
         for name in _names(services, resource_type)
     ]
     return {"error_code": ErrorCode.none, "config_resources": rows}
 
 
-def _names(services: Services, resource_type: ResourceType) -> Iterator[str]:
+def _names(services: Services, resource_type: ConfigResourceType) -> Iterator[str]:
     state: ClusterState = services.state
     match resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             yield from sorted(state.topic_ids)
-        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+        case ConfigResourceType.BROKER | ConfigResourceType.BROKER_LOGGER:
             yield from (str(session.node_id) for session in state.sessions.values())
-        case ResourceType.GROUP:
+        case ConfigResourceType.GROUP:
             yield from sorted(state.group_configs)
-        case ResourceType.CLIENT_METRICS:
+        case ConfigResourceType.CLIENT_METRICS:
             yield from sorted(state.client_metrics_configs)

@@ -1,22 +1,16 @@
 """The operations that responses list as allowed: all, because nothing is authorised.
 
-Source: KIP-430; org.apache.kafka.server.AuthHelper.authorizedOperations without an authorizer, and the operations of
-org.apache.kafka.security.authorizer.AclEntry (Kafka 4.3). The bits are the codes of AclOperation.
+Source: KIP-430; org.apache.kafka.server.AuthHelper.authorizedOperations without an authorizer (Kafka 4.3).
+The bits are those of `protocol.auth.operations`.
 """
 
-READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(
-    3, 13
-)
-NOT_ASKED = -(1 << 31)
+from typing import Final
 
+from protocol.auth.operations import NOT_ASKED, SUPPORTED_OPERATIONS, ResourceType
 
-def _bits(*operations: int) -> int:
-    return sum(1 << operation for operation in operations)
-
-
-ON_TOPIC = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-ON_GROUP = _bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
-ON_CLUSTER = _bits(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
+ON_TOPIC: Final = SUPPORTED_OPERATIONS[ResourceType.TOPIC]
+ON_GROUP: Final = SUPPORTED_OPERATIONS[ResourceType.GROUP]
+ON_CLUSTER: Final = SUPPORTED_OPERATIONS[ResourceType.CLUSTER]
 
 
 def on_topic(*, is_asked: bool) -> int:

@@ -31,6 +31,7 @@ from agent.telemetry.client_info import ConnectedClient
 from agent.telemetry.subscriptions import Asker, ClientTelemetry
 from coordinator.state.rendezvous import Assignment, Placement
 from coordinator.state.state import ClusterState, TopicState
+from protocol.auth.principals import ANONYMOUS, Principal
 from protocol.connection import RequestFrame
 from protocol.types import Milliseconds
 from storage.object_store import Buffer
@@ -112,6 +113,8 @@ class Request:
     frame: RequestFrame
     listener: str
     peer: str
+    principal: Principal = ANONYMOUS
+    """Who the connection speaks for."""
     client: ConnectedClient = field(default_factory=ConnectedClient)
     """The name and version that the connection's client has given."""
     connection_epoch: PendingConnectionEpoch | None = None

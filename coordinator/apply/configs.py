@@ -16,8 +16,8 @@ from coordinator.commands.admin import (
     AlterClientQuotas,
     AlterConfigs,
     AssignReplicas,
+    ConfigResourceType,
     CreatePartitions,
-    ResourceType,
 )
 from coordinator.commands.commands import Done, Outcome, Rejected
 from coordinator.configs.config_types import configs_bytes
@@ -44,23 +44,23 @@ def apply_admin_command(state: ClusterState, command: AdminCommand) -> Outcome:
 def alter_configs(state: ClusterState, command: AlterConfigs) -> Outcome:
     """Carry out all operations on one resource, or none."""
     match command.resource_type:
-        case ResourceType.TOPIC:
+        case ConfigResourceType.TOPIC:
             return _alter_topic(state, command)
-        case ResourceType.BROKER:
+        case ConfigResourceType.BROKER:
             configs = _altered(state.broker_configs, command)
             if not isinstance(configs, Rejected):
                 state.broker_configs = configs
                 if command.resource_name == EVERY_BROKER:
                     _stamp(state, *state.topics.values())
-        case ResourceType.GROUP:
+        case ConfigResourceType.GROUP:
             configs = _altered(state.group_configs, command)
             if not isinstance(configs, Rejected):
                 state.group_configs = configs
-        case ResourceType.CLIENT_METRICS:
+        case ConfigResourceType.CLIENT_METRICS:
             configs = _altered(state.client_metrics_configs, command)
             if not isinstance(configs, Rejected):
                 state.client_metrics_configs = configs
-        case ResourceType.BROKER_LOGGER:
+        case ConfigResourceType.BROKER_LOGGER:
             configs = Rejected(error_code=ErrorCode.invalid_request, reason="loggers' levels are not in the ledger")
         case _:
             assert_never(command.resource_type)

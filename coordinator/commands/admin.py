@@ -20,7 +20,7 @@ Replicas = tuple[Signed32, ...]
 say whom clients ask, as long as one of them lives."""
 
 
-class ResourceType(IntEnum):
+class ConfigResourceType(IntEnum):
     """Kafka's codes of what has configs (org.apache.kafka.common.config.ConfigResource.Type)."""
 
     TOPIC = 2
@@ -71,7 +71,7 @@ class AlterConfigs(WireStruct, frozen=True, kw_only=True, tag=28):
     All of the operations, in their order, or none.
     """
 
-    resource_type: ResourceType
+    resource_type: ConfigResourceType
     resource_name: str
     is_whole: bool
     """Whether what no operation names goes (Kafka's AlterConfigs, before KIP-339)."""

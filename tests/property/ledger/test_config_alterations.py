@@ -7,9 +7,9 @@ from coordinator.commands.admin import (
     AlterClientQuotas,
     AlterConfigs,
     ConfigOperation,
+    ConfigResourceType,
     OperationKind,
     QuotaEntity,
-    ResourceType,
 )
 from coordinator.commands.commands import Done
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
@@ -17,11 +17,11 @@ from tests.support.commands.commands import TOPIC, Cluster
 from tests.support.strategies.admin_commands import entities, operations
 
 RESOURCES = [
-    (ResourceType.TOPIC, "t"),
-    (ResourceType.BROKER, ""),
-    (ResourceType.BROKER, "1"),
-    (ResourceType.GROUP, "g"),
-    (ResourceType.CLIENT_METRICS, "m"),
+    (ConfigResourceType.TOPIC, "t"),
+    (ConfigResourceType.BROKER, ""),
+    (ConfigResourceType.BROKER, "1"),
+    (ConfigResourceType.GROUP, "g"),
+    (ConfigResourceType.CLIENT_METRICS, "m"),
 ]
 alterations = st.builds(
     lambda resource, is_whole, wanted: AlterConfigs(
@@ -51,15 +51,15 @@ def model(configs: dict[str, str], operation: ConfigOperation) -> None:
         configs[operation.name] = ",".join(part for part in held if part not in named)
 
 
-def held(cluster: Cluster, resource_type: ResourceType, name: str) -> dict[str, str]:
+def held(cluster: Cluster, resource_type: ConfigResourceType, name: str) -> dict[str, str]:
     tables = {
-        ResourceType.BROKER: cluster.state.broker_configs,
-        ResourceType.GROUP: cluster.state.group_configs,
-        ResourceType.CLIENT_METRICS: cluster.state.client_metrics_configs,
+        ConfigResourceType.BROKER: cluster.state.broker_configs,
+        ConfigResourceType.GROUP: cluster.state.group_configs,
+        ConfigResourceType.CLIENT_METRICS: cluster.state.client_metrics_configs,
     }
     return (
         cluster.state.topics[TOPIC].configs
-        if resource_type is ResourceType.TOPIC
+        if resource_type is ConfigResourceType.TOPIC
         else tables[resource_type].get(name, {})
     )
 
@@ -67,7 +67,7 @@ def held(cluster: Cluster, resource_type: ResourceType, name: str) -> dict[str, 
 @given(st.lists(alterations, max_size=12))
 def test_any_sequence_of_alterations_is_that_of_a_plain_mapping(sequence: list[AlterConfigs]) -> None:
     cluster = Cluster.started()
-    expected: dict[tuple[ResourceType, str], dict[str, str]] = {resource: {} for resource in RESOURCES}
+    expected: dict[tuple[ConfigResourceType, str], dict[str, str]] = {resource: {} for resource in RESOURCES}
     for command in sequence:
         assert cluster.do(command) == Done()
         configs = expected[command.resource_type, command.resource_name]

@@ -5,9 +5,9 @@ from coordinator.commands.admin import (
     AlterConfigs,
     AssignReplicas,
     ConfigOperation,
+    ConfigResourceType,
     CreatePartitions,
     OperationKind,
-    ResourceType,
 )
 from coordinator.commands.commands import (
     AdvanceLogStart,
@@ -209,7 +209,7 @@ COMMANDS: dict[str, Command] = {
         topic_id=TOPIC, replicas=((PartitionIndex(0), (2, 1)), (PartitionIndex(9), (3,)))
     ),
     "alter_configs": AlterConfigs(
-        resource_type=ResourceType.TOPIC,
+        resource_type=ConfigResourceType.TOPIC,
         resource_name="orders",
         is_whole=False,
         operations=(
@@ -219,7 +219,7 @@ COMMANDS: dict[str, Command] = {
         ),
     ),
     "alter_whole_configs": AlterConfigs(
-        resource_type=ResourceType.GROUP, resource_name="g", is_whole=True, operations=()
+        resource_type=ConfigResourceType.GROUP, resource_name="g", is_whole=True, operations=()
     ),
     "alter_client_quotas": AlterClientQuotas(
         entity=(("client-id", None), ("user", "ann")), quotas=(("producer_byte_rate", 1024.0), ("x", None))

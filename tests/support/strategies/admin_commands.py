@@ -7,9 +7,9 @@ from coordinator.commands.admin import (
     AlterClientQuotas,
     AlterConfigs,
     ConfigOperation,
+    ConfigResourceType,
     CreatePartitions,
     OperationKind,
-    ResourceType,
 )
 from protocol.types import TopicId
 
@@ -46,14 +46,14 @@ admin_commands: st.SearchStrategy[AdminCommand] = st.one_of(
     ),
     st.builds(
         AlterConfigs,
-        resource_type=st.just(ResourceType.TOPIC),
+        resource_type=st.just(ConfigResourceType.TOPIC),
         resource_name=topic_names,
         is_whole=st.booleans(),
         operations=st.lists(operations, max_size=3).map(tuple),
     ),
     st.builds(
         AlterConfigs,
-        resource_type=st.sampled_from(ResourceType),
+        resource_type=st.sampled_from(ConfigResourceType),
         resource_name=resource_names,
         is_whole=st.booleans(),
         operations=st.lists(operations, max_size=3).map(tuple),

@@ -9,9 +9,9 @@ from coordinator.commands.admin import (
     AlterClientQuotas,
     AlterConfigs,
     ConfigOperation,
+    ConfigResourceType,
     CreatePartitions,
     OperationKind,
-    ResourceType,
 )
 from coordinator.commands.commands import Command, Done, ReportTime, StartDrain
 from coordinator.follower import Follower
@@ -269,7 +269,7 @@ class TestEarlySnapshots:
         [
             CreatePartitions(topic_id=TOPIC, partition_count=2),
             AlterConfigs(
-                resource_type=ResourceType.TOPIC,
+                resource_type=ConfigResourceType.TOPIC,
                 resource_name="t",
                 is_whole=False,
                 operations=(ConfigOperation(kind=OperationKind.SET, name="retention.ms", value="5"),),

@@ -11,7 +11,7 @@ from crc32c import crc32c
 from agent.fetch.sessions import RequestedPartition
 from agent.produce import produce_path
 from agent.produce.produce_path import NO_OFFSET, Acknowledgement, ProducePath
-from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationKind, ResourceType
+from coordinator.commands.admin import AlterConfigs, ConfigOperation, ConfigResourceType, OperationKind
 from coordinator.commands.commands import Outcome, Rejected, ReportTime
 from coordinator.commands.rules import RULES_FIRST, RULES_NEWEST
 from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT
@@ -107,7 +107,9 @@ async def test_append_time_is_told_of_what_waits_for_its_commit_and_a_repeat_is_
     async with data_paths(timestamp_type="LogAppendTime") as paths:
         at_commit = ConfigOperation(kind=OperationKind.SET, name=PLACEMENT, value=AT_COMMIT)
         await paths.parts.ledger.propose(
-            AlterConfigs(resource_type=ResourceType.TOPIC, resource_name="t", is_whole=False, operations=(at_commit,))
+            AlterConfigs(
+                resource_type=ConfigResourceType.TOPIC, resource_name="t", is_whole=False, operations=(at_commit,)
+            )
         )
         producer = Producer(paths, "x")
         await producer.begin()

@@ -12,7 +12,7 @@ from agent.bucket.cluster_identity import check_bucket
 from agent.maintenance.progress_marks import leave_mark
 from agent.recovery.audit import Audit, AuditReport
 from agent.recovery.deep_audit import DeepAudit
-from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationKind, ResourceType
+from coordinator.commands.admin import AlterConfigs, ConfigOperation, ConfigResourceType, OperationKind
 from coordinator.configs.topic_configs import AT_COMMIT, PLACEMENT
 from coordinator.state.chunk_index import ChunkIndex
 from iceberg_export.tables import commit as table_commit
@@ -283,7 +283,7 @@ async def test_what_waits_for_its_commit_is_compared_with_what_the_ledger_says_o
     async with data_paths(partitions=2, cache_bytes=0) as paths:
         await paths.parts.ledger.propose(
             AlterConfigs(
-                resource_type=ResourceType.TOPIC,
+                resource_type=ConfigResourceType.TOPIC,
                 resource_name="t",
                 is_whole=False,
                 operations=(ConfigOperation(kind=OperationKind.SET, name=PLACEMENT, value=AT_COMMIT),),

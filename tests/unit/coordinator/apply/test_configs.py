@@ -8,9 +8,9 @@ from coordinator.commands.admin import (
     AlterClientQuotas,
     AlterConfigs,
     ConfigOperation,
+    ConfigResourceType,
     OperationKind,
     QuotaEntity,
-    ResourceType,
 )
 from coordinator.commands.commands import ChunksCommitted, Done, Outcome, Rejected
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
@@ -23,7 +23,7 @@ USER: QuotaEntity = (("client-id", None), ("user", "ann"))
 
 
 def alter(
-    name: str, *, of: ResourceType = ResourceType.TOPIC, is_whole: bool = False, **configs: str | None
+    name: str, *, of: ConfigResourceType = ConfigResourceType.TOPIC, is_whole: bool = False, **configs: str | None
 ) -> AlterConfigs:
     """Sets configs, or deletes those that are None; underscores in their names stand for dots."""
     return AlterConfigs(
@@ -43,7 +43,9 @@ def alter(
 
 def append(name: str, value: str) -> AlterConfigs:
     operation = ConfigOperation(kind=OperationKind.APPEND, name=name, value=value, list_default="delete")
-    return AlterConfigs(resource_type=ResourceType.TOPIC, resource_name="t", is_whole=False, operations=(operation,))
+    return AlterConfigs(
+        resource_type=ConfigResourceType.TOPIC, resource_name="t", is_whole=False, operations=(operation,)
+    )
 
 
 def rejection(outcome: Outcome) -> ErrorCode:
@@ -109,7 +111,7 @@ class TestWhoseClockStampsRecords:
 
     def test_s14_what_every_broker_says_counts_for_topics_that_say_nothing(self) -> None:
         cluster = Cluster.started()
-        default = alter(EVERY_BROKER, of=ResourceType.BROKER, log_message_timestamp_type="LogAppendTime")
+        default = alter(EVERY_BROKER, of=ConfigResourceType.BROKER, log_message_timestamp_type="LogAppendTime")
         cluster.do(default)
         assert self.stamped(cluster, 0)
         cluster.do(alter("t", message_timestamp_type="CreateTime"))
@@ -120,7 +122,7 @@ class TestWhoseClockStampsRecords:
 
     def test_s14_one_brokers_own_word_changes_nothing_for_topics(self) -> None:
         cluster = Cluster.started()
-        cluster.do(alter("1", of=ResourceType.BROKER, log_message_timestamp_type="LogAppendTime"))
+        cluster.do(alter("1", of=ConfigResourceType.BROKER, log_message_timestamp_type="LogAppendTime"))
         assert not self.stamped(cluster, 0)
 
 
@@ -133,13 +135,13 @@ def decoded(cluster: Cluster) -> ClusterState:
 @pytest.mark.parametrize(
     ("of", "field"),
     [
-        (ResourceType.BROKER, "broker_configs"),
-        (ResourceType.GROUP, "group_configs"),
-        (ResourceType.CLIENT_METRICS, "client_metrics_configs"),
+        (ConfigResourceType.BROKER, "broker_configs"),
+        (ConfigResourceType.GROUP, "group_configs"),
+        (ConfigResourceType.CLIENT_METRICS, "client_metrics_configs"),
     ],
 )
 class TestOtherResources:
-    def test_configs_are_kept_by_name_until_the_last_one_is_deleted(self, of: ResourceType, field: str) -> None:
+    def test_configs_are_kept_by_name_until_the_last_one_is_deleted(self, of: ConfigResourceType, field: str) -> None:
         cluster = Cluster.started()
         cluster.do(alter("b", of=of, x="1"))
         cluster.do(alter("a", of=of, z="3", y="2"))
@@ -151,7 +153,7 @@ class TestOtherResources:
         assert getattr(cluster.state, field) is not before
 
     def test_there_is_a_greatest_number_of_them(
-        self, of: ResourceType, field: str, monkeypatch: pytest.MonkeyPatch
+        self, of: ConfigResourceType, field: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(apply_configs, "CONFIG_RESOURCES_MAX", 2)
         cluster = Cluster.started()
@@ -162,14 +164,14 @@ class TestOtherResources:
         assert cluster.do(alter("c", of=of, x=None)) == Done()
         assert getattr(cluster.state, field) == {"a": {"x": "2"}, "b": {"x": "1"}}
 
-    def test_what_is_too_much_is_refused(self, of: ResourceType, field: str) -> None:
+    def test_what_is_too_much_is_refused(self, of: ConfigResourceType, field: str) -> None:
         cluster = Cluster.started()
         assert rejection(cluster.do(alter("a", of=of, x="x" * CONFIGS_BYTES_MAX))) is ErrorCode.invalid_config
         assert getattr(cluster.state, field) == {}
 
 
 def test_levels_of_loggers_are_not_in_the_ledger() -> None:
-    outcome = Cluster.started().do(alter("1", of=ResourceType.BROKER_LOGGER, root="DEBUG"))
+    outcome = Cluster.started().do(alter("1", of=ConfigResourceType.BROKER_LOGGER, root="DEBUG"))
     assert rejection(outcome) is ErrorCode.invalid_request
 
 

@@ -15,9 +15,9 @@ from coordinator.codec.codec import COMPRESSED, FORMAT_CHECKED, Unwritable
 from coordinator.commands.admin import (
     AlterClientQuotas,
     AlterConfigs,
+    ConfigResourceType,
     CreatePartitions,
     QuotaEntity,
-    ResourceType,
 )
 from coordinator.commands.commands import (
     AdvanceLogStart,
@@ -150,7 +150,9 @@ class TestUnwritableCommands:
             (AlterClientQuotas(entity=(("user", "a"),), quotas=(("x", 0.0),)), "cannot be read"),
             (AlterClientQuotas(entity=(("user", "a"),), quotas=(("x", nan),)), "cannot be read"),
             (
-                AlterConfigs(resource_type=cast("ResourceType", 3), resource_name="", is_whole=False, operations=()),
+                AlterConfigs(
+                    resource_type=cast("ConfigResourceType", 3), resource_name="", is_whole=False, operations=()
+                ),
                 "AlterConfigs cannot be written: .*Invalid enum value 3",
             ),
             (create(retention_ms="1" * LEDGER_ENTRY_UNPACKED_BYTES_MAX), "would unpack to"),

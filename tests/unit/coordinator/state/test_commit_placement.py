@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.apply import transactions as apply_transactions
-from coordinator.commands.admin import AlterConfigs, ConfigOperation, OperationKind, ResourceType
+from coordinator.commands.admin import AlterConfigs, ConfigOperation, ConfigResourceType, OperationKind
 from coordinator.commands.commands import ChunksCommitted, DeleteTopic, ExpireProducers
 from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_FIRST
 from coordinator.configs.topic_configs import PLACEMENT
@@ -32,7 +32,7 @@ def started(rules: int = RULES_FIRST, /, **configs: str) -> Cluster:
 def place(cluster: Cluster, placement: str) -> None:
     operation = ConfigOperation(kind=OperationKind.SET, name=PLACEMENT, value=placement)
     cluster.do(
-        AlterConfigs(resource_type=ResourceType.TOPIC, resource_name="t", is_whole=False, operations=(operation,))
+        AlterConfigs(resource_type=ConfigResourceType.TOPIC, resource_name="t", is_whole=False, operations=(operation,))
     )
 
 
