@@ -15,6 +15,7 @@ from agent.fetch.wait import FetchWait
 from agent.request.connection_epochs import PendingConnectionEpoch
 from agent.request.services import NoAnswerOwed, Request, Services
 from agent.runtime.supervisor import begin_in, contain
+from agent.security.authentication import ConnectionAuthenticator
 from agent.server.connection_table import ConnectionTable
 from agent.server.dispatch import HANDLERS
 from agent.server.request_arrival import RequestArrival
@@ -38,7 +39,14 @@ log = logging.getLogger(__name__)
 class ClientConnection(asyncio.BufferedProtocol):
     """One client's connection. Its task lives as long as the socket."""
 
-    def __init__(self, table: ConnectionTable, services: Services, tasks: asyncio.TaskGroup, listener: str) -> None:
+    def __init__(
+        self,
+        table: ConnectionTable,
+        services: Services,
+        tasks: asyncio.TaskGroup,
+        listener: str,
+        authenticator: ConnectionAuthenticator | None = None,
+    ) -> None:
         """Begin with `connection_made`.
 
         Args:
@@ -46,12 +54,14 @@ class ClientConnection(asyncio.BufferedProtocol):
             services: what requests are handled with, and the clock and metrics.
             tasks: the group that the connection's task belongs to.
             listener: the name of the listener that accepted the connection.
+            authenticator: who the client is; None for a listener without authentication.
         """
         self._table = table
         self._memory = table.memory
         self._services = services
         self._tasks = tasks
         self.listener = listener
+        self._authenticator = authenticator or ConnectionAuthenticator()
         self._wire = ServerConnection(is_roomy=False)
         self._arrival = RequestArrival()
         self._frames: deque[RequestFrame] = deque()
@@ -392,6 +402,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             frame=frame,
             listener=self.listener,
             peer=self.peer,
+            principal=self._authenticator.principal,
             client=self._client,
             connection_epoch=self._connection_epoch,
             received_s=began_s,
