@@ -845,6 +845,24 @@ VERIFY_ATTEMPTS_MAX = 5
 JOB_AGENT_SECONDS_MAX = 60.0
 """For an answer of the agent that a Spark job asks."""
 
+# The audit log.
+AUDIT_LOG_EVENTS_MAX = 10_000
+"""Events that wait to be written; equal ones within AUDIT_LOG_WINDOW_SECONDS are one."""
+AUDIT_LOG_BYTES_MAX = 8 * MIB
+"""The memory of the events that wait, by the estimate of AUDIT_LOG_EVENT_BYTES and their texts."""
+AUDIT_LOG_EVENT_BYTES = 640
+"""The memory of a waiting event beside its texts (measured: see the overload test)."""
+AUDIT_LOG_WINDOW_SECONDS = 1.0
+"""Equal events within so long are one event with a count."""
+AUDIT_LOG_WRITE_INTERVAL_S = 0.5
+"""The pause between two writes; a change is written after at most this."""
+AUDIT_LOG_WRITE_RECORDS_MAX = 500
+"""Records of one write: they are made on the loop, in about 5 ms."""
+AUDIT_LOG_TEXT_CHARS_MAX = 256
+"""Characters of one text of an event: a client id, a name."""
+AUDIT_LOG_DETAIL_CHARS_MAX = 1_024
+"""Characters that say what a change changed."""
+
 # The command line.
 AUDIT_DISAGREEMENTS_LISTED_MAX = 1_000
 """Disagreements that an audit names; it counts all."""

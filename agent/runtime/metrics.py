@@ -125,6 +125,7 @@ class Metrics:
         self._add_external_catalogs()
         self._add_groups()
         self._add_transactions()
+        self._add_audit_log()
 
     def _counter(self, name: str, text: str, labels: tuple[str, ...] = ()) -> Counter:
         self.rows.append(MetricRow(f"penstock_{name}_total", "counter", labels, text))
@@ -359,6 +360,18 @@ class Metrics:
         self.transactions_fenced_requests = self._counter(
             "transactions_fenced_requests",
             "Transactional requests rejected because their clients had moved to newer connections.",
+        )
+
+    def _add_audit_log(self) -> None:
+        self.audit_events = self._counter("audit_events", "Events of the audit log, by class.", ("event",))
+        self.audit_dropped = self._counter(
+            "audit_dropped",
+            "Events that the audit log dropped because too many waited, by class. A change is never dropped.",
+            ("event",),
+        )
+        self.audit_waiting_events = self._gauge("audit_waiting_events", "Records that the audit log has yet to write.")
+        self.audit_outage_seconds = self._gauge(
+            "audit_outage_seconds", "Seconds since the audit log could no longer be written; 0 while it can."
         )
 
     def request(self, api: str, version: int) -> RequestMetrics:
