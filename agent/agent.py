@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -16,7 +17,7 @@ from agent.broker import Broker
 from agent.bucket.disk_reserve import REMEDY as DISK_REMEDY
 from agent.bucket.disk_reserve import DiskReserves
 from agent.bucket.store_damages import StoreDamages
-from agent.config.addresses import ListenerAddress
+from agent.config.addresses import ListenerAddress, with_agent_name
 from agent.config.settings import Settings
 from agent.http.iceberg.catalog_config import catalog_parts
 from agent.http.server import HttpServer
@@ -166,7 +167,8 @@ class Agent:
         for listener, shown in zip(self._settings.listeners, self._settings.advertised, strict=True):
             port = await self._server.listen(listener.name, listener.host, listener.port)
             self.bound.append(ListenerAddress(name=listener.name, host=listener.host, port=port))
-            self.advertised.append(ListenerAddress(name=shown.name, host=shown.host, port=shown.port or port))
+            named = with_agent_name(shown, self._settings.name)
+            self.advertised.append(replace(named, port=shown.port or port))
 
     async def drain(self) -> None:
         """Redirect clients to other agents, answer accepted requests, and end the session, within the drain time-out.

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from agent.config.addresses import HostPort, ListenerAddress
+from agent.config.addresses import NAME_FIELD, HostPort, ListenerAddress
 from agent.config.settings import InvalidSettings, Settings
 from protocol.limits import (
     PROCESS_HEALTHY_SECONDS,
@@ -74,7 +74,9 @@ def _settings_of(settings: Settings, number: int) -> Settings:
 
 
 def _moved(listener: ListenerAddress, number: int) -> ListenerAddress:
-    return replace(listener, port=listener.port + number) if listener.port else listener
+    # A router selects the agent by the name in the host, and has one port for all agents.
+    is_moved = bool(listener.port) and NAME_FIELD not in listener.host
+    return replace(listener, port=listener.port + number) if is_moved else listener
 
 
 def supervise(settings: Settings, monotonic_s: Callable[[], float]) -> Settings | int:

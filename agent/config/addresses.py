@@ -2,10 +2,12 @@
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PORT_MAX = 65_535
 LISTENER_NAME_DEFAULT = "PLAINTEXT"
+NAME_FIELD = "{name}"
+"""In the host of an advertised address: the agent's name."""
 _LISTENER_NAME = re.compile(r"[A-Z0-9_]+")
 _NOT_IN_A_PATH = re.compile(r"[#?\x00-\x1f\x7f]")
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -101,6 +103,19 @@ def read_listener(text: str) -> ListenerAddress:
         raise InvalidAddress(f"{text!r} is not [NAME://]HOST:PORT: a name is letters, digits and _")
     host_port = read_host_port(address)
     return ListenerAddress(name=name, host=host_port.host, port=host_port.port)
+
+
+def read_http_address(text: str) -> tuple[bool, HostPort]:
+    """Reads `[http://|https://]HOST:PORT`; returns whether it is https, and the address. Raises `InvalidAddress`."""
+    scheme, separator, address = text.rpartition("://")
+    if separator and scheme.lower() not in ("http", "https"):
+        raise InvalidAddress(f"{text!r} is not [https://]HOST:PORT")
+    return scheme.lower() == "https", read_host_port(address.removesuffix("/") if separator else address)
+
+
+def with_agent_name(advertised: ListenerAddress, agent: str) -> ListenerAddress:
+    """The address with the agent's name for NAME_FIELD in its host: a router by SNI has one address for all agents."""
+    return replace(advertised, host=advertised.host.replace(NAME_FIELD, agent))
 
 
 def is_loopback(host: str) -> bool:

@@ -27,6 +27,8 @@ _COMMAND_VARIABLES = frozenset(
 _SETUP_VARIABLES = frozenset({"PENSTOCK_MAVEN", "PENSTOCK_NO_SKIPS"})
 """The variables of a checkout's set-up and tests: an environment with them must not stop a broker."""
 
+COMMAND_LINE_SET = "--set"
+
 
 class InvalidSettings(Exception):
     """A setting cannot be used. The message has the setting, its source, and what to write instead."""
@@ -166,12 +168,19 @@ def _check_broker_configs(pairs: Mapping[str, str], origin: str) -> None:
         return
     from coordinator.configs.broker_configs import BROKER_CONFIGS  # late: the table is long and seldom needed
     from coordinator.configs.config_types import InvalidConfig
+    from coordinator.configs.security_configs import is_secret, security_spec
 
     for name, value in pairs.items():
-        if name not in BROKER_CONFIGS:
+        spec = BROKER_CONFIGS.get(name) or security_spec(name)
+        if spec is None:
             raise InvalidSettings(f"{origin} {name}: {_no_broker_config(name, value)}")
+        if origin == COMMAND_LINE_SET and is_secret(name):
+            raise InvalidSettings(
+                f"{origin} {name}: every user of this machine can read a command line. Write the value into a file "
+                f"and set {name}.file=PATH, or set {name} in the file of --config"
+            )
         try:
-            BROKER_CONFIGS[name].validate(value)
+            spec.validate(value)
         except InvalidConfig as error:
             raise InvalidSettings(f"{origin} {name}={value}: {error}") from error
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum, auto
 from typing import Annotated, get_type_hints
 
-from agent.config.addresses import read_host_port, read_ledger_url, read_listener, read_store_url
+from agent.config.addresses import read_http_address, read_ledger_url, read_listener, read_store_url
 from protocol.limits import (
     ARCHIVE_AGE_MS_DEFAULT,
     ARCHIVE_BYTES_DEFAULT,
@@ -234,8 +234,8 @@ _COMBINED: tuple[Option, ...] = (
         kind=OptionKind.LIST,
         default="127.0.0.1:9092",
         check=read_listener,
-        help="Address for Kafka clients, [NAME://]HOST:PORT. Repeatable, with a unique name for each listener. Port 0 "
-        "takes a free port.",
+        help="Address for Kafka clients, [NAME://]HOST:PORT. Repeatable, with a unique name for each listener. SSL as "
+        "name encrypts. Port 0 takes a free port.",
     ),
     Option(
         name="advertise",
@@ -243,14 +243,32 @@ _COMBINED: tuple[Option, ...] = (
         default="the address of --listen",
         check=read_listener,
         help="Address that the agent returns to clients of a listener, [NAME://]HOST:PORT. Repeatable, by the "
-        "listener's name.",
+        "listener's name. {name} in the host stands for the agent's name.",
     ),
     Option(
         name="http",
         kind=OptionKind.TEXT,
         default="127.0.0.1:9644",
-        check=read_host_port,
-        help="HTTP address of health, metrics, admin API, Iceberg catalog and schema registry, HOST:PORT.",
+        check=read_http_address,
+        help="HTTP address of health, metrics, admin API, Iceberg catalog and schema registry, [https://]HOST:PORT.",
+    ),
+    Option(
+        name="tls-cert",
+        kind=OptionKind.TEXT,
+        default="none",
+        help="PEM file of the certificate and its intermediate certificates, for all addresses that encrypt.",
+    ),
+    Option(
+        name="tls-key",
+        kind=OptionKind.TEXT,
+        default="none",
+        help="PEM file of that certificate's private key. The agent reads both files again when they change.",
+    ),
+    Option(
+        name="tls-client-ca",
+        kind=OptionKind.TEXT,
+        default="none; clients need no certificate",
+        help="PEM file of the authorities of clients. Listeners that encrypt then require a certificate of them.",
     ),
     Option(
         name="http-token-file",
@@ -383,7 +401,7 @@ _COMBINED: tuple[Option, ...] = (
         name="insecure",
         kind=OptionKind.FLAG,
         default="false",
-        help="Allows addresses that other machines can reach, without encryption or authentication.",
+        help="Allows addresses that other machines can reach without encryption.",
     ),
 )
 

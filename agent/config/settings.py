@@ -20,8 +20,7 @@ from agent.config.addresses import (
     ListenerAddress,
     S3Url,
     is_every_interface,
-    is_loopback,
-    read_host_port,
+    read_http_address,
     read_ledger_url,
     read_listener,
     read_store_url,
@@ -29,8 +28,17 @@ from agent.config.addresses import (
 from agent.config.catalog_options import CatalogAccess, catalog_access
 from agent.config.etcd_options import LedgerAccess, ledger_access
 from agent.config.external_catalog_settings import ExternalCatalogSettings, read_external_catalogs
+from agent.config.listener_security import (
+    PLAINTEXT,
+    ListenerSecurity,
+    check_configs_are_used,
+    check_is_protected,
+    read_http_tls,
+    read_listener_security,
+)
 from agent.config.option_sources import InvalidSettings, Value, gather
 from agent.config.options import FLUSH_INTERVAL_MS_S3, OPTIONS_BY_NAME, PLAIN_OPTIONS, PlainSettings
+from agent.config.tls_settings import TlsSettings
 from protocol.suggestions import nearest
 
 __all__ = ["CliCommand", "InvalidSettings", "ListenerAddress", "Settings", "load_settings"]
@@ -55,8 +63,14 @@ class Settings(PlainSettings):
 
     listeners: tuple[ListenerAddress, ...]
     advertised: tuple[ListenerAddress, ...]
-    """One per listener, in the same order. Port 0 stands for the port that the listener gets."""
+    """One per listener, in the same order. Port 0 stands for the port that the listener gets, and `{name}` in a host
+    for the agent's name.
+    """
+    listener_security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
+    """The protection of each listener by its name; one that is not listed is PLAINTEXT."""
     http: HostPort
+    http_tls: TlsSettings | None = None
+    """The TLS of the HTTP port; None where it does not encrypt."""
     ledger_url: str
     ledger_access: LedgerAccess = field(default_factory=LedgerAccess)
     store_url: str
@@ -67,7 +81,14 @@ class Settings(PlainSettings):
     """The agent's name. A restarted agent with the same name is the same broker to clients."""
     zone: str | None = None
     broker_configs: dict[str, str] = field(default_factory=dict)
-    """The broker configs that are set; the others have Kafka's defaults (`coordinator.configs.topic_configs`)."""
+    """The broker configs that are set; the others have Kafka's defaults (`coordinator.configs.topic_configs`).
+
+    Secrets are hidden (`coordinator.configs.security_configs.HIDDEN`): who needs one has it as `Secret`.
+    """
+
+    def security_of(self, listener: str) -> ListenerSecurity:
+        """The protection of the listener of that name."""
+        return self.listener_security.get(listener, PLAINTEXT)
 
     @property
     def is_store_cheap(self) -> bool:
@@ -95,10 +116,18 @@ def load_settings(
 
 
 def _settings(command: CliCommand, values: Mapping[str, Value], environment: Mapping[str, str]) -> Settings:
-    is_insecure = bool(values.get("insecure", False))
-    listeners = _listeners(_texts(values, "listen", (LISTEN_DEFAULT,)), is_insecure=is_insecure)
-    http = read_host_port(_text(values, "http", HTTP_DEFAULT))
-    _check_is_protected("http", str(http), http.host, is_insecure=is_insecure)
+    pairs = _broker_configs(values)
+    listeners = _listeners(_texts(values, "listen", (LISTEN_DEFAULT,)))
+    security = read_listener_security(listeners, pairs, values)
+    is_https, http = read_http_address(_text(values, "http", HTTP_DEFAULT))
+    http_tls = read_http_tls(pairs, values, is_https=is_https)
+    check_configs_are_used(security, http_tls, pairs, values)
+    if is_https or any(each.tls is not None for each in security.values()):
+        raise InvalidSettings("listeners and an HTTP port that encrypt are not supported yet")
+    if not values.get("insecure", False):
+        for listener in listeners:
+            check_is_protected("listen", listener, is_encrypted=security[listener.name].protocol.is_encrypted)
+        check_is_protected("http", http, is_encrypted=is_https)
     data_dir = Path(_text(values, "data-dir", DATA_DIR_DEFAULT)).expanduser().absolute()
     ledger_url, store_url = _urls(command, values, data_dir)
     # One agent of `run` is the cluster; several agents need a name each, and the machine has one.
@@ -106,7 +135,9 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
     settings = Settings(
         listeners=listeners,
         advertised=_advertised(listeners, _texts(values, "advertise", ())),
+        listener_security=security,
         http=http,
+        http_tls=http_tls,
         ledger_url=ledger_url,
         ledger_access=ledger_access(ledger_url, values, environment),
         store_url=store_url,
@@ -115,7 +146,7 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         data_dir=data_dir,
         name=_text(values, "name", default_name),
         zone=_text(values, "zone", "") or None,
-        broker_configs=_broker_configs(values),
+        broker_configs=_shown_configs(pairs),
         **_plain_fields(values, store_url),
     )
     _check_processes(settings)
@@ -133,7 +164,7 @@ def _plain_fields(values: Mapping[str, Value], store_url: str) -> dict[str, Any]
     return plain
 
 
-def _listeners(texts: tuple[str, ...], *, is_insecure: bool) -> tuple[ListenerAddress, ...]:
+def _listeners(texts: tuple[str, ...]) -> tuple[ListenerAddress, ...]:
     listeners = tuple(read_listener(text) for text in texts)
     names = [listener.name for listener in listeners]
     for name in names:
@@ -141,18 +172,7 @@ def _listeners(texts: tuple[str, ...], *, is_insecure: bool) -> tuple[ListenerAd
             raise InvalidSettings(
                 f"--listen: two listeners have the name {name}; give each its own, as in INTERNAL://HOST:PORT"
             )
-    for listener in listeners:
-        _check_is_protected("listen", str(listener), listener.host, is_insecure=is_insecure)
     return listeners
-
-
-def _check_is_protected(option: str, address: str, host: str, *, is_insecure: bool) -> None:
-    """Raise `InvalidSettings` for an address that other machines can reach, unless the user allows it."""
-    if not is_insecure and not is_loopback(host):
-        raise InvalidSettings(
-            f"--{option} {address}: other machines can reach this address, and Penstock has no encryption or "
-            "authentication yet. Listen on 127.0.0.1, or add --insecure in a network that you trust",
-        )
 
 
 def _advertised(listeners: tuple[ListenerAddress, ...], texts: tuple[str, ...]) -> tuple[ListenerAddress, ...]:
@@ -212,6 +232,15 @@ def _broker_configs(values: Mapping[str, Value]) -> dict[str, str]:
     pairs = values.get("set", {})
     assert isinstance(pairs, Mapping)
     return dict(pairs)
+
+
+def _shown_configs(pairs: Mapping[str, str]) -> dict[str, str]:
+    """The configs without secrets."""
+    if not pairs:
+        return {}
+    from coordinator.configs.security_configs import without_secrets  # late: importing the room takes time
+
+    return without_secrets(pairs)
 
 
 def _text(values: Mapping[str, Value], name: str, default: str) -> str:

@@ -92,7 +92,10 @@ def _entries(services: Services, resource_type: int, name: str, names: Collectio
         case ConfigResourceType.BROKER:
             services.configs.check_node(name, "broker")
             own = [each for each in agent_entries(services.ledger.agent) if names is None or each.spec.name in names]
-            return [*own, *(broker_entry(layers, each) for each in _wanted(BROKER_CONFIGS, names))]
+            # Configs of one listener are listed where they are set, as in Kafka.
+            of_listeners = [each for each in services.broker_configs.settings if each not in BROKER_CONFIGS]
+            table = [*BROKER_CONFIGS, *of_listeners]
+            return [*own, *(broker_entry(layers, each) for each in _wanted(table, names))]
         case ConfigResourceType.GROUP:
             configs = _named(services, ConfigResourceType.GROUP, name, "Group name must not be empty")
             return [group_entry(configs, layers, each) for each in _wanted(GROUP_CONFIGS, names)]

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from coordinator.configs.config_entries import ConfigEntry, Layers, topic_entry
-from coordinator.configs.config_types import ConfigSource
+from coordinator.configs.config_types import ConfigSource, ConfigType
 from coordinator.configs.topic_configs import TOPIC_CONFIGS
 
 NO_TYPE = 0
@@ -18,12 +18,16 @@ def config_rows(
     return [
         {
             "name": entry.spec.name,
-            "value": entry.value,
+            "value": None if is_secret(entry) else entry.value,
             "read_only": entry.spec.is_read_only,
             "config_source": entry.source,
-            "is_sensitive": False,
+            "is_sensitive": is_secret(entry),
             "synonyms": [
-                {"name": synonym.name, "value": synonym.value, "source": synonym.source}
+                {
+                    "name": synonym.name,
+                    "value": None if is_secret(entry) else synonym.value,
+                    "source": synonym.source,
+                }
                 for synonym in (entry.synonyms if with_synonyms else ())
             ],
             "config_type": entry.spec.type,
@@ -31,6 +35,11 @@ def config_rows(
         }
         for entry in entries
     ]
+
+
+def is_secret(entry: ConfigEntry) -> bool:
+    """Whether a response must not show the entry's value."""
+    return entry.spec.type is ConfigType.PASSWORD
 
 
 def logger_rows(levels: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -1,9 +1,10 @@
 """Kafka's broker configs that `--set` and AlterConfigs accept, with their effects here: a table, and its look-up.
 
 Names, types, defaults and limits are those of Kafka 4.3.1 (org.apache.kafka.server.config.AbstractKafkaConfig);
-sentences are our own. Configs of replication between brokers and of security are not accepted: a setting that
-promises protection must not be taken and ignored. What `Effect.NONE` marks is kept and shown, and changes nothing. The
-values are checked by `coordinator.configs.broker_config_checks`. More than 500 lines, as the module is data only.
+sentences are our own. Those of security are in `coordinator.configs.security_configs`. Configs of replication between
+brokers are not accepted, nor any of security that does nothing here: it would promise protection. What `Effect.NONE`
+marks is kept and shown, and changes nothing. The values are checked by `coordinator.configs.broker_config_checks`.
+More than 500 lines, as the module is data only.
 """
 
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ from coordinator.configs.config_types import (
     table,
 )
 from coordinator.configs.group_broker_configs import group_broker_specs
+from coordinator.configs.security_configs import SECURITY_CONFIGS
 
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 _DOUBLE, _LIST, _SHORT = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT
@@ -555,6 +557,7 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "unclean.leader.election.enable", _BOOLEAN, "false", "The default of the topic config of the same name."
     ),
     *group_broker_specs(),
+    *SECURITY_CONFIGS.values(),
 )
 
 CLUSTER_WIDE: Final = frozenset(

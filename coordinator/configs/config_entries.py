@@ -12,6 +12,7 @@ from coordinator.configs.broker_configs import BROKER_CONFIGS
 from coordinator.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from coordinator.configs.config_types import ConfigSource, ConfigSpec
 from coordinator.configs.group_configs import GROUP_CONFIGS, broker_name_of
+from coordinator.configs.security_configs import security_spec
 from coordinator.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS, scaled
 
 Layers = Sequence[tuple[ConfigSource, Mapping[str, str]]]
@@ -49,8 +50,10 @@ def topic_entry(configs: Mapping[str, str], layers: Layers, name: str) -> Config
 
 
 def broker_entry(layers: Layers, name: str) -> ConfigEntry:
-    """The entry of the broker with these layers."""
-    return _entry(BROKER_CONFIGS[name], list(_of_broker(layers, [(name, 1)])))
+    """The entry of the broker with these layers. `name` is in BROKER_CONFIGS, or the config of one listener."""
+    spec = BROKER_CONFIGS.get(name) or security_spec(name)
+    assert spec is not None, f"{name} is no broker config"
+    return _entry(spec, list(_of_broker(layers, [(name, 1)], with_default=name in BROKER_CONFIGS)))
 
 
 def every_broker_entries(configs: Mapping[str, str]) -> list[ConfigEntry]:

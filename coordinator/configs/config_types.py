@@ -29,6 +29,8 @@ class ConfigType(IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
+    """A secret: its value is never shown."""
 
 
 class ConfigSource(IntEnum):
@@ -98,6 +100,8 @@ class ConfigSpec:
                 self._check_choice(text, value)
             case ConfigType.LIST:
                 self._check_list(text, value)
+            case ConfigType.PASSWORD:
+                pass  # any text is one, and no message may quote it
             case ConfigType.DOUBLE:
                 if _DECIMAL.fullmatch(text) is None:
                     raise self._rejection(value, "not a number")

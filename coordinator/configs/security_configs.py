@@ -1,0 +1,136 @@
+"""Kafka's broker configs of security: which ones there are, which may be set for one listener, and which are secret.
+
+A listener's own value has the prefix `listener.name.NAME.`, with the listener's name in lower case (KIP-103). A secret
+is a config of type PASSWORD: it is never shown, and `NAME.file` names a file that has it. `agent.config` reads the
+values. Configs that start with `penstock.`, and `ssl.crl.location`, are not Kafka's.
+Source: org.apache.kafka.common.config.SslConfigs, BrokerSecurityConfigs, SocketServerConfigs (Kafka 4.3).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from coordinator.configs.config_types import ConfigSpec, ConfigType, Effect, table
+
+FILE_SUFFIX: Final = ".file"
+"""Behind the name of a secret: the config names a file with the value."""
+HIDDEN: Final = "[hidden]"
+"""The text that replaces a secret wherever configs are kept (org.apache.kafka.common.config.types.Password)."""
+_LISTENER: Final = re.compile(r"listener\.name\.([a-z0-9_]+)\.(.+)")
+_SNI: Final = re.compile(r"penstock\.sni\.([A-Za-z0-9*_.-]+)\.(cert|key)")
+
+
+def _spec(
+    name: str, config_type: ConfigType, default: str | None, text: str, *, choices: tuple[str, ...] = ()
+) -> ConfigSpec:
+    return ConfigSpec(name, config_type, default, text, effect=Effect.HONOURED, choices=choices, is_read_only=True)
+
+
+_STRING, _LIST, _PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
+LISTENER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
+    _spec(
+        "ssl.keystore.type",
+        _STRING,
+        "PEM",
+        "The form of the keystore. Java's own form, JKS, is not read.",
+        choices=("PEM", "PKCS12"),
+    ),
+    _spec("ssl.keystore.location", _STRING, None, "File of the private key and the certificates behind it."),
+    _spec("ssl.keystore.password", _PASSWORD, None, "Password of a PKCS12 keystore."),
+    _spec("ssl.keystore.key", _PASSWORD, None, "The private key as PEM text, instead of a keystore file."),
+    _spec("ssl.keystore.certificate.chain", _STRING, None, "The certificates as PEM text, the listener's own first."),
+    _spec("ssl.key.password", _PASSWORD, None, "Password of an encrypted private key."),
+    _spec(
+        "ssl.truststore.type",
+        _STRING,
+        "PEM",
+        "The form of the truststore. Java's own form, JKS, is not read.",
+        choices=("PEM", "PKCS12"),
+    ),
+    _spec("ssl.truststore.location", _STRING, None, "File of the authorities that sign the certificates of clients."),
+    _spec("ssl.truststore.password", _PASSWORD, None, "Password of a PKCS12 truststore."),
+    _spec("ssl.truststore.certificates", _STRING, None, "Those authorities as PEM text, instead of a file."),
+    _spec(
+        "ssl.client.auth",
+        _STRING,
+        "none",
+        "Whether clients are asked for a certificate.",
+        choices=("none", "requested", "required"),
+    ),
+    _spec(
+        "ssl.enabled.protocols",
+        _LIST,
+        "TLSv1.2,TLSv1.3",
+        "Versions of TLS that clients may use. Older ones are not supported.",
+        choices=("TLSv1.2", "TLSv1.3"),
+    ),
+    _spec("ssl.cipher.suites", _LIST, "", "Cipher suites of TLS 1.2. Those of TLS 1.3 are always enabled."),
+    _spec(
+        "ssl.principal.mapping.rules",
+        _STRING,
+        "DEFAULT",
+        "Rules that make the name of a principal from a certificate's subject (KIP-371).",
+    ),
+    _spec("ssl.allow.dn.changes", ConfigType.BOOLEAN, "false", "Whether a new certificate may have another subject."),
+    _spec("ssl.allow.san.changes", ConfigType.BOOLEAN, "false", "Whether a new certificate may have other names."),
+    _spec("ssl.crl.location", _STRING, None, "PEM file of revocation lists. A revoked client certificate is rejected."),
+    _spec(
+        "penstock.ssl.principal.source",
+        _STRING,
+        "SUBJECT",
+        "Where a certificate names its principal: in its subject, or in a URI or DNS name of its alternative names.",
+        choices=("SUBJECT", "SAN_URI", "SAN_DNS"),
+    ),
+)
+"""The configs that hold for all listeners, or for one behind `listener.name.NAME.`."""
+
+SECURITY_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
+    _spec(
+        "listener.security.protocol.map",
+        _STRING,
+        "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+        "The security protocol of each listener's name.",
+    ),
+    *LISTENER_CONFIGS.values(),
+)
+
+
+def listener_config(name: str) -> tuple[str, str] | None:
+    """The listener's name in lower case, and the config, of `listener.name.NAME.CONFIG`; None for another name."""
+    match = _LISTENER.fullmatch(name)
+    return None if match is None else (match[1], match[2])
+
+
+def sni_config(name: str) -> tuple[str, str] | None:
+    """The host name, and `cert` or `key`, of `penstock.sni.HOST.cert`; None for another name."""
+    match = _SNI.fullmatch(name)
+    return None if match is None else (match[1].lower(), match[2])
+
+
+def security_spec(name: str) -> ConfigSpec | None:
+    """The description of a config by its full name: one of SECURITY_CONFIGS, one of a listener, or the file of a
+    secret. None where no such config exists.
+    """
+    own = listener_config(name)
+    plain = name if own is None else own[1]
+    spec = (SECURITY_CONFIGS if own is None else LISTENER_CONFIGS).get(plain)
+    if spec is not None:
+        return spec if own is None else replace(spec, name=name, default=None)
+    if own is not None and sni_config(plain) is not None:
+        return _spec(name, _STRING, None, "PEM file of a certificate, or its key, for clients that ask for this host.")
+    secret = security_spec(name.removesuffix(FILE_SUFFIX)) if name.endswith(FILE_SUFFIX) else None
+    if secret is None or secret.type is not ConfigType.PASSWORD:
+        return None
+    return _spec(name, _STRING, None, f"File that has the value of {secret.name}.")
+
+
+def is_secret(name: str) -> bool:
+    """Whether the value of a config must not be shown."""
+    spec = security_spec(name)
+    return spec is not None and spec.type is ConfigType.PASSWORD
+
+
+def without_secrets(configs: Mapping[str, str]) -> dict[str, str]:
+    """The configs with HIDDEN as the value of each secret."""
+    return {name: HIDDEN if is_secret(name) else value for name, value in configs.items()}
