@@ -146,6 +146,10 @@ LEDGER_WAIT_SECONDS_MAX = 30.0
 """How long a request that names no time of its own waits for its command to be applied."""
 BARRIER_SECONDS_MAX = 10.0
 """How long a barrier waits for the ledger's answer (safety rule S4)."""
+DENIAL_BARRIER_SECONDS = 0.05
+"""The interval in which all denials of an agent share one barrier (safety rule S16)."""
+RIGHTS_NAMES_MAX = 100_000
+"""Names of resources whose rights an agent remembers, of all principals together; beyond it all are forgotten."""
 CONNECTION_EPOCH_SECONDS_MAX = 1.0
 """How long after a connection was accepted its epoch may be known, and a request may wait for it (safety rule S7)."""
 STORE_CHECK_READS_MAX = 2

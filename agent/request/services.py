@@ -27,6 +27,7 @@ from agent.request.draining import Draining
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
+from agent.security.rights import ALL_RIGHTS, Rights
 from agent.telemetry.client_info import ConnectedClient
 from agent.telemetry.subscriptions import Asker, ClientTelemetry
 from coordinator.state.rendezvous import Assignment, Placement
@@ -115,6 +116,8 @@ class Request:
     peer: str
     principal: Principal = ANONYMOUS
     """Who the connection speaks for."""
+    rights: Rights = ALL_RIGHTS
+    """The rights of the principal."""
     client: ConnectedClient = field(default_factory=ConnectedClient)
     """The name and version that the connection's client has given."""
     connection_epoch: PendingConnectionEpoch | None = None

@@ -1,0 +1,190 @@
+"""Rights by principal: remembered, forgotten when ACLs change, and denied only behind a barrier (safety rule S16)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from agent.security import authorizer as authorizer_module
+from agent.security.authorizer import Authorizer, AuthorizerSettings
+from agent.security.rights import ALL_RIGHTS, EVERY_OPERATION
+from coordinator.ledger.port import LedgerUnavailable
+from protocol.auth.operations import CLUSTER_NAME, Operation, ResourceType, bits
+from protocol.auth.principals import ANONYMOUS, Principal, read_principal
+from tests.support.agent.ledger_parts import Parts, running_parts
+
+ALICE, BOB = read_principal("User:alice"), read_principal("User:bob")
+READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
+TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
+
+
+@dataclass
+class FakeAcls:
+    """ACLs as a table of bits, and the questions that were put to it."""
+
+    table: dict[tuple[Principal, ResourceType, str], int] = field(default_factory=dict)
+    version: int = 0
+    is_confirmed: bool = True
+    names_hosts: bool = False
+    questions: list[tuple[str, str]] = field(default_factory=list)
+
+    def rights_of(
+        self,
+        principals: Sequence[Principal],
+        host: str,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        is_allowed_without_acls: bool,
+    ) -> int:
+        self.questions.append((host, name))
+        allowed = EVERY_OPERATION if is_allowed_without_acls else 0
+        for principal in principals:
+            allowed |= self.table.get((principal, resource_type, name), 0)
+        return allowed
+
+    def may_on_any(
+        self,
+        principals: Sequence[Principal],
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        *,
+        is_allowed_without_acls: bool,
+    ) -> bool:
+        return any(
+            key[0] in principals and key[1] == resource_type and allowed >> operation & 1
+            for key, allowed in self.table.items()
+        )
+
+
+def enabled(parts: Parts, acls: FakeAcls, **settings: object) -> Authorizer:
+    given = AuthorizerSettings(is_enabled=True, **settings)  # type: ignore[arg-type]  # a test's own settings
+    return Authorizer(given, acls=acls, ledger=parts.ledger, clock=parts.clock)
+
+
+def granting_at_the_barrier(authorizer: Authorizer, acls: FakeAcls, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The barrier brings an ACL by which alice may read `t`. Returns the list that counts barriers."""
+    count: list[int] = []
+
+    async def passes() -> bool:
+        count.append(1)
+        acls.table[ALICE, TOPIC, "t"] = bits(READ)
+        acls.version += 1
+        return True
+
+    monkeypatch.setattr(authorizer.barrier, "passes", passes)
+    return count
+
+
+async def test_without_an_authorizer_everybody_may_do_everything() -> None:
+    async with running_parts() as parts:
+        off = Authorizer(AuthorizerSettings(), acls=FakeAcls(), ledger=parts.ledger, clock=parts.clock)
+        assert off.rights(ANONYMOUS) is ALL_RIGHTS
+    assert ALL_RIGHTS.bits(TOPIC, "t") == ALL_RIGHTS.topics["t"] == EVERY_OPERATION
+    assert ALL_RIGHTS.may(Operation.ALTER, CLUSTER, CLUSTER_NAME)
+    assert await ALL_RIGHTS.denied_names(READ, TOPIC, ["a", "b"]) == frozenset()
+    assert await ALL_RIGHTS.may_on_any(WRITE, TOPIC)
+    assert await ALL_RIGHTS.may_on_cluster(Operation.ALTER)
+    assert not ALL_RIGHTS.topics, "names of clients that may do everything are not remembered"
+
+
+async def test_super_users_may_do_everything_by_name_or_group() -> None:
+    async with running_parts() as parts:
+        group = Principal("Group", "admins")
+        authorizer = enabled(parts, FakeAcls(is_confirmed=False), super_users=frozenset({ALICE, group}))
+        assert authorizer.rights(ALICE) is ALL_RIGHTS
+        assert authorizer.rights(BOB, (group,)) is ALL_RIGHTS
+        assert authorizer.rights(BOB) is not ALL_RIGHTS
+
+
+async def test_rights_are_worked_out_once_and_again_after_the_acls_changed() -> None:
+    async with running_parts() as parts:
+        acls = FakeAcls({(ALICE, TOPIC, "t"): bits(READ, DESCRIBE)})
+        authorizer = enabled(parts, acls)
+        rights = authorizer.rights(ALICE)
+        assert [rights.may(READ, TOPIC, "t"), rights.may(WRITE, TOPIC, "t"), rights.topics["t"]] == [True, False, 264]
+        assert acls.questions == [("", "t")]
+        acls.table.clear()
+        assert authorizer.rights(ALICE).may(READ, TOPIC, "t"), "nothing changed by the version"
+        acls.version += 1
+        assert authorizer.rights(ALICE) is rights
+        assert not rights.may(READ, TOPIC, "t")
+
+
+async def test_the_address_counts_only_where_an_acl_names_one() -> None:
+    async with running_parts() as parts:
+        acls = FakeAcls()
+        authorizer = enabled(parts, acls)
+        assert authorizer.rights(ALICE, (), "10.0.0.1") is authorizer.rights(ALICE, (), "10.0.0.2")
+        acls.names_hosts = True
+        assert authorizer.rights(ALICE, (), "10.0.0.1") is not authorizer.rights(ALICE, (), "10.0.0.2")
+        authorizer.rights(ALICE, (), "10.0.0.2").bits(TOPIC, "t")
+        assert acls.questions == [("10.0.0.2", "t")]
+
+
+async def test_s16_a_right_that_the_barrier_brings_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_parts() as parts:
+        acls = FakeAcls()
+        authorizer = enabled(parts, acls)
+        count = granting_at_the_barrier(authorizer, acls, monkeypatch)
+        rights = authorizer.rights(ALICE)
+        assert await rights.denied_names(READ, TOPIC, ["t", "u"]) == {"u"}
+        assert len(count) == 1
+        assert await rights.may_behind_barrier(READ, TOPIC, "t")
+        assert len(count) == 1, "what is allowed takes no barrier"
+        assert not await rights.may_on_cluster(Operation.ALTER, Operation.CLUSTER_ACTION)
+        assert len(count) == 2
+
+
+async def test_s16_an_operation_on_any_resource_is_asked_again_behind_the_barrier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_parts() as parts:
+        acls = FakeAcls()
+        authorizer = enabled(parts, acls)
+        granting_at_the_barrier(authorizer, acls, monkeypatch)
+        rights = authorizer.rights(ALICE)
+        assert await rights.may_on_any(READ, TOPIC)
+        assert not await rights.may_on_any(WRITE, TOPIC)
+
+
+async def test_without_the_ledger_a_refusal_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_parts() as parts:
+        authorizer = enabled(parts, FakeAcls())
+
+        async def away() -> object:
+            raise LedgerUnavailable("away")
+
+        monkeypatch.setattr(parts.backend, "head", away)
+        assert await authorizer.rights(ALICE).denied_names(READ, TOPIC, ["t"]) == {"t"}
+
+
+async def test_until_the_acls_are_confirmed_only_super_users_are_served() -> None:
+    async with running_parts() as parts:
+        acls = FakeAcls({(ALICE, TOPIC, "t"): bits(READ)}, is_confirmed=False)
+        rights = enabled(parts, acls, is_allowed_without_acls=True).rights(ALICE)
+        assert await rights.denied_names(READ, TOPIC, ["t"]) == {"t"}
+        assert not await rights.may_on_any(READ, TOPIC)
+
+
+async def test_a_view_that_is_too_old_allows_nothing_before_a_barrier(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_parts() as parts:
+        acls = FakeAcls({(ALICE, TOPIC, "t"): bits(READ)})
+        authorizer = enabled(parts, acls, stale_max_s=5.0)
+        assert authorizer.rights(ALICE).may(READ, TOPIC, "t")
+        parts.clock.seconds += authorizer.view_age_s + 6.0
+        rights = authorizer.rights(ALICE)
+        assert not rights.may(READ, TOPIC, "t")
+        assert not await rights.denied_names(READ, TOPIC, ["t"])
+        assert rights.may(READ, TOPIC, "t")
+
+
+async def test_beyond_the_limit_all_remembered_names_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorizer_module, "RIGHTS_NAMES_MAX", 3)
+    async with running_parts() as parts:
+        authorizer = enabled(parts, FakeAcls())
+        for number in range(10):
+            rights = authorizer.rights(ALICE)
+            rights.bits(TOPIC, f"t{number}")
+            assert len(rights.topics) <= 3
