@@ -175,7 +175,11 @@ class ArchiveFileWriter:
         places = self._file.close({FILE_METADATA_KEY: self._describe(), **checksums})
         contents = _contents(self._sink, self._sink.tell())
         self._sink.close()
-        parts = (contents,) if self._key is None else sealed(contents, self._key, self._file.chunk_bounds())
+        view = memoryview(contents)
+        parts: tuple[Buffer, ...] = (view,)
+        if self._key is not None:
+            parts = sealed(view, self._key, self._file.chunk_bounds())
+            _leave_pages(contents)
         return ArchiveFile(
             parts=parts,
             object_bytes=sum(map(len, parts)),
@@ -248,10 +252,20 @@ def _archived(
     )
 
 
-def _contents(sink: SpooledTemporaryFile[bytes], object_bytes: int) -> Buffer:
+def _contents(sink: SpooledTemporaryFile[bytes], object_bytes: int) -> bytes | mmap.mmap:
     """The file's bytes. A large file is mapped; its unlinked temporary file is freed with the mapping."""
     if object_bytes <= ARCHIVE_FILE_MEMORY_BYTES_MAX:
         sink.seek(0)
         return sink.read()
     sink.flush()
-    return memoryview(mmap.mmap(sink.fileno(), object_bytes, access=mmap.ACCESS_READ))
+    return mmap.mmap(sink.fileno(), object_bytes, access=mmap.ACCESS_READ)
+
+
+def _leave_pages(contents: bytes | mmap.mmap) -> None:
+    """Take a mapped file out of the page table again; its bytes stay in the page cache.
+
+    The checksums have touched each page. Linux was seen to need three times as long to copy mapped pages into the
+    store's file as others: 0.09 s instead of 0.03 s for 85 MB, a fifth of an archive pass.
+    """
+    if isinstance(contents, mmap.mmap):
+        contents.madvise(mmap.MADV_DONTNEED)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import mmap
 
 import pyarrow.parquet as pq
 import pytest
@@ -34,8 +35,8 @@ def records(first: int, end: int, size: int = 100) -> bytes:
     return make_batch([Record(offset=o, timestamp=1000 + o, value=bytes(size)) for o in range(first, end)])
 
 
-def written(*chunks: SourceChunk, target: int = 1 << 22) -> ArchiveFile:
-    with ArchiveWriter(topic_id=TOPIC, row_group_bytes_target=target) as writer:
+def written(*chunks: SourceChunk, target: int = 1 << 22, key: str | None = None) -> ArchiveFile:
+    with ArchiveWriter(topic_id=TOPIC, row_group_bytes_target=target, key=key) as writer:
         for chunk in chunks:
             writer.add(chunk)
         return writer.finish()
@@ -121,12 +122,13 @@ def test_partitions_and_offsets_out_of_order_are_a_bug() -> None:
         written(source(1, 0, 1, records(0, 1)), source(1, 2, 3, records(2, 3)))
 
 
-def test_a_file_too_large_for_memory_is_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("key", [None, "lake/x/data/y.parquet"], ids=["without checksums", "with checksums"])
+def test_a_file_too_large_for_memory_is_mapped(monkeypatch: pytest.MonkeyPatch, key: str | None) -> None:
     chunks = [source(0, 0, 20, records(0, 20))]
-    in_memory = b"".join(written(*chunks).parts)
+    in_memory = b"".join(written(*chunks, key=key).parts)
     monkeypatch.setattr(archive_file, "ARCHIVE_FILE_MEMORY_BYTES_MAX", 10)
-    file = written(*chunks)
-    assert isinstance(file.parts[0], memoryview)
+    file = written(*chunks, key=key)
+    assert isinstance(memoryview(file.parts[0]).obj, mmap.mmap)
     assert b"".join(file.parts) == in_memory
 
 
