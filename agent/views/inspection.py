@@ -75,7 +75,10 @@ def ledger_row(record: LedgerRecord) -> View:
 
 
 def plain(value: object) -> object:
-    """A value for JSON: structs and dataclasses as dicts, bytes as hex, long sequences shortened."""
+    """A value for JSON: structs and dataclasses as dicts, bytes as hex, long sequences shortened.
+
+    Fields with `repr=False` hold secrets, and are left out.
+    """
     match value:
         case Enum():
             return value.name
@@ -88,7 +91,7 @@ def plain(value: object) -> object:
     if isinstance(value, Struct):
         return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
     if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.repr}
     if isinstance(value, Sequence) or hasattr(value, "__array__"):
         items = list(value)  # type: ignore[call-overload]
         shown = [plain(item.item() if hasattr(item, "item") else item) for item in items[:LIST_ITEMS_SHOWN]]

@@ -1,5 +1,6 @@
 """What Penstock wrote, in words."""
 
+from dataclasses import dataclass, field
 from io import BytesIO
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from coordinator.ledger.port import LedgerRecord
 from coordinator.snapshot import encode_snapshot
 from coordinator.state.state import ClusterState
 from iceberg_export.tail.manifest import encode_manifest
+from protocol.auth.scram_credentials import ScramCredential
 from protocol.types import Position, SessionId
 from storage.refs import TAIL_KEY, ObjectKind
 from tests.support.agent.small_agent import TOPIC_ID, intake_object, rows_of
@@ -81,3 +83,16 @@ def test_values_become_what_json_knows() -> None:
     assert plain({"a": b"\x01", "b": (1, None), "c": ObjectKind.PARQUET}) == {"a": "01", "b": [1, None], "c": "PARQUET"}
     assert plain(list(range(30))) == [*range(20), "... 10 more"]
     assert str(plain(object)).startswith("<class")
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    owner: str
+    key: bytes = field(repr=False)
+
+
+def test_secrets_are_left_out() -> None:
+    """A dataclass keeps them out of its own text by the same mark."""
+    assert plain({"locks": [Lock("alice", b"secret")]}) == {"locks": [{"owner": "alice"}]}
+    credential = ScramCredential(salt=b"salt", stored_key=b"stored", server_key=b"server", iterations=4096)
+    assert plain(credential) == {"iterations": 4096}
