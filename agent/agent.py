@@ -119,7 +119,11 @@ class Agent:
         await self._stack.aclose()
 
     async def _begin(self) -> None:
-        http_server = HttpServer(address=self._settings.http, catalog=catalog_parts(self._settings, self._clock))
+        http_server = HttpServer(
+            address=self._settings.http,
+            catalog=catalog_parts(self._settings, self._clock),
+            access=self._settings.http_access,
+        )
         self.http = http_server.bind()
         self._server = KafkaServer(table=ConnectionTable(metrics=self._metrics), clock=self._clock)
         await self._bind()

@@ -13,9 +13,6 @@ class RouteText(NamedTuple):
     answer: str
 
 
-TOKEN_PREFIXES: Final = ("/iceberg/", "/schema-registry", "/api/lake/{name}/rewrites")
-"""Routes that need a bearer token once --http-token-file is given, and answer loopback alone without it."""
-
 _ADMIN: Final[Mapping[str, RouteText]] = {
     "GET /live": RouteText("", "200 while the process runs; text"),
     "GET /ready": RouteText(

@@ -13,8 +13,8 @@ import typer.main
 from starlette.routing import BaseRoute, Mount, Route
 
 from agent.cli.main import app as command_line
-from agent.config.http_auth import HttpTokens
 from agent.config.options import OPTIONS, OPTIONS_BY_NAME, Option, OptionKind
+from agent.http.access_guard import HEALTH_PATHS, METRICS_PATH
 from agent.http.api import build_app
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.registry.rest_api import routes as registry_routes
@@ -25,7 +25,7 @@ from coordinator.configs.config_types import LONG_MAX, ConfigSpec, ConfigType, E
 from coordinator.configs.group_configs import GROUP_CONFIGS, broker_name_of
 from coordinator.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
 from protocol.limits import HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX, KIB, MIB
-from tools.http_routes import SECTIONS, TOKEN_PREFIXES, RouteText
+from tools.http_routes import SECTIONS, RouteText
 from tools.steps import ROOT, say
 
 FOLDER: Final = ROOT / "docs" / "reference"
@@ -321,13 +321,15 @@ HEAD, except in the schema registry.
 
 ## Access
 
-- **open** routes need no token.
-- **token** routes need `Authorization: Bearer TOKEN` once `--http-token-file` names a file, on loopback too. Without
-  that file they answer only loopback connections that no proxy forwarded.
+- **open** routes answer everybody.
+- **token** routes need `Authorization: Bearer TOKEN` once `--http-token-file` names a file, on loopback too. Others get
+  401. Penstock's own commands take the token from `--token-file` or `PENSTOCK_TOKEN_FILE`.
+- Without that file token routes answer only this machine: loopback connections that no proxy forwarded. Others get 403
+  `not_allowed`.
 - A token has 16 to 512 letters, digits or `-._~+/`. The file has one token per line and is read at the start.
-- A request over loopback must name this machine in `Host`: an address, `localhost`, the host name, or the host of
-  `--http`. Other names get 403 `foreign_host`, since a web page could use them. `/live` and `/ready` accept all.
-- A proxy on the same machine should send the port's address as `Host`, as nginx does by default, or a token.
+- Without a token, a request over loopback must name this machine in `Host`: a loopback address, `localhost`, the host
+  name, or the name in `--http`. Others get 403 `foreign_host`, since a web page could use them.
+- `--metrics-open` answers `/metrics` to everybody. Over loopback any IP address is then accepted as `Host`, too.
 """
 
 
@@ -346,7 +348,8 @@ def route_cells(route: str) -> tuple[str, str]:
 
 
 def access(route: str) -> str:
-    return "token" if route.partition(" ")[2].startswith(TOKEN_PREFIXES) else "open"
+    path = route.partition(" ")[2]
+    return "open" if path in HEALTH_PATHS else "token or `--metrics-open`" if path == METRICS_PATH else "token"
 
 
 def check_routes() -> None:
@@ -359,7 +362,7 @@ def check_routes() -> None:
 
 def http_routes() -> Iterator[tuple[str, str]]:
     """Every method and path that the HTTP port serves, without HEAD."""
-    application = build_app(Mock(), CatalogParts(root_uri="memory:", tokens=HttpTokens()))
+    application = build_app(Mock(), CatalogParts(root_uri="memory:"))
     yield from _routes_below("", application.routes)
     yield from registry_routes()
 

@@ -5,19 +5,21 @@ from typing import Annotated
 
 import typer
 
-from agent.cli.clients.http_client import SERVER_DEFAULT, Json, JsonOption, NoAnswerInTime, ServerOption, post
+from agent.cli.clients.http_client import AgentServer, Json, JsonOption, NoAnswerInTime, post
 from agent.cli.failure import CommandFailed
 from agent.cli.output import print_json, print_table
+from agent.cli.server_flags import with_server
 
 HELP = "Archive the topics' records as Parquet now, before the next interval."
 
 
+@with_server
 def archive(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC...")],
     *,
     is_awaited: Annotated[bool, typer.Option("--wait", help="Return after the archive pass has committed.")] = False,
     timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Time-out of --wait in seconds.")] = 60,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     as_json: JsonOption = False,
 ) -> None:
     body: Json = {"topics": topics, "wait": is_awaited}

@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
-from agent.cli.clients.http_client import SERVER_DEFAULT, Json, JsonOption, ServerOption, post
+from agent.cli.clients.http_client import AgentServer, Json, JsonOption, post
 from agent.cli.failure import EXIT_FAILED, EXIT_USAGE, CommandFailed
 from agent.cli.option_flags import with_some_option_flags
 from agent.cli.output import counted, print_json, print_pairs, print_table
 from agent.cli.places import PLACE_OPTIONS, is_cluster_named, opened, place_settings
+from agent.cli.server_flags import with_server
 from agent.config.settings import Settings
 from protocol.limits import CLIENT_AUDIT_SECONDS_MAX, CLIENT_DEEP_AUDIT_SECONDS_MAX
 
@@ -21,11 +22,12 @@ HELP = (
 )
 
 
+@with_server
 def _audit_flags(
     config: str | None,
     values: Mapping[str, object],
     *,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     is_repairing: Annotated[
         bool,
         typer.Option(

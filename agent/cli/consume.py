@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agent.cli.clients.http_client import SERVER_DEFAULT, BootstrapOption, ServerOption, kafka_address
+from agent.cli.clients.http_client import AgentServer, BootstrapOption, kafka_address
 from agent.cli.failure import EXIT_USAGE, CommandFailed, Unavailable
+from agent.cli.server_flags import with_server
 from agent.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ JsonLinesOption = Annotated[
 ]
 
 
+@with_server
 def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
@@ -60,7 +62,7 @@ def consume(
     with_keys: Annotated[
         bool, typer.Option("--keys", help="Print KEY, a tab and VALUE. A null prints as null.")
     ] = False,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     bootstrap: BootstrapOption = None,
     as_json: JsonLinesOption = False,
 ) -> None:

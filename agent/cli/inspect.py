@@ -13,9 +13,10 @@ from typing import Annotated
 
 import typer
 
-from agent.cli.clients.http_client import SERVER_DEFAULT, Json, JsonOption, ServerOption, get
+from agent.cli.clients.http_client import AgentServer, Json, JsonOption, get
 from agent.cli.failure import EXIT_USAGE, CommandFailed
 from agent.cli.output import bytes_text, cell_text, print_json, print_pairs, print_table
+from agent.cli.server_flags import with_server
 
 app = typer.Typer(no_args_is_help=True)
 DataDirOption = Annotated[
@@ -31,9 +32,8 @@ AfterOption = Annotated[int, typer.Option("--after", help="Show only entries abo
 
 
 @app.command("state")
-def show_state(
-    *, data_dir: DataDirOption = None, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False
-) -> None:
+@with_server
+def show_state(*, data_dir: DataDirOption = None, server: AgentServer, as_json: JsonOption = False) -> None:
     """Show a summary of the state: counts, ledger position and live sessions."""
     if data_dir is None:
         answer = get(server, "/api/inspect/state")
@@ -52,12 +52,13 @@ def show_state(
 
 
 @app.command("ledger")
+@with_server
 def show_ledger(
     *,
     after: AfterOption = -1,
     limit: LimitOption = 1_000,
     data_dir: DataDirOption = None,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     as_json: JsonOption = False,
 ) -> None:
     """Show the ledger's entries, oldest first. The ledger keeps only the newest entries that a snapshot covers."""
@@ -76,11 +77,12 @@ def show_ledger(
 
 
 @app.command("objects")
+@with_server
 def show_objects(
     *,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Longest list of released objects to show.")] = 20,
     data_dir: DataDirOption = None,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     as_json: JsonOption = False,
 ) -> None:
     """Show all objects of the state: referenced ones, then released ones that wait for deletion."""
@@ -105,13 +107,14 @@ def show_objects(
 
 
 @app.command("chunks")
+@with_server
 def show_chunks(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
     partition: Annotated[int, typer.Option(min=-1, help="-1 shows all partitions.")] = -1,
     limit: LimitOption = 1_000,
     data_dir: DataDirOption = None,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     as_json: JsonOption = False,
 ) -> None:
     """Show the location of each range of a topic's offsets: bytes of an intake object, or rows of a Parquet file."""
@@ -137,11 +140,12 @@ def show_chunks(
 
 
 @app.command("transactions")
+@with_server
 def show_transactions(
     *,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Longest list to show.")] = 20,
     data_dir: DataDirOption = None,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     as_json: JsonOption = False,
 ) -> None:
     """Show transactional ids: first open transactions, oldest first, then the recently used ids."""
@@ -171,11 +175,12 @@ def show_transactions(
 
 
 @app.command("object")
+@with_server
 def show_object(
     key: Annotated[str, typer.Argument(metavar="KEY|FILE", help="A key of the bucket, or a local file.")],
     *,
     data_dir: DataDirOption = None,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     as_json: JsonOption = False,
 ) -> None:
     """Show one object: an intake object's chunks, a Parquet file's row groups, or a snapshot's contents."""

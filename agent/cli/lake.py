@@ -6,23 +6,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from agent.cli.clients.http_client import SERVER_DEFAULT, JsonOption, ServerOption, get, path_part, post
+from agent.cli.clients.http_client import AgentServer, JsonOption, get, path_part, post
 from agent.cli.failure import EXIT_USAGE, CommandFailed
 from agent.cli.output import print_json, print_pairs, print_table
+from agent.cli.server_flags import with_server
 from agent.cli.spark_jobs import run_job, store_of
 from protocol.limits import CLIENT_REBUILD_SECONDS
 
 app = typer.Typer(no_args_is_help=True)
 StoreOption = Annotated[str | None, typer.Option("--store", help="URL of the bucket; by default the agent's.")]
-TokenFileOption = Annotated[
-    str | None,
-    typer.Option(
-        "--http-token-file",
-        envvar="PENSTOCK_HTTP_TOKEN_FILE",
-        metavar="FILE",
-        help="File of bearer tokens; the agents' --http-token-file.",
-    ),
-]
 COLUMNS = ("topic", "version", "files", "bytes", "older_files", "older_bytes", "waiting_bytes", "behind")
 
 CATALOG_COLUMNS = (
@@ -44,6 +36,7 @@ def lake() -> None:
 
 
 @app.command()
+@with_server
 def rebuild(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
@@ -51,7 +44,7 @@ def rebuild(
     timeout_s: Annotated[
         float, typer.Option("--timeout", min=0.1, help="Time-out in seconds.")
     ] = CLIENT_REBUILD_SECONDS,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     as_json: JsonOption = False,
 ) -> None:
     """Rebuild the metadata of a topic's table from its data files, after damage or a move of the bucket.
@@ -75,10 +68,11 @@ def rebuild(
 
 
 @app.command()
+@with_server
 def status(
     topic: Annotated[str | None, typer.Argument(metavar="[TOPIC]")] = None,
     *,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     as_json: JsonOption = False,
 ) -> None:
     """Show each topic's table: files, files of older snapshots only, unarchived bytes, and lag behind the log.
@@ -106,11 +100,12 @@ def status(
 
 
 @app.command()
+@with_server
 def verify(
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]")] = None,
     *,
     store: StoreOption = None,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     is_without_agent: Annotated[
         bool,
         typer.Option("--without-agent", help="Compare with the bucket alone, without the log's index."),
@@ -127,44 +122,43 @@ def verify(
         url = store or store_of(server)
     except CommandFailed as error:  # its own exit code means that a difference was found
         raise CommandFailed(f"not verified: {error}", exit_code=EXIT_USAGE) from error
-    agent = [] if is_without_agent else ["--agent", server]
+    agent = [] if is_without_agent else server.job_arguments
     raise typer.Exit(run_job("verify", [url, *(topics or ()), *agent, *(["--json"] if as_json else [])]))
 
 
 @app.command()
+@with_server
 def rewrite(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
     store: StoreOption = None,
-    server: ServerOption = SERVER_DEFAULT,
-    token_file: TokenFileOption = None,
+    server: AgentServer,
 ) -> None:
     """Compact all small files of a topic to `penstock.table.file.bytes` at once. Needs Spark.
 
     Agents compact files in the background, step by step. Exit code 1: some files were not rewritten. 2: the job failed.
     """
-    _run_rewrite("rewrite", topic, store, server, token_file)
+    _run_rewrite("rewrite", topic, store, server)
 
 
 @app.command()
+@with_server
 def backfill(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
     store: StoreOption = None,
-    server: ServerOption = SERVER_DEFAULT,
-    token_file: TokenFileOption = None,
+    server: AgentServer,
 ) -> None:
     """Add typed columns to files that were archived before `penstock.table.columns` was set. Needs Spark.
 
     Exit code 1: some files were not rewritten. 2: the job failed.
     """
-    _run_rewrite("backfill", topic, store, server, token_file)
+    _run_rewrite("backfill", topic, store, server)
 
 
-def _run_rewrite(purpose: str, topic: str, store: str | None, server: str, token_file: str | None) -> NoReturn:
+def _run_rewrite(purpose: str, topic: str, store: str | None, server: AgentServer) -> NoReturn:
     try:
         url = store or store_of(server)
     except CommandFailed as error:  # its own exit code means that some files were not rewritten
         raise CommandFailed(f"not done: {error}", exit_code=EXIT_USAGE) from error
-    tokens = ["--http-token-file", token_file] if token_file else []
-    raise typer.Exit(run_job("rewrite", [purpose, url, topic, "--agent", server, *tokens]))
+    raise typer.Exit(run_job("rewrite", [purpose, url, topic, *server.job_arguments]))

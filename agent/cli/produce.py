@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
-from agent.cli.clients.http_client import SERVER_DEFAULT, BootstrapOption, ServerOption, kafka_address
+from agent.cli.clients.http_client import AgentServer, BootstrapOption, kafka_address
 from agent.cli.clients.partitioner import partition_of_key
 from agent.cli.failure import EXIT_USAGE, CommandFailed, Unavailable
 from agent.cli.output import counted
+from agent.cli.server_flags import with_server
 from agent.runtime.clock import SystemClock
 from protocol.limits import KIB
 
@@ -33,6 +34,7 @@ Pair = tuple[bytes | None, bytes]
 Headers = tuple[tuple[str, bytes | None], ...]
 
 
+@with_server
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
@@ -50,7 +52,7 @@ def produce(
     partition: Annotated[
         int, typer.Option(min=ANY_PARTITION, help="Partition of all records. -1 chooses by key, or in turn.")
     ] = -1,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     bootstrap: BootstrapOption = None,
 ) -> None:
     if key is not None and key_separator is not None:

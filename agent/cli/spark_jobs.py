@@ -7,10 +7,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from agent.cli.clients.http_client import get
+from agent.cli.clients.http_client import AgentServer, get
 
 
-def store_of(server: str) -> str:
+def store_of(server: AgentServer) -> str:
     """The bucket's URL, by a running agent. Raises `CommandFailed`."""
     return str(get(server, "/api/status")["store"])
 

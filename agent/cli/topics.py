@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from agent.cli.clients.http_client import (
-    SERVER_DEFAULT,
+    AgentServer,
     BootstrapOption,
     JsonOption,
-    ServerOption,
     get,
     kafka_address,
     path_part,
 )
 from agent.cli.failure import EXIT_USAGE, CommandFailed
 from agent.cli.output import print_json, print_pairs, print_table
+from agent.cli.server_flags import with_server
 
 if TYPE_CHECKING:
     from agent.cli.clients.kafka_client import KafkaClient
@@ -32,7 +32,8 @@ DEFAULT_SOURCE = "DEFAULT"
 
 
 @app.command("list")
-def list_topics(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = False) -> None:
+@with_server
+def list_topics(*, server: AgentServer, as_json: JsonOption = False) -> None:
     """List all topics with their sizes."""
     answer = get(server, "/api/topics")
     if as_json:
@@ -44,11 +45,12 @@ def list_topics(*, server: ServerOption = SERVER_DEFAULT, as_json: JsonOption = 
 
 
 @app.command()
+@with_server
 def describe(
     topic: TopicArgument,
     *,
     is_all: Annotated[bool, typer.Option("--all", help="Also show configs with Kafka's default values.")] = False,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     as_json: JsonOption = False,
 ) -> None:
     """Describe a topic: its configs and their sources, and each partition's log start, log end and archived offset."""
@@ -78,6 +80,7 @@ def describe(
 
 
 @app.command()
+@with_server
 def create(
     topic: TopicArgument,
     *,
@@ -85,7 +88,7 @@ def create(
         int, typer.Option(min=-1, help="Number of partitions; -1 is the cluster's num.partitions.")
     ] = -1,
     config: ConfigOption = None,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     bootstrap: BootstrapOption = None,
 ) -> None:
     """Create a topic."""
@@ -95,6 +98,7 @@ def create(
 
 
 @app.command()
+@with_server
 def alter(
     topic: TopicArgument,
     *,
@@ -102,7 +106,7 @@ def alter(
     delete_config: Annotated[
         list[str] | None, typer.Option(metavar="KEY", help="A topic config to reset to its default; repeatable.")
     ] = None,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     bootstrap: BootstrapOption = None,
 ) -> None:
     """Set or reset configs of a topic, all or none. Other configs stay."""
@@ -120,10 +124,11 @@ def alter(
 
 
 @app.command()
+@with_server
 def delete(
     topic: TopicArgument,
     *,
-    server: ServerOption = SERVER_DEFAULT,
+    server: AgentServer,
     bootstrap: BootstrapOption = None,
     is_sure: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
@@ -145,7 +150,9 @@ def _pairs(texts: list[str]) -> dict[str, str]:
     return configs
 
 
-def _with_client(server: str, bootstrap: str | None, work: "Callable[[KafkaClient], Awaitable[object]]") -> None:
+def _with_client(
+    server: AgentServer, bootstrap: str | None, work: "Callable[[KafkaClient], Awaitable[object]]"
+) -> None:
     from agent.cli.clients.kafka_client import KafkaClient
 
     address = kafka_address(server, bootstrap)

@@ -1,16 +1,13 @@
-"""The options of the Iceberg catalog: its tokens, and the credentials and endpoint of the bucket that engines get.
+"""The options of the Iceberg catalog: the credentials and the endpoint of the bucket that engines get.
 
-All contradictions are found here, at the start. Tokens come from a file, as every user of the machine can see a command
-line.
+All contradictions are found here, at the start.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
 from agent.config.addresses import S3Url, read_store_url
-from agent.config.http_auth import HttpTokens, read_tokens
 from agent.config.option_sources import InvalidSettings, Value
 
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_STS")
@@ -29,9 +26,8 @@ class Credentials(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CatalogAccess:
-    """The access of engines to the catalog and to the bucket."""
+    """The access of engines to the bucket."""
 
-    tokens: HttpTokens = field(default_factory=HttpTokens)
     credentials: Credentials = Credentials.AUTO
     role_arn: str | None = None
     """The role that the agent assumes for the credentials of engines. An STS that is not AWS's may need none."""
@@ -58,9 +54,7 @@ def catalog_access(store_url: str, values: Mapping[str, Value], environment: Map
     endpoint = _text(values, "catalog-s3-endpoint")
     if endpoint is not None and not endpoint.startswith(("http://", "https://")):
         raise InvalidSettings(f"--catalog-s3-endpoint {endpoint} must begin with https:// or http://")
-    path = _text(values, "http-token-file")
     return CatalogAccess(
-        tokens=HttpTokens() if path is None else read_tokens(Path(path).expanduser().absolute()),
         credentials=credentials,
         role_arn=role_arn,
         s3_endpoint=None if endpoint is None else endpoint.rstrip("/"),

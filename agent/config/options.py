@@ -273,9 +273,15 @@ _COMBINED: tuple[Option, ...] = (
     Option(
         name="http-token-file",
         kind=OptionKind.TEXT,
-        default="none; only loopback may use catalog and registry",
-        help="File of bearer tokens, one per line. Requests to the Iceberg catalog and the schema registry must carry "
-        "one of them.",
+        default="none; only this machine may use the HTTP port",
+        help="File of bearer tokens, one per line. Every HTTP request must carry one of them, except to /live and "
+        "/ready.",
+    ),
+    Option(
+        name="metrics-open",
+        kind=OptionKind.FLAG,
+        default="false",
+        help="Answers /metrics to everybody who can reach the HTTP port, without a token.",
     ),
     Option(
         name="catalog-vended-credentials",

@@ -28,6 +28,7 @@ from agent.config.addresses import (
 from agent.config.catalog_options import CatalogAccess, catalog_access
 from agent.config.etcd_options import LedgerAccess, ledger_access
 from agent.config.external_catalog_settings import ExternalCatalogSettings, read_external_catalogs
+from agent.config.http_auth import HttpAccess, http_access
 from agent.config.listener_security import (
     PLAINTEXT,
     ListenerSecurity,
@@ -71,6 +72,7 @@ class Settings(PlainSettings):
     http: HostPort
     http_tls: TlsSettings | None = None
     """The TLS of the HTTP port; None where it does not encrypt."""
+    http_access: HttpAccess = field(default_factory=HttpAccess)
     ledger_url: str
     ledger_access: LedgerAccess = field(default_factory=LedgerAccess)
     store_url: str
@@ -138,6 +140,7 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         listener_security=security,
         http=http,
         http_tls=http_tls,
+        http_access=http_access(values),
         ledger_url=ledger_url,
         ledger_access=ledger_access(ledger_url, values, environment),
         store_url=store_url,

@@ -29,8 +29,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from agent.config.http_auth import HttpTokens
-from agent.http.hosts import HostGuard
+from agent.config.http_auth import HttpAccess
+from agent.http.access_guard import AccessGuard
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.iceberg.rest_api import build_catalog
 from agent.http.path_hints import CATALOG_PREFIX, answer_to_misplaced
@@ -71,14 +71,19 @@ class ApiError(Exception):
 
 
 def build_app(
-    services: AdminServices, catalog: CatalogParts | None = None, *, own_names: Collection[str] = ()
+    services: AdminServices,
+    catalog: CatalogParts | None = None,
+    *,
+    access: HttpAccess | None = None,
+    own_names: Collection[str] = (),
 ) -> Starlette:
     """The application. Its only state of its own is the catalog's cache.
 
-    own_names: names of this machine, in lower case, that requests over loopback may use.
+    Args:
+        access: who is answered; None for this machine alone.
+        own_names: names of this machine, in lower case, that requests over loopback may use.
     """
-    tokens = HttpTokens() if catalog is None else catalog.tokens
-    api = _HttpApi(services, tokens)
+    api = _HttpApi(services)
     routes: list[BaseRoute] = [
         Route("/live", api.live),
         Route("/ready", api.ready),
@@ -100,7 +105,7 @@ def build_app(
         Route("/api/inspect/ledger", api.inspect_ledger),
         Route("/api/inspect/object", api.inspect_object),
         Route("/api/inspect/transactions", api.inspect_transactions),
-        registry_mount(services, tokens),
+        registry_mount(services),
     ]
     if catalog is not None:
         routes.append(Mount(CATALOG_PREFIX, app=build_catalog(services, catalog)))
@@ -112,15 +117,14 @@ def build_app(
         StoreError: _on_unavailable,
         LedgerError: _on_unavailable,
     }
-    guard = Middleware(HostGuard, tokens=tokens, own_names=own_names)
+    guard = Middleware(AccessGuard, access=HttpAccess() if access is None else access, own_names=own_names)
     return Starlette(routes=routes, exception_handlers=dict(handlers), middleware=[guard])
 
 
 class _HttpApi:
-    def __init__(self, services: AdminServices, tokens: HttpTokens) -> None:
+    def __init__(self, services: AdminServices) -> None:
         self._services = services
         self._ledger = services.ledger
-        self._tokens = tokens
 
     async def live(self, _: Request) -> Response:
         return PlainTextResponse("live\n")
@@ -175,14 +179,7 @@ class _HttpApi:
         return JSONResponse(index_page(self._ledger.state, topic, after=after or 0, limit=limit))
 
     async def rewrites(self, request: Request) -> Response:
-        """GET: a plan of the files to rewrite. POST: commit a rewritten file.
-
-        Needs the tokens of the catalog and the registry: a plan holds schemas, and a file replaces records.
-        """
-        rejection = self._tokens.rejection(request.client.host if request.client else None, request.headers)
-        if rejection is not None:
-            remedy = "run penstock lake rewrite or backfill with the agents' --http-token-file"
-            raise ApiError(rejection.status, "not_allowed", rejection.message, remedy)
+        """GET: a plan of the files to rewrite. POST: commit a rewritten file."""
         body = await _read_json(request, REWRITE_BODY_BYTES_MAX) if request.method == "POST" else b""
         await self._ledger.barrier()
         topic = self._find(request.path_params["name"])

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from agent.config.addresses import HostPort
+from agent.config.http_auth import HttpAccess
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.services import AdminServices
 from protocol.limits import (
@@ -22,6 +23,7 @@ from protocol.limits import (
 
 if TYPE_CHECKING:
     import uvicorn
+    from starlette.types import ASGIApp
 
 BACKLOG = 128
 
@@ -29,8 +31,11 @@ BACKLOG = 128
 class HttpServer:
     """The HTTP server. Call `bind`, then `run` as a task. `serving` returns once it answers; `stop` ends `run`."""
 
-    def __init__(self, *, address: HostPort, catalog: CatalogParts | None = None) -> None:
-        """Without a `catalog` there are no routes below /iceberg."""
+    def __init__(
+        self, *, address: HostPort, catalog: CatalogParts | None = None, access: HttpAccess | None = None
+    ) -> None:
+        """Without a `catalog` there are no routes below /iceberg; without `access` only this machine is answered."""
+        self._access = access
         self._catalog = catalog
         self._address = address
         self._socket: socket.socket | None = None
@@ -46,7 +51,11 @@ class HttpServer:
     async def run(self, services: AdminServices) -> None:
         """Serve until `stop` or a cancellation."""
         assert self._socket is not None, "bind first"
-        self._server = _quiet_server(services, self._catalog, _own_names(self._address.host), self._serving)
+        from agent.http.api import build_app
+
+        own_names = _own_names(self._address.host)
+        app = build_app(services, self._catalog, access=self._access, own_names=own_names)
+        self._server = _quiet_server(app, self._serving)
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
@@ -72,12 +81,9 @@ def _own_names(host: str) -> frozenset[str]:
     return frozenset({host.lower(), machine, machine.partition(".")[0]} - {""})
 
 
-def _quiet_server(
-    services: AdminServices, catalog: CatalogParts | None, own_names: frozenset[str], serving: asyncio.Event
-) -> "uvicorn.Server":
+def _quiet_server(app: "ASGIApp", serving: asyncio.Event) -> "uvicorn.Server":
     import uvicorn
 
-    from agent.http.api import build_app
     from agent.http.uvicorn_protocol import BoundedProtocol
 
     class Server(uvicorn.Server):
@@ -90,7 +96,7 @@ def _quiet_server(
             serving.set()
 
     config = uvicorn.Config(
-        build_app(services, catalog, own_names=own_names),
+        app,
         lifespan="off",
         log_config=None,
         access_log=False,

@@ -13,6 +13,7 @@ from iceberg_export.spark.options import OptionError
 from protocol.decoding import decode_json_object
 from protocol.limits import JOB_AGENT_SECONDS_MAX
 
+AGENT_FILE_HELP = "file whose first line is a bearer token of the agent's --http-token-file"
 BAD_REQUEST = 400
 """The lowest HTTP status of a rejected request."""
 
@@ -30,16 +31,19 @@ class AgentRejected(Exception):
 
 
 def read_token(path: str) -> str:
-    """The first token of an agents' --http-token-file; "" without a path. Raises `OptionError`."""
+    """The first token of a file; "" without a path. Raises `OptionError`.
+
+    Its lines are those of the agents' --http-token-file: `TOKEN` or `User:NAME TOKEN`.
+    """
     if not path:
         return ""
     try:
         lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
-        raise OptionError(f"--http-token-file {path} cannot be read: {error.strerror}") from error
-    tokens = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+        raise OptionError(f"--token-file {path} cannot be read: {error.strerror}") from error
+    tokens = [line.split()[-1] for line in lines if line.strip() and not line.lstrip().startswith("#")]
     if not tokens or not tokens[0].isascii():
-        raise OptionError(f"--http-token-file {path} has no token: give the file that the agents have")
+        raise OptionError(f"--token-file {path} has no token: write one of the agents' --http-token-file")
     return tokens[0]
 
 

@@ -31,7 +31,7 @@ from iceberg_export.compaction.rewrites import (
     decode_plan,
     encode_rewritten,
 )
-from iceberg_export.jobs.agents import AgentAddress, AgentRejected, AgentUnavailable, read_token
+from iceberg_export.jobs.agents import AGENT_FILE_HELP, AgentAddress, AgentRejected, AgentUnavailable, read_token
 from iceberg_export.jobs.session import StartSpark, spark_when_needed
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.options import OptionError
@@ -252,13 +252,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("store", metavar="URL", help="the bucket's URL, as in the agents' --store")
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("--agent", required=True, metavar="HOST:PORT", help="an agent's HTTP address")
-    parser.add_argument(
-        "--http-token-file", default="", metavar="FILE", help="bearer tokens, the same file as the agents have"
-    )
+    parser.add_argument("--token-file", default="", metavar="FILE", help=AGENT_FILE_HELP)
     options = parser.parse_args(arguments)
 
     try:
-        agent = AgentAddress(options.agent, read_token(options.http_token_file))
+        agent = AgentAddress(options.agent, read_token(options.token_file))
         with spark_when_needed(f"penstock lake {options.purpose}") as start_spark:
             summary = rewrite(start_spark, options.store, agent, options.topic, Purpose(options.purpose))
     except (AgentUnavailable, AgentRejected, OptionError, StoreError) as error:

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated
 from urllib.parse import quote, urlencode
 
@@ -10,15 +11,11 @@ import typer
 
 from agent.cli.failure import EXIT_USAGE, CommandFailed, Unavailable
 from agent.config.addresses import HostPort, InvalidAddress, read_host_port, read_listener
+from iceberg_export.jobs.agents import read_token
+from iceberg_export.spark.options import OptionError
 from protocol.decoding import Undecodable, decode_json
 from protocol.limits import CLIENT_ANSWER_SECONDS_MAX
 
-SERVER_DEFAULT = "127.0.0.1:9644"
-
-ServerOption = Annotated[
-    str,
-    typer.Option("--server", envvar="PENSTOCK_SERVER", metavar="HOST:PORT", help="HTTP address of a running agent."),
-]
 JsonOption = Annotated[bool, typer.Option("--json", envvar="PENSTOCK_JSON", help="Print one JSON document.")]
 BootstrapOption = Annotated[
     str | None,
@@ -31,6 +28,29 @@ BootstrapOption = Annotated[
 ]
 
 Json = dict[str, object]
+HINT_UNAUTHENTICATED = " (--token-file FILE, or PENSTOCK_TOKEN_FILE)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentServer:
+    """The HTTP port of a running agent, HOST:PORT. `agent.cli.server_flags` reads it from the command line."""
+
+    address: str
+    token_file: str | None = None
+    """The file with the bearer token that requests carry; None for an agent that needs none."""
+
+    @property
+    def job_arguments(self) -> list[str]:
+        """The flags of a job of `iceberg_export.jobs` that asks this agent."""
+        return ["--agent", self.address, *(["--token-file", self.token_file] if self.token_file else [])]
+
+    def headers(self) -> dict[str, str]:
+        """The headers of every request. Raises `CommandFailed` where the file has no token."""
+        try:
+            token = read_token(self.token_file or "")
+        except OptionError as error:
+            raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
+        return {"Authorization": f"Bearer {token}"} if token else {}
 
 
 class NoAnswerInTime(Unavailable):
@@ -38,7 +58,7 @@ class NoAnswerInTime(Unavailable):
 
 
 def get(
-    server: str,
+    server: AgentServer,
     path: str,
     query: Mapping[str, str] | None = None,
     *,
@@ -49,7 +69,7 @@ def get(
     return _ask(server, "GET", target, None, seconds_max)
 
 
-def post(server: str, path: str, body: Mapping[str, object], *, seconds_max: float) -> Json:
+def post(server: AgentServer, path: str, body: Mapping[str, object], *, seconds_max: float) -> Json:
     """Send a JSON object; returns the answer. Raises as `get` does."""
     return _ask(server, "POST", path, json.dumps(body).encode(), seconds_max)
 
@@ -59,7 +79,7 @@ def path_part(text: str) -> str:
     return quote(os.fsencode(text), safe="")
 
 
-def kafka_address(server: str, bootstrap: str | None) -> HostPort:
+def kafka_address(server: AgentServer, bootstrap: str | None) -> HostPort:
     """The address of the agent's Kafka listener: `bootstrap`, or the first one that the agent at `server` returns."""
     try:
         if bootstrap is not None:
@@ -72,16 +92,17 @@ def kafka_address(server: str, bootstrap: str | None) -> HostPort:
     return HostPort(host=listener.host, port=listener.port)
 
 
-def _ask(server: str, method: str, path: str, body: bytes | None, seconds_max: float) -> Json:
+def _ask(server: AgentServer, method: str, path: str, body: bytes | None, seconds_max: float) -> Json:
     from http.client import BadStatusLine, HTTPConnection, HTTPException
 
     try:
-        address = read_host_port(server)
+        address = read_host_port(server.address)
     except InvalidAddress as error:
         raise CommandFailed(f"--server: {error}", exit_code=EXIT_USAGE) from error
+    headers = server.headers() | ({"Content-Type": "application/json"} if body else {})
     connection = HTTPConnection(address.host or "127.0.0.1", address.port, timeout=seconds_max)
     try:
-        connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+        connection.request(method, path, body, headers)
         response = connection.getresponse()
         data = response.read()
     except TimeoutError as error:
@@ -107,7 +128,7 @@ def _ask(server: str, method: str, path: str, body: bytes | None, seconds_max: f
             f"the answer of http://{address}{path} is not JSON: is it a Penstock agent's HTTP address?"
         ) from error
     if response.status >= 400 or not isinstance(value, dict):
-        raise CommandFailed(_words(value))
+        raise CommandFailed(_words(value) + (HINT_UNAUTHENTICATED if response.status == 401 else ""))
     return value
 
 

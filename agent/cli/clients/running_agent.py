@@ -6,10 +6,11 @@ A program that does not answer within CLIENT_CONNECT_SECONDS_MAX, or not as an a
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from agent.cli.clients.http_client import get
+from agent.cli.clients.http_client import AgentServer, get
 from agent.cli.failure import CommandFailed
 from agent.cli.processes import settings_of_processes
 from agent.config.addresses import HostPort, is_every_interface
+from agent.config.http_auth import HttpAccess
 from agent.config.settings import Settings
 from protocol.limits import CLIENT_CONNECT_SECONDS_MAX
 
@@ -35,11 +36,13 @@ class RunningAgent:
         return address == self.http or any(listener.endswith(f"://{address}") for listener in self.listeners)
 
 
-def agent_at(address: HostPort) -> RunningAgent | None:
-    """The agent with that HTTP address; None where no agent answers."""
+def agent_at(address: HostPort, access: HttpAccess | None = None) -> RunningAgent | None:
+    """The agent with that HTTP address; None where no agent answers. `access`: that of the agent's settings."""
     host = "127.0.0.1" if is_every_interface(address.host) else address.host
+    token_file = None if access is None or access.token_file is None else str(access.token_file)
+    server = AgentServer(address=str(HostPort(host=host, port=address.port)), token_file=token_file)
     try:
-        status = get(str(HostPort(host=host, port=address.port)), "/api/status", seconds_max=CLIENT_CONNECT_SECONDS_MAX)
+        status = get(server, "/api/status", seconds_max=CLIENT_CONNECT_SECONDS_MAX)
     except CommandFailed:
         return None
     name, store, listeners = (status.get(key) for key in ("name", "store", "listeners"))

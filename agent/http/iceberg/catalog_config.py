@@ -11,7 +11,6 @@ from functools import partial
 
 from agent.config.addresses import FileUrl, MemoryUrl, S3Url, read_store_url, store_root
 from agent.config.catalog_options import CatalogAccess, Credentials
-from agent.config.http_auth import HttpTokens
 from agent.config.settings import Settings
 from agent.http.iceberg.vended_credentials import CredentialVendor
 from agent.lake.file_io import LOCAL_FILE_IO, s3_file_io, without_bucket
@@ -26,7 +25,6 @@ class CatalogParts:
     """`root_uri` is the URI of the bucket's root (`addresses.store_root`). Engines cannot read a store in memory."""
 
     root_uri: str
-    tokens: HttpTokens = field(default_factory=HttpTokens)
     file_io: Mapping[str, str] = field(default_factory=dict[str, str])
     """Properties with which engines open objects below it; no secrets."""
     credentials: CredentialVendor | None = None
@@ -41,14 +39,13 @@ def catalog_parts(settings: Settings, clock: Clock, environment: Mapping[str, st
             s3 = S3Settings.from_environment(settings.store_url, environment)
             return CatalogParts(
                 root_uri=root,
-                tokens=access.tokens,
                 file_io=s3_file_io(s3, access.s3_endpoint),
                 credentials=_vendor(s3, access, clock, environment.get("AWS_ENDPOINT_URL_STS")),
             )
         case FileUrl():
-            return CatalogParts(root_uri=root, tokens=access.tokens, file_io={"io-impl": LOCAL_FILE_IO})
+            return CatalogParts(root_uri=root, file_io={"io-impl": LOCAL_FILE_IO})
         case MemoryUrl():
-            return CatalogParts(root_uri=root, tokens=access.tokens)
+            return CatalogParts(root_uri=root)
 
 
 def _vendor(s3: S3Settings, access: CatalogAccess, clock: Clock, sts_endpoint: str | None) -> CredentialVendor | None:

@@ -2,8 +2,8 @@
 
 Rule: the catalog is read-only except for properties, branches and tags (`agent.lake.table_updates`). It rejects every
 other change and names the alternative (`agent.http.iceberg.unsupported`). Access control comes first
-(`agent.config.http_auth`). `config` lists the rejected operations as supported. Clients then show our error, and delete
-the files that they wrote for the commit, instead of raising an error of their own.
+(`agent.http.access_guard`). `config` lists the rejected operations as supported. Clients then show our error, and
+delete the files that they wrote for the commit, instead of raising an error of their own.
 
     GET    /iceberg/v1/config
     GET    /iceberg/v1/namespaces        GET HEAD /iceberg/v1/namespaces/lake
@@ -21,13 +21,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agent.config.http_auth import HttpTokens
 from agent.http.iceberg import unsupported
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.iceberg.errors import NO_STORE, CatalogError, error_response, no_such_namespace, no_such_table
@@ -109,31 +106,7 @@ def build_catalog(services: AdminServices, parts: CatalogParts) -> Starlette:
         LedgerError: _on_unavailable,
         Exception: _on_bug,
     }
-    return Starlette(
-        routes=routes, exception_handlers=dict(handlers), middleware=[Middleware(Guard, tokens=parts.tokens)]
-    )
-
-
-class Guard:
-    """Passes authorised requests on, and rejects all others."""
-
-    def __init__(self, app: ASGIApp, tokens: HttpTokens) -> None:
-        self._app = app
-        self._tokens = tokens
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        request = Request(scope)
-        rejection = self._tokens.rejection(request.client.host if request.client else None, request.headers)
-        if rejection is None:
-            await self._app(scope, receive, send)
-        elif rejection.status == 401:
-            headers = {**NO_STORE, "WWW-Authenticate": "Bearer"}
-            error = CatalogError(401, "NotAuthorizedException", rejection.message, headers)
-            await error_response(error)(scope, receive, send)
-        else:
-            await error_response(forbidden(rejection.message))(scope, receive, send)
+    return Starlette(routes=routes, exception_handlers=dict(handlers))
 
 
 class _Catalog:

@@ -1,7 +1,7 @@
 """The credentials that the catalog vends to engines: they read one table's files and nothing else.
 
 Rule: all requests for a table get the same credentials until half of their lifetime is over. A failure is cached for a
-minute, logged once, and returned to each caller. Access control is in `agent.config.http_auth`.
+minute, logged once, and returned to each caller. Access control is in `agent.http.access_guard`.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The routes of the schema registry, compatible with Confluent's REST API. `agent.http.api` mounts them.
 
 Rule: names in paths may hold any escaped character, so paths are split before they are unescaped. Every error is JSON
-with a code of the API. `HttpTokens` checks a request before anything of it is read.
+with a code of the API. Access control comes first (`agent.http.access_guard`).
 Source: Confluent Schema Registry API 8. Differences: docs/compatibility.md.
 
     GET    /schemas  /schemas/types  /schemas/ids/ID[/schema|/subjects|/versions]  /schemas/guids/GUID
@@ -20,7 +20,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
-from agent.config.http_auth import HttpTokens
 from agent.http.registry.params import (
     compatibility_of,
     flag,
@@ -69,9 +68,9 @@ Handler = Callable[[Any, Request, Sequence[str]], Awaitable[object]]
 Rows = Mapping[str, object]
 
 
-def registry_mount(services: AdminServices, tokens: HttpTokens) -> Mount:
-    """The registry under its prefix, for the application of the HTTP port; `tokens` is its access control."""
-    api = _RegistryApi(SchemaRegistry(services), tokens)
+def registry_mount(services: AdminServices) -> Mount:
+    """The registry under its prefix, for the application of the HTTP port."""
+    api = _RegistryApi(SchemaRegistry(services))
 
     async def app(scope: object, receive: object, send: object) -> None:
         request = Request(scope, receive)  # type: ignore[arg-type]
@@ -89,16 +88,12 @@ def routes() -> list[tuple[str, str]]:
 
 
 class _RegistryApi:
-    def __init__(self, registry: SchemaRegistry, tokens: HttpTokens) -> None:
+    def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
-        self._tokens = tokens
 
     async def answer(self, request: Request) -> Response:
         """The answer to a request, errors included."""
         try:
-            rejection = self._tokens.rejection(request.client.host if request.client else None, request.headers)
-            if rejection is not None:
-                raise RegistryFailure(UNAUTHORIZED if rejection.status == 401 else FORBIDDEN, rejection.message)
             handler, names = self._find(request)
             answer = await handler(self, request, names)
         except RegistryFailure as failure:

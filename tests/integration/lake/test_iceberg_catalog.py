@@ -39,14 +39,16 @@ def planner(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=["file", "s3"])
 def topic(request: pytest.FixtureRequest, penstock: PenstockFactory, minio: Minio, tmp_path: Path) -> LakeTopic:
     """A broker on each kind of store; that on S3 wants a token."""
+    token = ""
     if request.param == "file":
         broker = penstock(options=AT_ONCE)
     else:
+        token = TOKEN
         (tmp_path / "tokens").write_text(f"{TOKEN}\n")
         bucket = minio.make_bucket("catalog")
         options = {**AT_ONCE, "http-token-file": str(tmp_path / "tokens")}
         broker = penstock(options=options, store=f"s3://{bucket}/a/prefix", env=minio.settings)
-    topic = LakeTopic.create(broker, "orders.of-2026")
+    topic = LakeTopic.create(broker, "orders.of-2026", token)
     topic.produce(100)
     return topic
 

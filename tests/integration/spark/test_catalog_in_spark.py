@@ -69,7 +69,7 @@ def test_a_bucket_is_read_with_the_keys_that_come_with_the_table(
     (tmp_path / "tokens").write_text(f"{TOKEN}\n")
     options = {**AT_ONCE, "http-token-file": str(tmp_path / "tokens"), "catalog-vended-credentials": "sts"}
     store = f"s3://{minio.make_bucket('spark-catalog')}/a/prefix"
-    topic = LakeTopic.create(penstock(options=options, store=store, env=minio.settings), "orders.of-2026")
+    topic = LakeTopic.create(penstock(options=options, store=store, env=minio.settings), "orders.of-2026", TOKEN)
     topic.produce(100)
     catalog, table = open_catalog(spark, topic, TOKEN)
     spark.conf.set(f"spark.sql.catalog.{catalog}.snapshot-loading-mode", "refs")

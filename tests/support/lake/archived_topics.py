@@ -26,12 +26,14 @@ class LakeTopic:
     broker: Penstock
     name: str
     rows: list[Row]
+    token: str = ""
+    """A bearer token of the broker; "" where it needs none."""
 
     @classmethod
-    def create(cls, broker: Penstock, name: str) -> "LakeTopic":
+    def create(cls, broker: Penstock, name: str, token: str = "") -> "LakeTopic":
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.create_topics([NewTopic(name, num_partitions=PARTITIONS)])[name].result(30)
-        return cls(broker=broker, name=name, rows=[])
+        return cls(broker=broker, name=name, rows=[], token=token)
 
     def produce(self, count: int) -> None:
         """So many records to each partition, some without key or value."""
@@ -48,7 +50,7 @@ class LakeTopic:
 
     def archive(self) -> None:
         """Everything so far: then the table has it too."""
-        archive_by_http(self.broker, self.name)
+        archive_by_http(self.broker, self.name, self.token)
 
     def consumed(self) -> list[Row]:
         """All records as a Kafka consumer gets them."""

@@ -17,11 +17,11 @@ Archive = Callable[[Penstock, str], int]
 """Archives what a topic holds; returns how many records that were."""
 
 
-def archive_by_http(broker: Penstock, topic: str) -> int:
+def archive_by_http(broker: Penstock, topic: str, token: str = "") -> int:
+    """`token`: a bearer token, for a broker that needs one."""
     body = json.dumps({"topics": [topic], "wait": True}).encode()
-    request = urllib.request.Request(
-        f"http://{broker.http}/api/archive", body, headers={"Content-Type": "application/json"}
-    )
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {token}"} if token else {})}
+    request = urllib.request.Request(f"http://{broker.http}/api/archive", body, headers=headers)
     with urllib.request.urlopen(request, timeout=SECONDS_MAX) as response:
         return _records(response.read())
 

@@ -1,11 +1,8 @@
 """What options say of the catalog, and what does not fit together."""
 
-from pathlib import Path
-
 import pytest
 
 from agent.config.catalog_options import CatalogAccess, Credentials
-from agent.config.http_auth import HttpTokens
 from agent.config.settings import CliCommand, InvalidSettings, load_settings
 
 ROLE = "arn:aws:iam::123456789012:role/readers"
@@ -21,12 +18,6 @@ def load(
 @pytest.mark.parametrize("store", ["memory:", "file:///srv/store", "s3://lake"])
 def test_nothing_need_be_said(store: str) -> None:
     assert load(store=store) == CatalogAccess()
-
-
-def test_tokens_are_read_from_a_file(tmp_path: Path) -> None:
-    (tmp_path / "tokens").write_text("0123456789abcdef\n")
-    access = load({"http-token-file": str(tmp_path / "tokens")}, store="memory:")
-    assert access.tokens == HttpTokens.of("0123456789abcdef")
 
 
 def test_a_role_and_an_endpoint_are_taken_up() -> None:

@@ -1,10 +1,10 @@
-"""Who may ask the catalog."""
+"""Who is answered at the HTTP port."""
 
 from pathlib import Path
 
 import pytest
 
-from agent.config.http_auth import HttpTokens, is_this_machine, read_tokens
+from agent.config.http_auth import HttpAccess, HttpTokens, http_access, is_this_machine, read_tokens
 from agent.config.option_sources import InvalidSettings
 
 TOKEN = "0123456789abcdef"
@@ -88,3 +88,21 @@ def test_a_file_without_good_tokens_stops_the_start(tmp_path: Path, text: str, m
 def test_a_file_that_is_not_there_stops_the_start(tmp_path: Path) -> None:
     with pytest.raises(InvalidSettings, match=r"--http-token-file .*none cannot be read: No such file"):
         read_tokens(tmp_path / "none")
+
+
+def test_options_say_who_is_answered(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"{TOKEN}\n")
+    access = http_access({"http-token-file": str(path), "metrics-open": True})
+    assert access == HttpAccess(tokens=HttpTokens.of(TOKEN), token_file=path, is_metrics_open=True)
+    assert http_access({}) == HttpAccess()
+
+
+@pytest.mark.parametrize(
+    ("host", "answer"),
+    [("broker.lan:9644", 200), ("broker.lan.:9644", 200), ("localhost.", 200), ("10.0.0.7:9644", 403), ("x.lan", 403)],
+)
+def test_this_machines_own_names_may_be_used_but_addresses_of_others_not(host: str, answer: int) -> None:
+    """A sidecar passes on requests from elsewhere over loopback, with the pod's address as the name."""
+    rejection = HttpTokens().rejection("127.0.0.1", {"host": host}, {"broker.lan", "10.0.0.7"})
+    assert (200 if rejection is None else rejection.status) == answer

@@ -1,33 +1,88 @@
-"""Who is answered below /api: everybody, but for what holds schemas or changes files."""
+"""Who is answered at the paths that are neither the catalog's nor the registry's."""
 
 import pytest
+from starlette.routing import Route
 
-from agent.config.http_auth import HttpTokens
+from agent.config.http_auth import HttpAccess, HttpTokens
 from agent.http.api import build_app
 from agent.http.iceberg.catalog_config import CatalogParts
-from tests.support.agent.asgi_client import AsgiClient
+from tests.support.agent.asgi_client import Answer, AsgiClient
 from tests.support.agent.small_agent import SmallAgent
 
-REWRITES = "/api/lake/orders/rewrites"
 TOKEN = "0123456789abcdef"
-
-
-def client(*, tokens: HttpTokens, peer: str = "127.0.0.1") -> AsgiClient:
-    parts = CatalogParts(root_uri="file:///bucket", tokens=tokens)
-    return AsgiClient(app=build_app(SmallAgent().services, parts), peer=peer)
-
-
-@pytest.mark.parametrize("method", ["GET", "POST"])
-async def test_rewrites_are_for_whom_the_catalog_answers(method: str) -> None:
-    """A plan holds the registry's schemas, and a file that is taken stands for records."""
-    with_tokens = client(tokens=HttpTokens.of(TOKEN))
-    assert (await with_tokens(method, REWRITES, b"{}")).status == 401
-    assert (await client(tokens=HttpTokens(), peer="10.1.2.3")(method, REWRITES, b"{}")).status == 403
-    answer = await with_tokens("GET", REWRITES, headers={"authorization": f"Bearer {TOKEN}"})
-    assert answer.status == 400, "it is let in, and told that it names no purpose"
-
-
 OTHER_MACHINE = "10.1.2.3"
+APP = build_app(SmallAgent().services)
+ROUTES = [
+    (method, route.path.format(name="orders"))
+    for route in APP.routes
+    if isinstance(route, Route)
+    for method in sorted((route.methods or set()) - {"HEAD"})
+]
+HEALTH = ("/live", "/ready")
+GUARDED = [(method, path) for method, path in ROUTES if path not in HEALTH]
+
+
+def client(
+    *, peer: str = "127.0.0.1", host: str = "127.0.0.1:9644", tokens: bool = False, metrics_open: bool = False
+) -> AsgiClient:
+    access = HttpAccess(tokens=HttpTokens.of(TOKEN) if tokens else HttpTokens(), is_metrics_open=metrics_open)
+    app = build_app(SmallAgent().services, CatalogParts(root_uri="file:///bucket"), access=access)
+    return AsgiClient(app=app, peer=peer, host=host)
+
+
+def code_of(answer: Answer) -> tuple[int, object]:
+    error = answer.json()["error"]
+    assert isinstance(error, dict)
+    assert error["message"]
+    assert error["remedy"]
+    return answer.status, error["code"]
+
+
+@pytest.mark.parametrize(("method", "path"), GUARDED)
+async def test_without_tokens_nobody_from_another_machine_is_answered(method: str, path: str) -> None:
+    assert code_of(await client(peer=OTHER_MACHINE)(method, path, b"{}")) == (403, "not_allowed")
+    by_proxy = await client()(method, path, b"{}", headers={"x-forwarded-for": OTHER_MACHINE})
+    assert code_of(by_proxy) == (403, "not_allowed")
+
+
+@pytest.mark.parametrize(("method", "path"), GUARDED)
+async def test_with_tokens_nobody_without_one_is_answered(method: str, path: str) -> None:
+    answer = await client(tokens=True)(method, path, b"{}")
+    assert code_of(answer) == (401, "not_authenticated")
+    assert answer.headers["www-authenticate"] == "Bearer"
+    wrong = await client(tokens=True)(method, path, b"{}", headers={"authorization": f"Bearer {TOKEN}x"})
+    assert code_of(wrong) == (401, "not_authenticated")
+
+
+@pytest.mark.parametrize("path", ["/none", "/", "/live/", "//metrics", "/api", "/metrics/"])
+async def test_unknown_paths_are_guarded_too(path: str) -> None:
+    assert (await client(peer=OTHER_MACHINE)("GET", path)).status == 403
+    assert (await client(tokens=True)("GET", path)).status == 401
+
+
+@pytest.mark.parametrize("path", HEALTH)
+async def test_health_is_told_to_everybody(path: str) -> None:
+    assert (await client(tokens=True, peer=OTHER_MACHINE, host="penstock.svc")("GET", path)).status == 200
+
+
+@pytest.mark.parametrize("tokens", [False, True])
+async def test_metrics_may_be_open(tokens: bool) -> None:
+    opened = client(tokens=tokens, metrics_open=True, peer=OTHER_MACHINE, host="penstock.svc")
+    assert (await opened("GET", "/metrics")).status == 200
+    assert (await opened("GET", "/api/status")).status == (401 if tokens else 403)
+
+
+async def test_open_metrics_are_not_for_a_page_whose_name_leads_here() -> None:
+    assert code_of(await client(metrics_open=True, host="evil.example")("GET", "/metrics")) == (403, "foreign_host")
+
+
+async def test_a_token_opens_every_path_from_anywhere() -> None:
+    """A proxy on this machine may pass on the name that it was asked by."""
+    for peer in ("127.0.0.1", OTHER_MACHINE):
+        named = client(tokens=True, peer=peer, host="lake.example")
+        shown = {"authorization": f"Bearer {TOKEN}", "x-forwarded-for": "10.9.9.9"}
+        assert (await named("GET", "/metrics", headers=shown)).status == 200
+        assert (await named("GET", "/api/topics", headers=shown)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -43,16 +98,8 @@ OTHER_MACHINE = "10.1.2.3"
         ("127.0.0.6", "10.0.0.5:9644", "0.0.0.0", 200),
     ],
 )
-async def test_by_loopback_the_port_is_asked_by_names_of_this_machine(
+async def test_by_loopback_open_metrics_are_asked_by_names_of_this_machine(
     peer: str, host: str, own_name: str, status: int
 ) -> None:
-    app = build_app(SmallAgent().services, own_names={own_name})
+    app = build_app(SmallAgent().services, access=HttpAccess(is_metrics_open=True), own_names={own_name})
     assert (await AsgiClient(app=app, peer=peer, host=host)("GET", "/metrics")).status == status
-
-
-async def test_a_token_makes_up_for_the_name() -> None:
-    """A proxy on this machine may pass on the name that it was asked by."""
-    named = client(tokens=HttpTokens.of(TOKEN))
-    named.host = "lake.example"
-    assert (await named("GET", "/metrics")).status == 403
-    assert (await named("GET", "/metrics", headers={"authorization": f"Bearer {TOKEN}"})).status == 200

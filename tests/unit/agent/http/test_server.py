@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from agent.config.addresses import HostPort
+from agent.config.http_auth import HttpAccess
 from agent.http.server import HttpServer
 from agent.http.uvicorn_protocol import BoundedProtocol
 from agent.lake.table_rebuild import FileLost, NothingToRebuild
@@ -53,9 +54,11 @@ class Client:
 
 
 @asynccontextmanager
-async def serving(agent: SmallAgent, host: str = "127.0.0.1") -> AsyncIterator[Client]:
+async def serving(
+    agent: SmallAgent, host: str = "127.0.0.1", access: HttpAccess | None = None
+) -> AsyncIterator[Client]:
     await agent.fill()
-    server = HttpServer(address=HostPort(host=host, port=0))
+    server = HttpServer(address=HostPort(host=host, port=0), access=access)
     address = server.bind()
     async with asyncio.TaskGroup() as group:
         group.create_task(server.run(agent.services))
@@ -113,7 +116,7 @@ async def test_nor_does_it_change_anything(agent: SmallAgent, client: Client) ->
 async def test_catalog_and_registry_say_so_in_their_own_words(client: Client, path: str) -> None:
     client.host = "evil.example"
     status, body = await client.get(path)
-    assert (status, b"foreign_host" in body) == (403 if "registry" in path else 404, False)
+    assert (status, b"foreign_host" in body, b"names another machine" in body) == (403, False, True)
 
 
 @pytest.mark.parametrize(
@@ -124,10 +127,11 @@ async def test_this_machine_is_asked_by_its_own_names(client: Client, host: str)
     assert (await client.get("/api/status"))[0] == 200
 
 
-@pytest.mark.parametrize("path", ["/metrics", "/api/status"])
-async def test_a_sidecar_passes_on_the_address_of_its_pod(client: Client, path: str) -> None:
-    for client.host in ("10.0.0.7:9644", "[fd00::7]:9644"):
-        assert (await client.get(path))[0] == 200
+async def test_what_a_sidecar_passes_on_comes_from_elsewhere_but_metrics_may_be_open(agent: SmallAgent) -> None:
+    async with serving(agent, access=HttpAccess(is_metrics_open=True)) as client:
+        for client.host in ("10.0.0.7:9644", "[fd00::7]:9644"):
+            assert (await client.get("/metrics"))[0] == 200
+            assert error_of(await client.get("/api/status"))[:2] == (403, "foreign_host")
 
 
 async def test_a_machine_is_asked_by_its_own_name_which_leads_to_loopback(client: Client) -> None:

@@ -20,6 +20,12 @@ def test_the_token_is_the_first_of_the_agents_file(tmp_path: Path) -> None:
     assert (read_token(str(file)), read_token("")) == ("0123456789abcdef", "")
 
 
+def test_a_line_may_name_the_user_of_its_token(tmp_path: Path) -> None:
+    file = tmp_path / "tokens"
+    file.write_text("User:spark  0123456789abcdef\n")
+    assert read_token(str(file)) == "0123456789abcdef"
+
+
 @pytest.mark.parametrize("text", ["", "# none\n", None])
 def test_a_file_without_a_token_is_reported(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "tokens"

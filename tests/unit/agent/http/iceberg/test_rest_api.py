@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from agent.config.addresses import HostPort
-from agent.config.http_auth import HttpTokens, is_this_machine
+from agent.config.http_auth import HttpAccess, HttpTokens, is_this_machine
 from agent.http.api import build_app
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.iceberg.rest_api import CREDENTIALS_ENDPOINT, ENDPOINTS
@@ -62,8 +62,8 @@ def refuse_keys(_: str) -> SessionCredentials:
 def catalog(
     agent: SmallAgent, *, tokens: HttpTokens | None = None, vendor: CredentialVendor | None = None
 ) -> AsgiClient:
-    parts = CatalogParts(root_uri=ROOT, file_io=FILE_IO, tokens=tokens or HttpTokens(), credentials=vendor)
-    return AsgiClient(app=build_app(agent.services, parts))
+    parts = CatalogParts(root_uri=ROOT, file_io=FILE_IO, credentials=vendor)
+    return AsgiClient(app=build_app(agent.services, parts, access=HttpAccess(tokens=tokens or HttpTokens())))
 
 
 @pytest.fixture

@@ -7,9 +7,8 @@ from urllib.parse import quote
 
 import pytest
 
-from agent.config.http_auth import HttpTokens
+from agent.config.http_auth import HttpAccess, HttpTokens
 from agent.http.api import build_app
-from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.registry import registry
 from agent.http.registry.registry import guid_of
 from agent.http.registry.rest_api import MEDIA_TYPE
@@ -30,8 +29,7 @@ class Asked:
     def __init__(
         self, agent: SmallAgent, peer: str = "127.0.0.1", tokens: HttpTokens | None = None, /, **headers: str
     ) -> None:
-        parts = None if tokens is None else CatalogParts(root_uri="memory:/", tokens=tokens)
-        self._app = build_app(agent.services, parts)
+        self._app = build_app(agent.services, access=HttpAccess(tokens=tokens or HttpTokens()))
         self._peer = peer
         self._headers = {"host": "localhost:9644", **headers}
         self.content_type = ""
