@@ -12,6 +12,7 @@ from typing import Any
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import connection_epoch_of, decided
+from agent.security.required_rights import READ_GROUP, WRITE_TRANSACTION
 from coordinator.commands.transaction import AddToTransaction
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX
@@ -21,6 +22,10 @@ API_KEY = 25
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
+    if not await request.rights.may_behind_barrier(*WRITE_TRANSACTION, body.transactional_id):
+        return {"error_code": ErrorCode.transactional_id_authorization_failed}
+    if not await request.rights.may_behind_barrier(*READ_GROUP, body.group_id):
+        return {"error_code": ErrorCode.group_authorization_failed}
     error_code = check_transactional_id(body.transactional_id)
     if error_code is ErrorCode.none and len(body.group_id.encode()) > GROUP_ID_BYTES_MAX:
         error_code = ErrorCode.invalid_group_id

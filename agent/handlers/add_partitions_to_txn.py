@@ -19,6 +19,8 @@ from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import connection_epoch_of, decided
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import WRITE_TOPIC, WRITE_TRANSACTION
+from agent.security.rights import Rights
 from coordinator.commands.transaction import AddToTransaction, TransactionPartition
 from coordinator.configs.topic_names import INTERNAL_TOPICS
 from coordinator.ledger.port import LedgerUnavailable
@@ -61,7 +63,10 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             epoch=epoch,
             topics=body.v3_and_below_topics,
         )
-        rows = _rows(asked, await _add(services, request, asked, lookup, pacer), version)
+        error_codes = await _denials(request.rights, asked)
+        if error_codes is None:
+            error_codes = await _add(services, request, asked, lookup, pacer)
+        rows = _rows(asked, error_codes, version)
         return {"results_by_topic_v3_and_below": rows}
     results = []
     for transaction in body.transactions:
@@ -93,6 +98,20 @@ def _rows(asked: _Asked, error_codes: ErrorCodes, version: int) -> list[Values]:
         }
         for topic in asked.topics
     ]
+
+
+async def _denials(rights: Rights, asked: _Asked) -> ErrorCodes | None:
+    """The error of each partition where the client may not write to all of them; None where it may."""
+    names = asked.names
+    if not await rights.may_behind_barrier(*WRITE_TRANSACTION, asked.transactional_id):
+        return dict.fromkeys(names, ErrorCode.transactional_id_authorization_failed)
+    denied = await rights.denied_names(*WRITE_TOPIC, {name for name, _ in names})
+    if not denied:
+        return None
+    return {
+        (name, index): ErrorCode.topic_authorization_failed if name in denied else ErrorCode.operation_not_attempted
+        for name, index in names
+    }
 
 
 async def _add(

@@ -11,8 +11,10 @@ from typing import Any
 
 from agent.admin.configs import Alteration
 from agent.request.config_alterations import alter_all
+from agent.request.config_rights import ConfigRights
 from agent.request.messages import Values
 from agent.request.services import Request, Services
+from agent.security.required_rights import ALTER_CONFIGS_CLUSTER, ALTER_CONFIGS_GROUP, ALTER_CONFIGS_TOPIC
 from coordinator.commands.admin import OperationKind
 
 API_KEY = 33
@@ -28,5 +30,8 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         )
         for resource in body.resources
     ]
-    rows = await alter_all(services, wanted, is_validate_only=body.validate_only)
+    rights = ConfigRights(
+        request.rights, topic=ALTER_CONFIGS_TOPIC, group=ALTER_CONFIGS_GROUP, cluster=ALTER_CONFIGS_CLUSTER
+    )
+    rows = await alter_all(services, rights, wanted, is_validate_only=body.validate_only)
     return {"responses": rows}

@@ -8,7 +8,7 @@
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agent.groups.group_ledger import NotCoordinator
@@ -17,6 +17,8 @@ from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
+from agent.security.required_rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
+from agent.security.rights import Rights
 from coordinator.commands.consumer_group_values import ConsumerGroup, GroupPhase, Partitions, without_epochs
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_MEMBERS_LISTED_MAX
@@ -24,6 +26,7 @@ from protocol.limits import GROUP_MEMBERS_LISTED_MAX
 API_KEY = 69
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
+HAS_DENIED_TOPICS = "The group has described topic(s) that the client is not authorized to describe."
 _PHASES = {
     GroupPhase.EMPTY: "Empty",
     GroupPhase.ASSIGNING: "Assigning",
@@ -33,17 +36,25 @@ _PHASES = {
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
+    denied = await request.rights.denied_names(*DESCRIBE_GROUP, body.group_ids)
     if not await passes_barrier(services):
         return {"groups": await inline_or_in_thread(len(body.group_ids), _unavailable, body.group_ids)}
     pacer = CooperativeYield(services.clock)
     groups: list[dict[str, Any]] = []
     members_count = 0
     for group_id in dict.fromkeys(body.group_ids):
+        if group_id in denied:
+            groups.append(_error(group_id, ErrorCode.group_authorization_failed, None))
+            await pacer.step()
+            continue
         if members_count >= GROUP_MEMBERS_LISTED_MAX:
             groups.append(_error(group_id, ErrorCode.coordinator_load_in_progress, "Ask for fewer groups at once."))
             await pacer.step()
             continue
-        groups.append(await _group(services, group_id, pacer, is_asked=body.include_authorized_operations))
+        row = await _group(services, request.rights, group_id, pacer, is_asked=body.include_authorized_operations)
+        if await request.rights.denied_names(*DESCRIBE_TOPIC, _named_topics(row)):
+            row = _error(group_id, ErrorCode.topic_authorization_failed, HAS_DENIED_TOPICS)
+        groups.append(row)
         members_count += len(groups[-1]["members"])
     return {"groups": groups}
 
@@ -53,7 +64,19 @@ def _unavailable(group_ids: Sequence[str]) -> list[dict[str, Any]]:
     return [_error(group_id, error_code, "the ledger does not answer") for group_id in group_ids]
 
 
-async def _group(services: Services, group_id: str, pacer: CooperativeYield, *, is_asked: bool) -> dict[str, Any]:
+def _named_topics(row: Mapping[str, Any]) -> set[str]:
+    """The topics that the members of a group's row have, or are to have."""
+    return {
+        topic["topic_name"]
+        for member in row["members"]
+        for field in ("assignment", "target_assignment")
+        for topic in member[field]["topic_partitions"]
+    }
+
+
+async def _group(
+    services: Services, rights: Rights, group_id: str, pacer: CooperativeYield, *, is_asked: bool
+) -> dict[str, Any]:
     """The row of the group as it is now."""
     await pacer.step()
     if not group_id:
@@ -75,7 +98,7 @@ async def _group(services: Services, group_id: str, pacer: CooperativeYield, *, 
         "group_epoch": group.epoch,
         "assignment_epoch": group.target_epoch,
         "assignor_name": services.consumer_groups.preferred_assignor(group),
-        "authorized_operations": on_group(is_asked=is_asked),
+        "authorized_operations": on_group(rights, group_id, is_asked=is_asked),
     }
     members: list[Values] = []
     for member_id in sorted(group.members):

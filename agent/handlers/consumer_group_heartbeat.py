@@ -17,6 +17,7 @@ from agent.groups.group_ledger import NotCoordinator
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.ids import uuid_text
+from agent.security.required_rights import DESCRIBE_TOPIC, READ_GROUP
 from coordinator.commands.consumer_group_values import JOIN_EPOCH, Partitions, partitions
 from coordinator.groups.consumer_group_messages import NOT_SAID, ConsumerHeartbeat, GroupRejection, HeartbeatAnswer
 from protocol.errors import ErrorCode
@@ -30,6 +31,10 @@ _NO_TOPIC = bytes(16)
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     frame = request.frame
+    if not await request.rights.may_behind_barrier(*READ_GROUP, body.group_id):
+        return _error(ErrorCode.group_authorization_failed, None)
+    if await request.rights.denied_names(*DESCRIBE_TOPIC, body.subscribed_topic_names or ()):
+        return _error(ErrorCode.topic_authorization_failed, None)
     is_id_required = frame.api_version >= FIRST_WITH_OWN_IDS
     member_id = body.member_id
     if not member_id and not is_id_required and body.member_epoch == JOIN_EPOCH:

@@ -16,6 +16,7 @@ from agent.admin.topics import TopicError, before, catch_up, deadline_s
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import ALTER_TOPIC
 from protocol.errors import ErrorCode
 
 API_KEY = 37
@@ -25,6 +26,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     mentions = Counter(topic.name for topic in body.topics)
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
     pacer = CooperativeYield(services.clock)
+    denied = await request.rights.denied_names(*ALTER_TOPIC, mentions)
     unseen = await catch_up(services.ledger, services.clock, end_s)
     results = []
     for topic in {topic.name: topic for topic in body.topics}.values():
@@ -32,6 +34,8 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         try:
             if mentions[topic.name] > 1:
                 raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
+            if topic.name in denied:
+                raise TopicError(ErrorCode.topic_authorization_failed, None)
             if unseen is not None:
                 raise unseen
             growth = _grow(services, topic, is_validate_only=body.validate_only)

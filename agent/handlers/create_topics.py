@@ -10,15 +10,18 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.request.config_entries import created_topic_configs
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC
+from agent.security.rights import Rights
 from coordinator.configs.topic_configs import broker_value
+from protocol.auth.operations import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.limits import CREATIONS_PER_TURN, PARTITIONS_CREATED_PER_REQUEST_MAX
 
@@ -26,12 +29,22 @@ API_KEY = 19
 REPLICATION_FACTOR = 1
 USE_DEFAULT = -1
 FIRST_WITH_CONFIGS = 5
+HIDDEN: Final = {
+    "topic_config_error_code": ErrorCode.topic_authorization_failed,
+    "num_partitions": -1,
+    "replication_factor": -1,
+    "configs": [],
+}
+"""The fields of a created topic for a client that may not see its configs."""
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     mentions = Counter(topic.name for topic in body.topics)
     is_validate_only = body.validate_only
     end_s = deadline_s(services.clock, body.timeout.total_seconds())
+    denied = await _denied(request.rights, mentions)
+    # Asked for together with the right to create: a client that may not see configs gets the topic without them.
+    hidden = await request.rights.denied_names(*DESCRIBE_CONFIGS_TOPIC, mentions)
     is_excessive = _partitions_wanted(services, body.topics) > PARTITIONS_CREATED_PER_REQUEST_MAX
     pacer = CooperativeYield(services.clock, CREATIONS_PER_TURN)
     results = []
@@ -41,8 +54,11 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
                 raise TopicError(ErrorCode.policy_violation, "Excessively large number of partitions per request.")
             if mentions[topic.name] > 1:
                 raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
+            if topic.name in denied:
+                raise TopicError(ErrorCode.topic_authorization_failed, "Authorization failed.")
             creation = _create(services, request.frame.api_version, topic, is_validate_only=is_validate_only)
-            results.append(await before(end_s, services.clock, creation))
+            row = await before(end_s, services.clock, creation)
+            results.append(row | HIDDEN if topic.name in hidden else row)
         except TopicError as error:
             results.append(
                 {
@@ -58,6 +74,14 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             )
         await pacer.step()
     return {"topics": results}
+
+
+async def _denied(rights: Rights, names: Iterable[str]) -> frozenset[str]:
+    """The topics that the client may not create: neither any topic nor one of that name."""
+    if rights.may(*CREATE_CLUSTER, CLUSTER_NAME):
+        return frozenset()
+    denied = await rights.denied_names(*CREATE_TOPIC, names)
+    return frozenset() if denied and rights.may(*CREATE_CLUSTER, CLUSTER_NAME) else denied
 
 
 def _partitions_wanted(services: Services, topics: Sequence[Any]) -> int:

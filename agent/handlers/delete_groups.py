@@ -19,6 +19,7 @@ from agent.request.messages import Values
 from agent.request.offset_commits import as_client_error
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import DELETE_GROUP
 from coordinator.commands.commands import Rejected
 from protocol.errors import ErrorCode
 from protocol.limits import GROUPS_PER_TURN
@@ -29,10 +30,12 @@ API_KEY = 42
 async def handle(services: Services, request: Request, body: Any) -> Values:
     end_s = deadline_s(services.clock)
     error_codes = dict.fromkeys(body.groups_names, ErrorCode.coordinator_not_available)
+    denied = await request.rights.denied_names(*DELETE_GROUP, error_codes)
     if await passes_barrier(services):
         pacer = CooperativeYield(services.clock, GROUPS_PER_TURN)
         for group_id in error_codes:
-            error_codes[group_id] = _look_up(services, group_id)
+            if group_id not in denied:
+                error_codes[group_id] = _look_up(services, group_id)
             await pacer.step()
         present = [group_id for group_id, error_code in error_codes.items() if error_code is ErrorCode.none]
         for first in range(0, len(present), GROUPS_PER_TURN):
@@ -40,6 +43,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             async with asyncio.TaskGroup() as tasks:
                 deletions = [tasks.create_task(_delete(services, group_id, end_s)) for group_id in share]
             error_codes |= {group_id: done.result() for group_id, done in zip(share, deletions, strict=True)}
+    error_codes |= dict.fromkeys(denied, ErrorCode.group_authorization_failed)
     results = [{"group_id": group_id, "error_code": error_code} for group_id, error_code in error_codes.items()]
     return {"results": results}
 

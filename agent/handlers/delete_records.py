@@ -18,6 +18,7 @@ from agent.ledger.entry_batches import batches, split
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import DELETE_TOPIC
 from coordinator.commands.commands import AdvanceLogStart, LogStartsAdvanced, Rejected
 from coordinator.configs.config_types import split_list
 from coordinator.configs.topic_configs import effective
@@ -41,6 +42,9 @@ class Answered(NamedTuple):
     low_watermark: int = NO_OFFSET
 
 
+DENIED = Answered(ErrorCode.topic_authorization_failed)
+
+
 class _Advance(NamedTuple):
     """A log start that is to move."""
 
@@ -57,10 +61,12 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         for partition in topic.partitions:
             wanted[topic.name, partition.partition_index] = partition.offset
             await pacer.step()
-    answered = await _delete(services, wanted, end_s, pacer)
+    denied = await request.rights.denied_names(*DELETE_TOPIC, {name for name, _ in wanted})
+    allowed = {name: offset for name, offset in wanted.items() if name[0] not in denied}
+    answered = dict(await _delete(services, allowed, end_s, pacer)) if allowed else {}
     topics: dict[str, list[dict[str, Any]]] = {}
     for name in wanted:
-        error_code, low_watermark = answered[name]
+        error_code, low_watermark = answered.get(name, DENIED)
         row = {"partition_index": name[1], "low_watermark": low_watermark, "error_code": error_code}
         topics.setdefault(name[0], []).append(row)
         await pacer.step()

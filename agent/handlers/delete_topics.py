@@ -8,12 +8,16 @@
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import DELETE_CLUSTER, DELETE_TOPIC, DESCRIBE_TOPIC
+from agent.security.rights import Rights
+from protocol.auth.operations import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
 
@@ -29,13 +33,57 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         wanted = [(topic.name, topic.topic_id) for topic in body.topics]
     else:
         wanted = [(name, None) for name in body.topic_names]
-    mentions = merge_mentions(wanted, await _names_of_ids(services, wanted))
+    names_of_ids = await _names_of_ids(services, wanted)
+    denied, hidden = await _judge(request.rights, {name for name, _ in wanted if name is not None}, names_of_ids)
+    # A client that may not delete a topic is not shown that a name and an id are one topic.
+    mentions = merge_mentions(wanted, {key: name for key, name in names_of_ids.items() if name not in denied})
     pacer = CooperativeYield(services.clock)
     results = []
     for (name, topic_id), count in mentions.items():
-        results.append(await _delete(services, name, topic_id, count, end_s))
+        topic_name = name if topic_id is None else names_of_ids.get(topic_id)
+        denial = _denial(services, name, topic_name, denied, hidden) if count == 1 else None
+        if denial is None:
+            results.append(await _delete(services, name, topic_id, count, end_s))
+        else:
+            results.append({"topic_id": topic_id, "error_message": None, **denial})
         await pacer.step()
+    # As in Kafka: positions must not show which topics are absent and which may not be seen.
+    results.sort(key=lambda _: services.ids.new_uuid())
     return {"responses": results}
+
+
+async def _judge(
+    rights: Rights, names: AbstractSet[str], names_of_ids: Mapping[uuid.UUID, str]
+) -> tuple[frozenset[str], frozenset[str]]:
+    """The topics that the client may not delete, and of them those that it may not even describe."""
+    if rights.may(*DELETE_CLUSTER, CLUSTER_NAME):
+        return frozenset(), frozenset()
+    every_name = {*names, *names_of_ids.values()}
+    denied = await rights.denied_names(*DELETE_TOPIC, every_name)
+    if not denied or rights.may(*DELETE_CLUSTER, CLUSTER_NAME):
+        return frozenset(), frozenset()
+    return denied, frozenset(name for name in denied if not rights.may(*DESCRIBE_TOPIC, name))
+
+
+def _denial(
+    services: Services, name: str | None, topic_name: str | None, denied: AbstractSet[str], hidden: AbstractSet[str]
+) -> dict[str, Any] | None:
+    """The fields of the answer where the client may not delete the topic, else None.
+
+    A name that it may not describe has the same answer whether or not there is such a topic. A topic that is named by
+    id is named in the answer only where the client may describe it.
+    """
+    if topic_name is None or topic_name not in denied:
+        return None
+    is_absent = name is not None and topic_name not in hidden and services.topics.known(topic_name) is None
+    return (
+        None
+        if is_absent
+        else {
+            "name": None if name is None and topic_name in hidden else topic_name,
+            "error_code": ErrorCode.topic_authorization_failed,
+        }
+    )
 
 
 def merge_mentions(wanted: Sequence[Mention], name_of: Mapping[uuid.UUID, str]) -> Counter[Mention]:

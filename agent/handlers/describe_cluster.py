@@ -13,6 +13,7 @@ from agent.admin.cluster_view import BrokerView, leaving_brokers
 from agent.request.authorized_operations import on_cluster
 from agent.request.messages import Values
 from agent.request.services import Request, Services
+from agent.security.required_rights import DESCRIBE_CLUSTER
 from protocol.errors import ErrorCode
 
 API_KEY = 60
@@ -35,6 +36,8 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             "cluster_id": "",
             "brokers": [],
         }
+    if body.include_cluster_authorized_operations:
+        await request.rights.may_on_cluster(DESCRIBE_CLUSTER.operation)
     alive = services.brokers(request.listener)
     are_fenced_wanted = version >= FIRST_WITH_FENCED and body.include_fenced_brokers
     fenced = leaving_brokers(services.state, request.listener) if are_fenced_wanted else []
@@ -47,7 +50,9 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             *(_broker_row(broker, is_fenced=False) for broker in alive),
             *(_broker_row(broker, is_fenced=True) for broker in fenced),
         ],
-        "cluster_authorized_operations": on_cluster(is_asked=body.include_cluster_authorized_operations),
+        "cluster_authorized_operations": on_cluster(
+            request.rights, is_asked=body.include_cluster_authorized_operations
+        ),
     }
 
 

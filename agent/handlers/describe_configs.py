@@ -15,9 +15,11 @@ from agent.admin.configs import ConfigError
 from agent.admin.log_levels import loggers
 from agent.admin.topics import catch_up, deadline_s
 from agent.request.config_entries import config_rows, logger_rows
+from agent.request.config_rights import ConfigRights
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import DESCRIBE_CONFIGS_CLUSTER, DESCRIBE_CONFIGS_GROUP, DESCRIBE_CONFIGS_TOPIC
 from coordinator.commands.admin import ConfigResourceType
 from coordinator.configs.broker_configs import BROKER_CONFIGS
 from coordinator.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
@@ -44,6 +46,10 @@ TOO_MANY = (
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     with_documentation = request.frame.api_version >= 3 and body.include_documentation
+    rights = ConfigRights(
+        request.rights, topic=DESCRIBE_CONFIGS_TOPIC, group=DESCRIBE_CONFIGS_GROUP, cluster=DESCRIBE_CONFIGS_CLUSTER
+    )
+    await rights.judge(body.resources)
     unseen = await catch_up(services.ledger, services.clock, deadline_s(services.clock))
     pacer = CooperativeYield(services.clock, CREATIONS_PER_TURN)
     results: list[dict[str, Any]] = []
@@ -56,6 +62,9 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             "configs": [],
         }
         try:
+            denial = rights.denial(resource.resource_type, resource.resource_name)
+            if denial is not None:
+                raise ConfigError(*denial)
             if unseen is not None:
                 raise ConfigError(unseen.error_code, unseen.message or "")
             if len(results) >= CONFIG_RESOURCES_DESCRIBED_MAX:

@@ -17,6 +17,7 @@ from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
+from agent.security.required_rights import DESCRIBE_GROUP
 from coordinator.groups.classic_messages import DescribedMember, Description
 from protocol.auth.operations import NOT_ASKED
 from protocol.errors import ErrorCode
@@ -32,16 +33,21 @@ NOTHING = Description(state="")
 async def handle(services: Services, request: Request, body: Any) -> Values:
     version = request.frame.api_version
     is_asked = version >= FIRST_WITH_OPERATIONS and body.include_authorized_operations
+    denied = await request.rights.denied_names(*DESCRIBE_GROUP, body.groups)
     if not await passes_barrier(services):
         return {"groups": await inline_or_in_thread(len(body.groups), _unavailable, body.groups)}
     pacer = CooperativeYield(services.clock)
     groups = []
     members_count = 0
     for group_id in dict.fromkeys(body.groups):
-        if members_count >= GROUP_MEMBERS_LISTED_MAX:
+        if group_id in denied:
+            row, members = _row(group_id, NOTHING, ErrorCode.group_authorization_failed), NOTHING.members
+        elif members_count >= GROUP_MEMBERS_LISTED_MAX:
             row, members = _row(group_id, NOTHING, ErrorCode.coordinator_load_in_progress), NOTHING.members
         else:
-            row, members = await _described(services, group_id, version, is_asked=is_asked)
+            row, members = await _described(services, group_id, version)
+            if is_asked and row["error_code"] is ErrorCode.none:
+                row["authorized_operations"] = on_group(request.rights, group_id, is_asked=True)
         rows = []
         for member in members:
             rows.append(_member(member))
@@ -58,7 +64,7 @@ def _unavailable(group_ids: Sequence[str]) -> list[dict[str, Any]]:
 
 
 async def _described(
-    services: Services, group_id: str, version: int, *, is_asked: bool
+    services: Services, group_id: str, version: int
 ) -> tuple[dict[str, Any], tuple[DescribedMember, ...]]:
     """The row of a group, and its members as they are now. Other tasks run while the members' rows are made."""
     try:
@@ -67,9 +73,9 @@ async def _described(
     except NotCoordinator as error:
         return _row(group_id, NOTHING, error.error_code), ()
     if description is not None:
-        return _row(group_id, description, ErrorCode.none, is_asked=is_asked), description.members
+        return _row(group_id, description, ErrorCode.none), description.members
     if version < FIRST_WITH_NOT_FOUND:
-        return _row(group_id, DEAD, ErrorCode.none, is_asked=is_asked), ()
+        return _row(group_id, DEAD, ErrorCode.none), ()
     why = "not found" if group is None else "is not a classic group"
     return _row(group_id, DEAD, ErrorCode.group_id_not_found, message=f"Group {group_id} {why}."), ()
 
@@ -80,7 +86,6 @@ def _row(
     error_code: ErrorCode,
     *,
     message: str | None = None,
-    is_asked: bool = False,
 ) -> dict[str, Any]:
     """The row of a group, without its members."""
     return {
@@ -90,7 +95,7 @@ def _row(
         "group_state": description.state,
         "protocol_type": description.protocol_type,
         "protocol_data": description.protocol,
-        "authorized_operations": on_group(is_asked=is_asked) if error_code is ErrorCode.none else NOT_ASKED,
+        "authorized_operations": NOT_ASKED,
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import READ_TOPIC
 from coordinator.state.state import PartitionState
 from protocol.errors import ErrorCode
 from protocol.records.control_batches import COORDINATOR_EPOCH
@@ -27,6 +28,7 @@ NO_SEQUENCE = -1
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
+    denied = await request.rights.denied_names(*READ_TOPIC, [topic.name for topic in body.topics])
     await services.ledger.barrier()
     pacer = CooperativeYield(services.clock)
     wanted: dict[str, dict[PartitionIndex, None]] = {}
@@ -39,7 +41,12 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         partitions = []
         for index in indexes:
             partition = None if known is None else services.state.partition(known.topic_id, index)
-            row = _unknown(index) if partition is None else await _described(services, index, partition, pacer)
+            if name in denied:
+                row = _error(index, ErrorCode.topic_authorization_failed)
+            elif partition is None:
+                row = _error(index, ErrorCode.unknown_topic_or_partition)
+            else:
+                row = await _described(services, index, partition, pacer)
             partitions.append(row)
             await pacer.step()
         topics.append({"name": name, "partitions": partitions})
@@ -47,8 +54,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     return {"topics": topics}
 
 
-def _unknown(index: int) -> dict[str, Any]:
-    error_code = ErrorCode.unknown_topic_or_partition
+def _error(index: int, error_code: ErrorCode) -> dict[str, Any]:
     return {"partition_index": index, "error_code": error_code, "error_message": None, "active_producers": []}
 
 

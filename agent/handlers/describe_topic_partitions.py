@@ -9,9 +9,10 @@
 import uuid
 from typing import Any
 
-from agent.request.authorized_operations import ON_TOPIC
+from agent.request.authorized_operations import on_topic
 from agent.request.messages import Values
 from agent.request.services import Request, Services
+from agent.security.required_rights import DESCRIBE_TOPIC
 from coordinator.configs.topic_names import InvalidTopicName, validate_topic_name
 from protocol.auth.operations import NOT_ASKED
 from protocol.errors import ErrorCode
@@ -22,15 +23,21 @@ API_KEY = 75
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
+    rights = request.rights
+    asked_names = {topic.name for topic in body.topics}
+    denied = await rights.denied_names(*DESCRIBE_TOPIC, asked_names)
     await services.ledger.barrier()
-    names = sorted({topic.name for topic in body.topics} or services.state.topic_ids)
+    rights.refresh()
+    allowed_names = [name for name in services.state.topic_ids if rights.may(*DESCRIBE_TOPIC, name)]
+    names = sorted((asked_names - denied) if body.topics else allowed_names)
     cursor_name = body.cursor.topic_name if body.cursor else ""
     cursor_index = body.cursor.partition_index if body.cursor else 0
-    if body.cursor and (cursor_index < 0 or (body.topics and cursor_name not in names)):
-        rejected = [_missing(name, ErrorCode.invalid_request, NOT_ASKED) for name in names]
+    if body.cursor and (cursor_index < 0 or (body.topics and cursor_name not in asked_names)):
+        rejected = [_missing(name, ErrorCode.invalid_request, NOT_ASKED) for name in sorted(asked_names or names)]
         return {"topics": rejected, "next_cursor": None}
     budget = max(1, min(body.response_partition_limit, DESCRIBED_PARTITIONS_MAX))
-    topics: list[dict[str, Any]] = []
+    denial = ErrorCode.topic_authorization_failed
+    topics: list[dict[str, Any]] = [_missing(name, denial, NOT_ASKED) for name in sorted(denied)]
     next_cursor = None
     for name in names:
         if name < cursor_name:
@@ -52,6 +59,7 @@ def _describe(
     services: Services, request: Request, name: str, index_first: int, budget: int
 ) -> tuple[dict[str, Any], int, int]:
     """The topic's partitions from `index_first`, the index at which the answer ends, and how many there are."""
+    operations = on_topic(request.rights, name, is_asked=True)
     topic = services.topics.known(name)
     if topic is None:
         error_code = ErrorCode.unknown_topic_or_partition
@@ -59,7 +67,7 @@ def _describe(
             validate_topic_name(name)
         except InvalidTopicName:
             error_code = ErrorCode.invalid_topic_exception
-        return _missing(name, error_code, ON_TOPIC), index_first, index_first
+        return _missing(name, error_code, operations), index_first, index_first
     count = len(topic.partitions)
     index_end = max(index_first, min(count, index_first + budget))
     assignments = services.assignments(topic, services.zone_of(request))
@@ -83,7 +91,7 @@ def _describe(
         "topic_id": uuid.UUID(bytes=topic.topic_id),
         "is_internal": False,
         "partitions": partitions,
-        "topic_authorized_operations": ON_TOPIC,
+        "topic_authorized_operations": operations,
     }
     return described, index_end, count
 

@@ -16,6 +16,7 @@ from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import DESCRIBE_TOPIC, DESCRIBE_TRANSACTION
 from coordinator.configs.broker_configs import broker_value
 from coordinator.state.state import ClusterState
 from coordinator.state.transactions import TransactionalId
@@ -30,16 +31,23 @@ EPOCH_OF_UNIX: Final = datetime.fromtimestamp(0, tz=UTC)
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     asked = body.transactional_ids
+    denied = await request.rights.denied_names(*DESCRIBE_TRANSACTION, asked)
     if not await passes_barrier(services):
         away = [_error(transactional_id, ErrorCode.coordinator_not_available) for transactional_id in asked]
         return {"transaction_states": away}
+    request.rights.refresh()
     pacer = CooperativeYield(services.clock)
     offsets_partitions = int(broker_value(services.broker_configs, "offsets.topic.num.partitions"))
     rows = []
     members_count = 0
     for transactional_id in asked:
+        if transactional_id in denied:
+            rows.append(_error(transactional_id, ErrorCode.transactional_id_authorization_failed))
+            continue
         is_full = members_count >= TRANSACTION_MEMBERS_LISTED_MAX
-        rows.append(_row(services.state, transactional_id, offsets_partitions, is_full=is_full))
+        row = _row(services.state, transactional_id, offsets_partitions, is_full=is_full)
+        row["topics"] = [topic for topic in row["topics"] if request.rights.may(*DESCRIBE_TOPIC, topic["topic"])]
+        rows.append(row)
         members_count += sum(len(topic["partitions"]) for topic in rows[-1]["topics"])
         await pacer.step()
     return {"transaction_states": rows}

@@ -11,6 +11,7 @@ from typing import Any
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import connection_epoch_of, decided
+from agent.security.required_rights import WRITE_TRANSACTION
 from coordinator.commands.transaction import EndTransaction, TransactionDecided
 from protocol.errors import ErrorCode
 from txn.transaction import TransactionVersion
@@ -21,6 +22,9 @@ API_KEY = 26
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     version = transaction_version(API_KEY, request.frame.api_version)
+    if not await request.rights.may_behind_barrier(*WRITE_TRANSACTION, body.transactional_id):
+        denial = TransactionDecided(error_code=ErrorCode.transactional_id_authorization_failed)
+        return _values(request.frame.api_version, denial)
     rejected = check_transactional_id(body.transactional_id)
     if rejected is not ErrorCode.none:
         return _values(request.frame.api_version, TransactionDecided(error_code=rejected))

@@ -17,7 +17,9 @@ from collections.abc import Sequence
 from agent.fetch.partition_read import NO_REPLICA, PartitionRead
 from agent.fetch.sessions import FetchContext, FetchSessions, PartitionName, RequestedPartition, TopicKey
 from agent.request.services import Request, Services
+from agent.request.topic_rights import denied_topics
 from agent.runtime.yielding import inline_or_in_thread, rows_at_most
+from agent.security.required_rights import ACT_ON_CLUSTER, READ_TOPIC
 from coordinator.state.rendezvous import Assignment
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, MalformedRequest
@@ -52,6 +54,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             len(requested), _answer_unknown_level, request.frame, requested, body.session_id
         )
     context = _context(services, body, requested, version)
+    is_replica = body.replica_id >= 0
     max_wait_ms, bytes_min, bytes_max = min(body.max_wait_ms, FETCH_WAIT_MS_MAX), body.bytes_min, body.bytes_max
     isolation, rack = IsolationLevel(body.isolation_level), body.rack_id
     # The fetch may wait long: it keeps only the parts of the request that the wait needs.
@@ -66,13 +69,17 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         return await inline_or_in_thread(
             len(rejected), _answer, request.frame, rejected, isolation, _session_id(context)
         )
+    denied = await _denied(services, request, context.partitions, is_replica=is_replica)
+    allowed = context.partitions
+    if denied:
+        allowed = [partition for partition in context.partitions if partition.topic not in denied]
     reads: list[PartitionRead] = []
     is_elsewhere = _is_elsewhere(services, rack)
-    if is_elsewhere:
-        reads = await services.fetch.marks(context.partitions, isolation)
-    if not is_elsewhere or not _name_replicas(services, reads, rack):
+    if is_elsewhere and allowed:
+        reads = await services.fetch.marks(allowed, isolation)
+    if allowed and (not is_elsewhere or not _name_replicas(services, reads, rack)):
         reads = await services.fetch.fetch(
-            context.partitions,
+            allowed,
             max_wait_ms=max_wait_ms,
             bytes_min=bytes_min,
             bytes_max=bytes_max,
@@ -80,6 +87,10 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             fetch_wait=request.fetch_wait,
             capacity_bytes=request.answer_capacity_bytes,
         )
+    request.rights.refresh()  # the fetch may have waited for minutes
+    denied |= await _denied(services, request, allowed, is_replica=is_replica)
+    if denied:
+        reads = _without_denied(context.partitions, reads, denied)
     services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))
     if context.session is not None:
         _rotate(context, reads)
@@ -89,6 +100,30 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
             read.requested.high_watermark_reported = read.high_watermark
             read.requested.log_start_reported = read.log_start
     return await inline_or_in_thread(len(reported), _answer, request.frame, reported, isolation, _session_id(context))
+
+
+async def _denied(
+    services: Services, request: Request, partitions: Sequence[RequestedPartition], *, is_replica: bool
+) -> frozenset[TopicKey]:
+    """The topics that the client may not read, by name or id as the request has them."""
+    topics = {partition.topic for partition in partitions}
+    if is_replica:
+        may_act = await request.rights.may_on_cluster(ACT_ON_CLUSTER.operation)
+        return frozenset() if may_act else frozenset(topics)
+    return await denied_topics(request.rights, READ_TOPIC, services.topics, topics)
+
+
+def _without_denied(
+    partitions: Sequence[RequestedPartition], reads: Sequence[PartitionRead], denied: frozenset[TopicKey]
+) -> list[PartitionRead]:
+    """The reads of all partitions, in their order, without anything of denied topics."""
+    by_name = {read.requested.name: read for read in reads}
+    error_code = ErrorCode.topic_authorization_failed
+    return [
+        PartitionRead(partition, error_code) if partition.topic in denied else by_name[partition.name]
+        for partition in partitions
+        if partition.topic in denied or partition.name in by_name
+    ]
 
 
 def _is_elsewhere(services: Services, rack: str) -> bool:

@@ -15,6 +15,7 @@ from agent.admin.cluster_view import agent_of
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
+from agent.security.required_rights import DESCRIBE_GROUP, DESCRIBE_TRANSACTION
 from coordinator.state.rendezvous import owner_of, transaction_key
 from protocol.errors import ErrorCode
 from protocol.limits import GROUP_ID_BYTES_MAX, GROUPS_ASKED_MAX, GROUPS_PER_TURN
@@ -23,16 +24,27 @@ from protocol.types import SessionId
 API_KEY = 10
 GROUP = 0
 TRANSACTION = 1
+RIGHTS = {GROUP: DESCRIBE_GROUP, TRANSACTION: DESCRIBE_TRANSACTION}
+"""The rights by the type of a key."""
+DENIALS = {
+    GROUP: (ErrorCode.group_authorization_failed, "Group authorization failed."),
+    TRANSACTION: (ErrorCode.transactional_id_authorization_failed, "Transactional Id authorization failed."),
+}
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     version = request.frame.api_version
     key_type = body.key_type if version >= 1 else GROUP
     keys = body.coordinator_keys if version >= 4 else (body.key,)
+    denied: frozenset[str] = frozenset()
+    if key_type in RIGHTS:
+        denied = await request.rights.denied_names(*RIGHTS[key_type], keys[:GROUPS_ASKED_MAX])
     pacer = CooperativeYield(services.clock, GROUPS_PER_TURN)
     coordinators = []
     for key in keys[:GROUPS_ASKED_MAX]:
-        coordinators.append(_coordinator(services, request, key_type, key))
+        coordinators.append(
+            _error(key, *DENIALS[key_type]) if key in denied else _coordinator(services, request, key_type, key)
+        )
         await pacer.step()
     if version >= 4:
         rejected = await inline_or_in_thread(len(keys), _too_many, keys[GROUPS_ASKED_MAX:])

@@ -14,9 +14,12 @@ from agent.ledger.producer_ids import AllocationRejected
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import NOT_KNOWN, decided
+from agent.security.required_rights import WRITE_IDEMPOTENTLY, WRITE_TOPIC, WRITE_TRANSACTION
+from agent.security.rights import Rights
 from coordinator.commands.transaction import InitTransactionalProducer, TransactionDecided
 from coordinator.configs.broker_configs import broker_value
 from coordinator.ledger.port import OutcomeUnknown
+from protocol.auth.operations import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.limits import LEDGER_WAIT_SECONDS_MAX, TRANSACTIONAL_ID_CHARS_MAX
 from protocol.types import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
@@ -45,6 +48,9 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
 async def _initialise(
     services: Services, request: Request, body: Any, producer_id: ProducerId, epoch: ProducerEpoch
 ) -> TransactionDecided:
+    denial = await _denial(request.rights, body.transactional_id)
+    if denial is not ErrorCode.none:
+        return TransactionDecided(error_code=denial)
     timeout_ms = body.transaction_timeout // timedelta(milliseconds=1)
     rejected = check_init_producer_id(
         transactional_id=body.transactional_id,
@@ -78,6 +84,17 @@ async def _initialise(
             },
         )
     return decision
+
+
+async def _denial(rights: Rights, transactional_id: str | None) -> ErrorCode:
+    """NONE where the client may write under the id; without one, where it may write to some topic (KIP-679)."""
+    if transactional_id is not None:
+        may_write = await rights.may_behind_barrier(*WRITE_TRANSACTION, transactional_id)
+        return ErrorCode.none if may_write else ErrorCode.transactional_id_authorization_failed
+    if rights.may(*WRITE_IDEMPOTENTLY, CLUSTER_NAME) or await rights.may_on_any(*WRITE_TOPIC):
+        return ErrorCode.none
+    may_write = await rights.may_on_cluster(WRITE_IDEMPOTENTLY.operation)
+    return ErrorCode.none if may_write else ErrorCode.cluster_authorization_failed
 
 
 async def _fresh(services: Services) -> TransactionDecided:

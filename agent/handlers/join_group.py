@@ -18,6 +18,7 @@ from agent.groups.classic_group import next_ticket
 from agent.request.deferred import DeferredValues
 from agent.request.messages import Values
 from agent.request.services import Request, Services
+from agent.security.required_rights import READ_GROUP
 from coordinator.groups.classic_messages import Join, JoinAnswer
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_PROTOCOLS_MAX
@@ -34,6 +35,8 @@ MILLISECOND = timedelta(milliseconds=1)
 
 async def handle(services: Services, request: Request, body: Any) -> Values | DeferredValues[Any]:
     to_values = partial(_values, request.frame.api_version)
+    if not await request.rights.may_behind_barrier(*READ_GROUP, body.group_id):
+        return to_values(JoinAnswer(error_code=ErrorCode.group_authorization_failed, member_id=""))
     if len(body.protocols) > CLASSIC_PROTOCOLS_MAX:
         return to_values(JoinAnswer(error_code=ErrorCode.inconsistent_group_protocol, member_id=body.member_id))
     joining = await services.groups.join(body.group_id, _join(services, request, body))

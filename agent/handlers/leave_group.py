@@ -10,6 +10,7 @@ from typing import Any
 
 from agent.request.messages import Values
 from agent.request.services import Request, Services
+from agent.security.required_rights import READ_GROUP
 from coordinator.groups.classic_messages import Leaver
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_MEMBERS_MAX
@@ -21,6 +22,8 @@ FIRST_WITH_REASON = 5
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     version = request.frame.api_version
+    if not await request.rights.may_behind_barrier(*READ_GROUP, body.group_id):
+        return {"error_code": ErrorCode.group_authorization_failed, "members": []}
     if version < FIRST_WITH_MEMBERS:
         error_code, error_codes = await services.groups.leave(body.group_id, [Leaver(body.member_id, None)])
         return {"error_code": error_codes[0] if error_code is ErrorCode.none else error_code}

@@ -14,7 +14,9 @@ from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import DESCRIBE_CLUSTER, DESCRIBE_GROUP
 from coordinator.commands.consumer_group_values import ConsumerGroup
+from protocol.auth.operations import CLUSTER_NAME
 from protocol.errors import ErrorCode
 
 API_KEY = 16
@@ -30,10 +32,14 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     types = _names(body.types_filter) if version >= FIRST_WITH_TYPES else frozenset[str]()
     if not await passes_barrier(services):
         return {"error_code": ErrorCode.coordinator_not_available, "groups": []}
+    rights = request.rights
+    rights.refresh()
+    may_list_all = rights.may(*DESCRIBE_CLUSTER, CLUSTER_NAME)
     pacer = CooperativeYield(services.clock)
     rows: list[Mapping[str, Any]] = []
     for group_id in dict.fromkeys((*services.state.groups, *services.groups.unwritten())):
-        row = await _row(services, group_id)
+        is_allowed = may_list_all or rights.may(*DESCRIBE_GROUP, group_id)
+        row = await _row(services, group_id) if is_allowed else None
         if row is not None and _is_wanted(row["group_state"], states) and _is_wanted(row["group_type"], types):
             rows.append(row)
         await pacer.step()

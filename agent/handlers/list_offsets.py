@@ -22,6 +22,7 @@ from agent.ledger.apply_loop import PartitionKey
 from agent.request.barriers import passes_barrier
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread, rows_at_most
+from agent.security.required_rights import DESCRIBE_TOPIC
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import PartitionState, TopicState
 from protocol.connection import RequestFrame
@@ -62,6 +63,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     version = request.frame.api_version
     body, repeated = await inline_or_in_thread(rows_at_most(request.frame.body), _read, request.frame)
     isolation = IsolationLevel(body.isolation_level) if body.isolation_level in LEVELS else None
+    denied = await request.rights.denied_names(*DESCRIBE_TOPIC, [topic.name for topic in body.topics])
     is_behind = isolation is not None and not await passes_barrier(services)
     pacer = CooperativeYield(services.clock)
     topics: list[TopicOffsets] = []
@@ -70,7 +72,9 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         partitions: list[PartitionOffset] = []
         for partition in {each.partition_index: each for each in topic.partitions}.values():
             error_code = ErrorCode.not_leader_or_follower if is_behind else ErrorCode.none
-            if (topic.name, partition.partition_index) in repeated:
+            if topic.name in denied:
+                error_code = ErrorCode.topic_authorization_failed
+            elif (topic.name, partition.partition_index) in repeated:
                 error_code = ErrorCode.invalid_request
             timed_offset = NOTHING
             if isolation is None:

@@ -17,6 +17,8 @@ from agent.request.services import Request, Services
 from agent.runtime.regexes import matcher, regex_problem
 from agent.runtime.threads import run_in_thread
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
+from agent.security.required_rights import DESCRIBE_TRANSACTION
+from agent.security.rights import Rights
 from coordinator.state.rendezvous import owners_of, transaction_key
 from coordinator.state.transactions import TransactionalId
 from protocol.errors import ErrorCode
@@ -42,7 +44,8 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         return _error(ErrorCode.invalid_regular_expression)
     if not await passes_barrier(services):
         return _error(ErrorCode.coordinator_not_available)
-    transactions = await _wanted(services, body, version)
+    request.rights.refresh()
+    transactions = await _wanted(services, request.rights, body, version)
     rows = await inline_or_in_thread(len(transactions), _own, services, transactions)
     if pattern:
         rows = await run_in_thread(_matching, rows, pattern)
@@ -53,7 +56,7 @@ def _error(error_code: ErrorCode) -> Values:
     return {"error_code": error_code, "unknown_state_filters": (), "transaction_states": ()}
 
 
-async def _wanted(services: Services, body: Any, version: int) -> list[Mapping[str, Any]]:
+async def _wanted(services: Services, rights: Rights, body: Any, version: int) -> list[Mapping[str, Any]]:
     """The ids of all agents that pass the filters by state, producer id and duration."""
     pacer = CooperativeYield(services.clock)
     states, producer_ids = frozenset(body.state_filters), frozenset(body.producer_id_filters)
@@ -64,7 +67,11 @@ async def _wanted(services: Services, body: Any, version: int) -> list[Mapping[s
     for transactional_id in tuple(names):
         held = services.state.transactional_ids.get(transactional_id)
         await pacer.step()
-        if held is None or (open_ms_least >= 0 and not _is_open_for(held, now_ms, open_ms_least)):
+        if (
+            held is None
+            or not rights.may(*DESCRIBE_TRANSACTION, transactional_id)
+            or (open_ms_least >= 0 and not _is_open_for(held, now_ms, open_ms_least))
+        ):
             continue
         metadata = held.metadata
         if (producer_ids and metadata.producer_id not in producer_ids) or (

@@ -12,7 +12,7 @@
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,17 +21,22 @@ from agent.admin.topics import TopicError, TopicLookup, before, deadline_s
 from agent.request.authorized_operations import on_cluster, on_topic
 from agent.request.messages import Values
 from agent.request.services import Request, Services
+from agent.request.topic_rights import denied_topics, is_denied
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
+from agent.security.required_rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC
+from agent.security.rights import Rights
 from coordinator.configs.topic_names import InvalidTopicName, validate_topic_name
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from coordinator.state.rendezvous import Assignment
 from coordinator.state.state import TopicState
+from protocol.auth.operations import CLUSTER_NAME, NOT_ASKED
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH, TopicId
 
 API_KEY = 3
 FIRST_WITH_OPERATIONS = 8
 LAST_WITH_CLUSTER_OPERATIONS = 10
+DESCRIBE_BIT = 1 << DESCRIBE_TOPIC.operation
 FIRST_WITH_NULL_NAMES = 12
 """Versions 10 and 11 have ids, but no null for a topic without a name: Kafka fails there, here the name is empty."""
 
@@ -44,33 +49,99 @@ class _TopicCopy:
     topic_id: uuid.UUID | None
     error_code: ErrorCode = ErrorCode.none
     assignments: Sequence[Assignment] = ()
+    operations: int = NOT_ASKED
+    """The allowed operations, as bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Lookup:
+    """The common parts of the results for one request's topics."""
+
+    services: Services
+    rights: Rights
+    topics: TopicLookup
+    denied: frozenset[str | TopicId]
+    """The topics, by name or known id, that the client may not describe."""
+    names: Sequence[str]
+    """All names of the request."""
+    has_null_names: bool
+    creation_end_s: float | None
+    """The time by which a missing topic has to be created; None where none is."""
+    zone: str | None
+    are_operations_asked: bool
+
+    @property
+    def nameless(self) -> str | None:
+        """The name of a topic whose name the response does not have."""
+        return None if self.has_null_names else ""
+
+    def copied(self, topic: TopicState) -> _TopicCopy:
+        """A topic that the client may describe."""
+        return _TopicCopy(
+            topic.name,
+            uuid.UUID(bytes=topic.topic_id),
+            assignments=self.services.assignments(topic, self.zone),
+            operations=on_topic(self.rights, topic.name, is_asked=self.are_operations_asked),
+        )
+
+    async def may_create(self, name: str) -> bool:
+        """Whether the client may create a topic. All names of the request are judged behind one barrier (S16)."""
+        if self.rights.may(*CREATE_CLUSTER, CLUSTER_NAME) or self.rights.may(*CREATE_TOPIC, name):
+            return True
+        await self.rights.denied_names(*CREATE_TOPIC, self.names)
+        return self.rights.may(*CREATE_CLUSTER, CLUSTER_NAME) or self.rights.may(*CREATE_TOPIC, name)
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
     pacer = CooperativeYield(services.clock)
     version = request.frame.api_version
     may_create = services.topics.is_auto_create_enabled and (version < 4 or body.allow_auto_topic_creation)
-    zone = services.zone_of(request)
+    zone, rights = services.zone_of(request), request.rights
+    are_operations_asked = version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations
     if body.topics is None or (version == 0 and not body.topics):
         # The barrier brings topics that were just created through another agent. Without it the list is only older.
         with suppress(LedgerUnavailable):
             await services.ledger.barrier()
+        rights.refresh()
+        lookup = _Lookup(
+            services=services,
+            rights=rights,
+            topics=TopicLookup(services.topics),
+            denied=frozenset(),
+            names=(),
+            has_null_names=version >= FIRST_WITH_NULL_NAMES,
+            creation_end_s=None,
+            zone=zone,
+            are_operations_asked=are_operations_asked,
+        )
         topics = []
         for topic in list(services.state.topics.values()):
-            topics.append(_copied(services, topic, zone))
+            if rights.topics[topic.name] & DESCRIBE_BIT:
+                topics.append(lookup.copied(topic))
             await pacer.step()
     else:
         once = {(topic.name, topic.topic_id if version >= 10 else None): topic for topic in body.topics}
-        lookup = TopicLookup(services.topics)
-        creation_end_s = deadline_s(services.clock) if may_create else None
+        lookup = _Lookup(
+            services=services,
+            rights=rights,
+            topics=TopicLookup(services.topics),
+            denied=await denied_topics(rights, DESCRIBE_TOPIC, services.topics, _keys(once)),
+            names=[name for name, topic_id in once if name is not None and topic_id is None],
+            has_null_names=version >= FIRST_WITH_NULL_NAMES,
+            creation_end_s=deadline_s(services.clock) if may_create else None,
+            zone=zone,
+            are_operations_asked=are_operations_asked,
+        )
         topic_copies = []
-        for wanted in once.values():
-            topic_copies.append(await _wanted(services, lookup, wanted, version, creation_end_s, zone))
+        for name, topic_id in once:
+            topic_copies.append(await _wanted(lookup, name, topic_id))
             await pacer.step()
         topics = list({(topic.name, topic.topic_id): topic for topic in topic_copies}.values())
     alive = services.brokers(request.listener)
     has_cluster_operations = FIRST_WITH_OPERATIONS <= version <= LAST_WITH_CLUSTER_OPERATIONS
-    are_operations_asked = version >= FIRST_WITH_OPERATIONS and body.include_topic_authorized_operations
+    is_cluster_asked = has_cluster_operations and body.include_cluster_authorized_operations
+    if is_cluster_asked:
+        await rights.may_on_cluster(DESCRIBE_CLUSTER.operation)
     row_count = sum(1 + len(topic.assignments) for topic in topics)
     return {
         "brokers": [
@@ -79,15 +150,13 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         ],
         "cluster_id": services.cluster_id,
         "controller_id": alive[0].node_id if alive else -1,
-        "cluster_authorized_operations": on_cluster(
-            is_asked=has_cluster_operations and body.include_cluster_authorized_operations
-        ),
+        "cluster_authorized_operations": on_cluster(rights, is_asked=is_cluster_asked),
         "error_code": ErrorCode.none,
-        "topics": await inline_or_in_thread(row_count, _rows, topics, are_operations_asked=are_operations_asked),
+        "topics": await inline_or_in_thread(row_count, _rows, topics),
     }
 
 
-def _rows(topics: Sequence[_TopicCopy], *, are_operations_asked: bool) -> list[dict[str, Any]]:
+def _rows(topics: Sequence[_TopicCopy]) -> list[dict[str, Any]]:
     """The rows of the response. A thread makes them where there are many, so it takes copies alone."""
     # Topics share the row of a partition that has the same index and the same leader and replicas.
     made: dict[tuple[int, Assignment], Mapping[str, Any]] = {}
@@ -101,63 +170,60 @@ def _rows(topics: Sequence[_TopicCopy], *, are_operations_asked: bool) -> list[d
                 made.get(placed) or made.setdefault(placed, _partition(*placed))
                 for placed in enumerate(topic.assignments)
             ],
-            "topic_authorized_operations": on_topic(is_asked=are_operations_asked and not topic.error_code),
+            "topic_authorized_operations": topic.operations,
         }
         for topic in topics
     ]
 
 
-async def _wanted(
-    services: Services,
-    lookup: TopicLookup,
-    wanted: Any,
-    version: int,
-    creation_end_s: float | None,
-    zone: str | None,
-) -> _TopicCopy:
-    """The result for one topic. Without a deadline none is created."""
-    topic_id = wanted.topic_id if version >= 10 else None
-    nameless = None if version >= FIRST_WITH_NULL_NAMES else ""
+def _keys(once: Iterable[tuple[str | None, uuid.UUID | None]]) -> Iterator[str | TopicId]:
+    """The names and ids of the request's topics. An id counts where a topic has both."""
+    for name, topic_id in once:
+        if topic_id is not None:
+            yield TopicId(topic_id.bytes)
+        elif name is not None:
+            yield name
+
+
+async def _wanted(lookup: _Lookup, name: str | None, topic_id: uuid.UUID | None) -> _TopicCopy:
+    """The result for one topic."""
     try:
         if topic_id is None:
-            return await _named(services, lookup, wanted.name, nameless, creation_end_s, zone)
-        topic = await lookup.by_id(TopicId(topic_id.bytes))
+            return await _named(lookup, name)
+        return await _with_id(lookup, topic_id)
     except (LedgerUnavailable, OutcomeUnknown):
-        name = nameless if wanted.name is None else wanted.name
-        return _TopicCopy(name, topic_id, ErrorCode.request_timed_out)
-    return (
-        _TopicCopy(nameless, topic_id, ErrorCode.unknown_topic_id) if topic is None else _copied(services, topic, zone)
-    )
+        return _TopicCopy(lookup.nameless if name is None else name, topic_id, ErrorCode.request_timed_out)
 
 
-async def _named(
-    services: Services,
-    lookup: TopicLookup,
-    name: str | None,
-    nameless: str | None,
-    creation_end_s: float | None,
-    zone: str | None,
-) -> _TopicCopy:
+async def _with_id(lookup: _Lookup, topic_id: uuid.UUID) -> _TopicCopy:
+    key = TopicId(topic_id.bytes)
+    topic = None if key in lookup.denied else await lookup.topics.by_id(key)
+    if key in lookup.denied or (topic is not None and await is_denied(lookup.rights, DESCRIBE_TOPIC, topic.name)):
+        return _TopicCopy(lookup.nameless, topic_id, ErrorCode.topic_authorization_failed)
+    return _TopicCopy(lookup.nameless, topic_id, ErrorCode.unknown_topic_id) if topic is None else lookup.copied(topic)
+
+
+async def _named(lookup: _Lookup, name: str | None) -> _TopicCopy:
     if name is None:
-        return _TopicCopy(nameless, None, ErrorCode.unknown_topic_id)
-    topic = await lookup.by_name(name)
+        return _TopicCopy(lookup.nameless, None, ErrorCode.unknown_topic_id)
+    if name in lookup.denied:
+        return _TopicCopy(name, None, ErrorCode.topic_authorization_failed)
+    topic = await lookup.topics.by_name(name)
     if topic is None:
         try:
             validate_topic_name(name)
         except InvalidTopicName:
             return _TopicCopy(name, None, ErrorCode.invalid_topic_exception)
-        if creation_end_s is None:
+        if lookup.creation_end_s is None:
             return _TopicCopy(name, None, ErrorCode.unknown_topic_or_partition)
+        if not await lookup.may_create(name):
+            return _TopicCopy(name, None, ErrorCode.topic_authorization_failed)
         try:
-            creation = services.topics.auto_create(name)
-            topic = await before(creation_end_s, services.clock, creation)
+            creation = lookup.services.topics.auto_create(name)
+            topic = await before(lookup.creation_end_s, lookup.services.clock, creation)
         except TopicError as error:
             return _TopicCopy(name, None, error.error_code)
-    return _copied(services, topic, zone)
-
-
-def _copied(services: Services, topic: TopicState, zone: str | None) -> _TopicCopy:
-    return _TopicCopy(topic.name, uuid.UUID(bytes=topic.topic_id), assignments=services.assignments(topic, zone))
+    return lookup.copied(topic)
 
 
 def _partition(index: int, assignment: Assignment) -> dict[str, Any]:

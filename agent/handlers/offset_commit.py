@@ -20,7 +20,9 @@ from agent.request.messages import Values
 from agent.request.offset_commits import commit_error, commit_offsets, rejection
 from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topics, read_rows
 from agent.request.services import Request, Services
+from agent.request.topic_rights import denied_topics, name_of
 from agent.runtime.yielding import inline_or_in_thread
+from agent.security.required_rights import READ_GROUP, READ_TOPIC
 from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
 from protocol.types import TopicId
@@ -34,7 +36,7 @@ FIRST_WITH_TOPIC_IDS = 10
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    errors, wanted = await read_rows(services, _request(services, request.frame.api_version, body))
+    errors, wanted = await _read_rows(services, request, body)
     if wanted:
         error_code = await _claim(services, request, body)
         if error_code is ErrorCode.none:
@@ -47,13 +49,40 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     return {"topics": await inline_or_in_thread(len(errors), answered_topics, body.topics, errors, named)}
 
 
-def _request(services: Services, version: int, body: Any) -> OffsetRequest:
+async def _read_rows(services: Services, request: Request, body: Any) -> tuple[list[ErrorCode], list[WantedOffset]]:
+    """The error of each partition, and the partitions whose offsets the client may commit."""
+    if not await request.rights.may_behind_barrier(*READ_GROUP, body.group_id):
+        count = sum(len(topic.partitions) for topic in body.topics)
+        return [ErrorCode.group_authorization_failed] * count, []
+    version = request.frame.api_version
+    keys = [key for topic in body.topics if (key := _key(version, topic)) is not None]
+    await denied_topics(request.rights, READ_TOPIC, services.topics, keys)
+    return await read_rows(services, _request(services, request, body))
+
+
+def _key(version: int, topic: Any) -> str | TopicId | None:
+    """The topic's name, or its id; None where the request has neither."""
+    if version < FIRST_WITH_TOPIC_IDS:
+        return str(topic.name)
+    return None if topic.topic_id is None else TopicId(topic.topic_id.bytes)
+
+
+def _is_denied(services: Services, request: Request, topic: Any) -> bool:
+    """Whether the client may not read the topic. An id that became known after the rights were judged counts, too."""
+    key = _key(request.frame.api_version, topic)
+    name = None if key is None else name_of(services.topics, key)
+    return name is not None and not request.rights.may(*READ_TOPIC, name)
+
+
+def _request(services: Services, request: Request, body: Any) -> OffsetRequest:
+    version = request.frame.api_version
     retention_ms = _retention_ms(body.retention_time) if version <= LAST_WITH_RETENTION else NO_RETENTION
     return OffsetRequest(
         topics=body.topics,
         find=partial(_find, services, version),
         missing=partial(_missing, version),
         has_leader_epochs=version >= FIRST_WITH_EPOCHS,
+        is_denied=partial(_is_denied, services, request),
         retention_ms=retention_ms,
     )
 

@@ -22,6 +22,7 @@ from agent.request.messages import Values
 from agent.request.offset_commits import as_client_error
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import DELETE_GROUP, READ_TOPIC
 from coordinator.commands.commands import Rejected
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.group_values import ClassicGroup, GroupState
@@ -45,10 +46,13 @@ class _Dropped(NamedTuple):
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
+    if not await request.rights.may_behind_barrier(*DELETE_GROUP, body.group_id):
+        return {"error_code": ErrorCode.group_authorization_failed, "topics": []}
+    denied = await request.rights.denied_names(*READ_TOPIC, [topic.name for topic in body.topics])
     group = await _claim(services, body.group_id)
     if isinstance(group, ErrorCode):
         return {"error_code": group, "topics": []}
-    topics, dropped = await _judge(services, body, group)
+    topics, dropped = await _judge(services, body, group, denied)
     error_code = await _drop(services, body.group_id, dropped)
     if error_code is not ErrorCode.none:
         topics = []
@@ -115,7 +119,9 @@ def _is_kept(topic_name: str, subscribed: frozenset[str] | None) -> bool:
     return subscribed is None or topic_name in subscribed
 
 
-async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list[dict[str, Any]], list[_Dropped]]:
+async def _judge(
+    services: Services, body: Any, group: GroupState, denied: frozenset[str]
+) -> tuple[list[dict[str, Any]], list[_Dropped]]:
     """The rows of the response, and the partitions whose offsets may be deleted."""
     pacer = CooperativeYield(services.clock)
     subscribed, pending = _subscribed(services, group), group.pending_partitions()
@@ -127,7 +133,9 @@ async def _judge(services: Services, body: Any, group: GroupState) -> tuple[list
         for partition in topic.partitions:
             index = PartitionIndex(partition.partition_index)
             row: dict[str, Any] = {"partition_index": index, "error_code": ErrorCode.none}
-            if topic_state is None or not 0 <= index < len(topic_state.partitions):
+            if topic.name in denied:
+                row["error_code"] = ErrorCode.topic_authorization_failed
+            elif topic_state is None or not 0 <= index < len(topic_state.partitions):
                 row["error_code"] = ErrorCode.unknown_topic_or_partition
             elif _is_kept(topic.name, subscribed):
                 row["error_code"] = ErrorCode.group_subscribed_to_topic

@@ -21,7 +21,10 @@ from agent.groups.group_ledger import NotCoordinator
 from agent.request.barriers import passes_barrier
 from agent.request.messages import Values
 from agent.request.services import Request, Services
+from agent.request.topic_rights import denied_topics
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import DESCRIBE_GROUP, DESCRIBE_TOPIC
+from agent.security.rights import Rights
 from coordinator.commands.consumer_group_values import ConsumerGroup
 from coordinator.commands.group_values import CommittedOffset, GroupState, count_offsets
 from protocol.errors import ErrorCode
@@ -48,13 +51,16 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     row_count = 0
     fetch = _Fetch(
         services=services,
+        rights=request.rights,
         version=version,
         is_barred=await passes_barrier(services),
         is_stable=version >= FIRST_WITH_STABLE and body.require_stable,
         pacer=CooperativeYield(services.clock),
     )
+    denied = await request.rights.denied_names(*DESCRIBE_GROUP, [each.group_id for each in wanted])
     for each in wanted:
-        groups.append(await _group(fetch, each, rows_max=OFFSETS_LISTED_MAX - row_count))
+        is_denied = each.group_id in denied
+        groups.append(await _group(fetch, each, is_denied=is_denied, rows_max=OFFSETS_LISTED_MAX - row_count))
         row_count += 1 + sum(len(topic["partitions"]) for topic in groups[-1]["topics"])
         await group_pacer.step()
     return {"groups": groups} if version >= FIRST_WITH_GROUPS else groups[0]
@@ -65,6 +71,7 @@ class _Fetch:
     """The common parts of the rows of one response."""
 
     services: Services
+    rights: Rights
     version: int
     is_barred: bool
     """Whether the ledger answered the barrier."""
@@ -73,9 +80,9 @@ class _Fetch:
     pacer: CooperativeYield
 
 
-async def _group(fetch: _Fetch, wanted: Any, *, rows_max: int) -> dict[str, Any]:
+async def _group(fetch: _Fetch, wanted: Any, *, is_denied: bool, rows_max: int) -> dict[str, Any]:
     """The row of a group. It is an error where all offsets are requested and there are more than `rows_max`."""
-    error_code, group = _look_up(fetch, wanted)
+    error_code, group = (ErrorCode.group_authorization_failed, None) if is_denied else _look_up(fetch, wanted)
     if wanted.topics is None and group is not None and count_offsets([group]) > rows_max:
         error_code = ErrorCode.invalid_request
     unstable = group.pending_partitions() if fetch.is_stable and group is not None else frozenset()
@@ -85,7 +92,10 @@ async def _group(fetch: _Fetch, wanted: Any, *, rows_max: int) -> dict[str, Any]
     elif wanted.topics is None:
         topics = [] if group is None else await _all(fetch, group, unstable)
     else:
-        topics = await _asked(fetch, wanted.topics, group, unstable)
+        denied = await denied_topics(
+            fetch.rights, DESCRIBE_TOPIC, fetch.services.topics, _keys(fetch.version, wanted.topics)
+        )
+        topics = await _asked(fetch, wanted.topics, group, unstable, denied)
     return {"group_id": wanted.group_id, "topics": topics, "error_code": error_code}
 
 
@@ -123,8 +133,11 @@ async def _all(fetch: _Fetch, group: GroupState, unstable: Partitions) -> list[d
     """The rows of all offsets that the group has committed now."""
     held = [(topic_id, sorted(partitions.items())) for topic_id, partitions in group.offsets.items()]
     names = {topic_id: fetch.services.state.topics[topic_id].name for topic_id, _ in held}
+    fetch.rights.refresh()
     topics = []
     for topic_id, partitions in held:
+        if not fetch.rights.may(*DESCRIBE_TOPIC, names[topic_id]):
+            continue
         rows = []
         for index, committed in partitions:
             rows.append(_unstable(index) if (topic_id, index) in unstable else _row(index, committed))
@@ -133,8 +146,19 @@ async def _all(fetch: _Fetch, group: GroupState, unstable: Partitions) -> list[d
     return topics
 
 
+def _keys(version: int, wanted: Sequence[Any]) -> list[str | TopicId]:
+    """The topics of a request by name or id."""
+    if version < FIRST_WITH_TOPIC_IDS:
+        return [topic.name for topic in wanted]
+    return [TopicId(topic.topic_id.bytes) for topic in wanted if topic.topic_id is not None]
+
+
 async def _asked(
-    fetch: _Fetch, wanted: Sequence[Any], group: GroupState | None, unstable: Partitions
+    fetch: _Fetch,
+    wanted: Sequence[Any],
+    group: GroupState | None,
+    unstable: Partitions,
+    denied: frozenset[str | TopicId],
 ) -> list[dict[str, Any]]:
     state = fetch.services.state
     topics = []
@@ -146,6 +170,8 @@ async def _asked(
                 error_code = ErrorCode.unknown_topic_id
         else:
             topic_id = state.topic_ids.get(topic.name)
+        if (topic_id if fetch.version >= FIRST_WITH_TOPIC_IDS else topic.name) in denied:
+            error_code, topic_id = ErrorCode.topic_authorization_failed, None
         rows = []
         for index in topic.partition_indexes:
             if topic_id is not None and (topic_id, index) in unstable:

@@ -18,9 +18,11 @@ from agent.admin.topics import TopicLookup
 from agent.produce.produce_path import NO_OFFSET, Acknowledgement
 from agent.produce.record_validator import Arrival, arrival_now, check_records
 from agent.request.services import Answer, NoAnswerOwed, Request, Services
+from agent.request.topic_rights import denied_topics
 from agent.request.transactional_requests import BatchesOfTransaction
 from agent.runtime.threads import run_in_thread
 from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import WRITE_TOPIC, WRITE_TRANSACTION
 from coordinator.configs.topic_names import INTERNAL_TOPICS
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import TopicState
@@ -55,16 +57,17 @@ ERRORS_WITHOUT_LOG_START = (ErrorCode.corrupt_message, ErrorCode.message_too_lar
 NOT_IN_TIME = Acknowledgement(error_code=ErrorCode.request_timed_out)
 """The records may still be committed, and an idempotent producer's repeat finds them."""
 REDIRECTION = Acknowledgement(error_code=ErrorCode.not_leader_or_follower)
+DENIED_TOPIC = Acknowledgement(error_code=ErrorCode.topic_authorization_failed)
 NO_TRANSACTIONAL_ID = Acknowledgement(error_code=ErrorCode.transactional_id_authorization_failed)
-"""A transactional batch needs a transactional id."""
+"""A transactional batch needs a transactional id that its client may write under."""
 
 
 async def handle(services: Services, request: Request) -> Answer:
     body = read_produce_request(request.frame.body, request.frame.api_version)
-    if body.acks != ACKS_NONE and await services.draining.redirects():
-        return _rejected(request, body, REDIRECTION)
-    if body.transactional_id is None and _has_transactional_batches(body):
-        return _rejected(request, body, NO_TRANSACTIONAL_ID)
+    rejection = await _rejection_of_all(services, request, body)
+    if rejection is not None:
+        return _rejected(request, body, rejection)
+    denied = await denied_topics(request.rights, WRITE_TOPIC, services.topics, map(_key, body.topics))
     has_room = await services.produce.wait_for_room(_timeout_s(body))
     pending = PendingProduce(request, body)
     pacer = CooperativeYield(services.clock)
@@ -73,10 +76,12 @@ async def handle(services: Services, request: Request) -> Answer:
     version = transaction_version(API_KEY, request.frame.api_version)
     accepted: list[BatchGroup] = []
     for topic_row, topic in enumerate(body.topics):
-        topic_state, unknown = await _find_topic(lookup, topic)
+        topic_state, unknown = await _find_topic(request, lookup, topic, is_denied=_key(topic) in denied)
         for partition in topic.partitions:
             place = PartitionAnswer(pending, topic_row, partition.index)
-            if has_room:
+            if unknown is ErrorCode.topic_authorization_failed and topic_state is None:
+                place.settle(DENIED_TOPIC)
+            elif has_room:
                 held, error_code = topic_state, unknown
                 if topic_state is not None and not 0 <= partition.index < len(topic_state.partitions):
                     held, error_code = await _find_partition(lookup, topic_state, partition.index)
@@ -103,6 +108,18 @@ async def handle(services: Services, request: Request) -> Answer:
         return pending.answer
     await pending.answer
     return await run_in_thread(pending.response)
+
+
+async def _rejection_of_all(services: Services, request: Request, body: ProduceRequest) -> Acknowledgement | None:
+    """The result of every partition where none is looked at."""
+    if body.acks != ACKS_NONE and await services.draining.redirects():
+        return REDIRECTION
+    if not _has_transactional_batches(body):
+        return None
+    transactional_id = body.transactional_id
+    if transactional_id is None or not await request.rights.may_behind_barrier(*WRITE_TRANSACTION, transactional_id):
+        return NO_TRANSACTIONAL_ID
+    return None
 
 
 def _end_where_due(services: Services, pending: "PendingProduce", *, has_room: bool) -> None:
@@ -216,11 +233,27 @@ class PartitionAnswer:
         pending.place_settled()
 
 
-async def _find_topic(lookup: TopicLookup, topic: ProduceTopic) -> tuple[TopicState | None, ErrorCode]:
+def _key(topic: ProduceTopic) -> str | TopicId:
+    """The topic's name, or its id."""
+    if topic.topic_id is not None:
+        return TopicId(topic.topic_id)
+    assert topic.name is not None
+    return topic.name
+
+
+async def _find_topic(
+    request: Request, lookup: TopicLookup, topic: ProduceTopic, *, is_denied: bool
+) -> tuple[TopicState | None, ErrorCode]:
     """The topic, and the error where it is None."""
+    if is_denied:
+        return None, ErrorCode.topic_authorization_failed
     try:
         if topic.topic_id is not None:
-            return await lookup.by_id(TopicId(topic.topic_id)), ErrorCode.unknown_topic_id
+            found_topic = await lookup.by_id(TopicId(topic.topic_id))
+            # An id that became known only now has not been judged yet.
+            if found_topic is not None and not await request.rights.may_behind_barrier(*WRITE_TOPIC, found_topic.name):
+                return None, ErrorCode.topic_authorization_failed
+            return found_topic, ErrorCode.unknown_topic_id
         assert topic.name is not None
         if topic.name in INTERNAL_TOPICS:  # a producer that writes there expects groups to change
             return None, ErrorCode.invalid_topic_exception

@@ -14,6 +14,7 @@ from agent.groups.classic_group import next_ticket
 from agent.request.deferred import DeferredValues
 from agent.request.messages import Values
 from agent.request.services import Request, Services
+from agent.security.required_rights import READ_GROUP
 from coordinator.groups.classic_messages import Sync, SyncAnswer
 from protocol.errors import ErrorCode
 from protocol.limits import CLASSIC_MEMBERS_MAX
@@ -25,6 +26,8 @@ FIRST_WITH_PROTOCOL = 5
 
 async def handle(services: Services, request: Request, body: Any) -> Values | DeferredValues[Any]:
     version = request.frame.api_version
+    if not await request.rights.may_behind_barrier(*READ_GROUP, body.group_id):
+        return _values(SyncAnswer(error_code=ErrorCode.group_authorization_failed))
     if version >= FIRST_WITH_PROTOCOL and None in (body.protocol_type, body.protocol_name):
         return _values(SyncAnswer(error_code=ErrorCode.inconsistent_group_protocol))
     if len(body.assignments) > CLASSIC_MEMBERS_MAX:

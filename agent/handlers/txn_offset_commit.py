@@ -24,6 +24,7 @@ from agent.request.offset_rows import OffsetRequest, WantedOffset, answered_topi
 from agent.request.services import Request, Services
 from agent.request.transactional_requests import connection_epoch_of, stale
 from agent.runtime.yielding import inline_or_in_thread
+from agent.security.required_rights import READ_GROUP, READ_TOPIC, WRITE_TRANSACTION
 from coordinator.commands.commands import Rejected
 from coordinator.commands.transaction import TransactionalOffsetsPending
 from coordinator.ledger.port import OutcomeUnknown
@@ -39,19 +40,35 @@ NO_GENERATION = -1
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
-    errors, wanted = await read_rows(services, _request(services, request.frame.api_version, body))
+    denial = await _denial(request, body)
+    if denial is not ErrorCode.none:
+        count = sum(len(topic.partitions) for topic in body.topics)
+        rows = await inline_or_in_thread(count, answered_topics, body.topics, [denial] * count, _named)
+        return {"topics": rows}
+    denied = await request.rights.denied_names(*READ_TOPIC, [topic.name for topic in body.topics])
+    errors, wanted = await read_rows(services, _request(services, request.frame.api_version, body, denied))
     if wanted:
         for each, error_code in zip(wanted, await _pend(services, request, body, wanted), strict=True):
             errors[each.position] = error_code
     return {"topics": await inline_or_in_thread(len(errors), answered_topics, body.topics, errors, _named)}
 
 
-def _request(services: Services, version: int, body: Any) -> OffsetRequest:
+async def _denial(request: Request, body: Any) -> ErrorCode:
+    """NONE where the client may write under the transactional id, and may read the group."""
+    if not await request.rights.may_behind_barrier(*WRITE_TRANSACTION, body.transactional_id):
+        return ErrorCode.transactional_id_authorization_failed
+    if not await request.rights.may_behind_barrier(*READ_GROUP, body.group_id):
+        return ErrorCode.group_authorization_failed
+    return ErrorCode.none
+
+
+def _request(services: Services, version: int, body: Any, denied: frozenset[str]) -> OffsetRequest:
     return OffsetRequest(
         topics=body.topics,
         find=lambda topic: services.topics.known(topic.name),
         missing=lambda _: ErrorCode.unknown_topic_or_partition,
         has_leader_epochs=version >= FIRST_WITH_EPOCHS,
+        is_denied=lambda topic: topic.name in denied,
     )
 
 

@@ -35,6 +35,8 @@ class OffsetRequest(NamedTuple):
     missing: Callable[[TopicState | None], ErrorCode]
     """The error for a partition that does not exist in the topic."""
     has_leader_epochs: bool
+    is_denied: Callable[[Any], bool]
+    """Whether the client may not read the topic that one of `topics` names."""
     retention_ms: int = NO_RETENTION
 
 
@@ -46,9 +48,12 @@ async def read_rows(services: Services, request: OffsetRequest) -> tuple[list[Er
     errors: list[ErrorCode] = []
     wanted: list[WantedOffset] = []
     for topic in request.topics:
-        topic_state = request.find(topic)
+        is_denied = request.is_denied(topic)
+        topic_state = None if is_denied else request.find(topic)
         for partition in topic.partitions:
-            if topic_state is not None and _has(topic_state, partition.partition_index):
+            if is_denied:
+                errors.append(ErrorCode.topic_authorization_failed)
+            elif topic_state is not None and _has(topic_state, partition.partition_index):
                 row = _row(request, topic_state, partition)
                 wanted.append(WantedOffset(len(errors), None if is_too_long(row.metadata, metadata_max) else row))
                 errors.append(ErrorCode.none)
@@ -73,6 +78,8 @@ def _row(request: OffsetRequest, topic: TopicState, partition: Any) -> OffsetRow
 async def _is_confirmed(services: Services, request: OffsetRequest, pacer: CooperativeYield) -> bool:
     """Whether missing partitions do not exist. Takes a barrier where one is missing; False where that fails (S4)."""
     for topic in request.topics:
+        if request.is_denied(topic):
+            continue
         topic_state = request.find(topic)
         for partition in topic.partitions:
             if topic_state is None or not _has(topic_state, partition.partition_index):

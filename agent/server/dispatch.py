@@ -3,6 +3,8 @@
 An API is a row of `protocol.api_versions` and a module of `agent.handlers`, which is found by being there. A module has
 `API_KEY` and `handle(services, request, body)`, which returns the response's fields. The APIs of `RAW` read and write
 their bytes themselves: `handle(services, request)`. APIs that are always rejected are rows of one table.
+Rule: every API has a row in `agent.security.required_rights`. The operations on the cluster that a whole request needs
+are asked for here, before its handler runs.
 """
 
 import pkgutil
@@ -13,9 +15,11 @@ from typing import Any, Final
 
 import agent.handlers
 from agent.handlers.rejected_requests import REJECTIONS
+from agent.request.cluster_denials import CLUSTER_DENIALS
 from agent.request.deferred import DeferredValues, later
 from agent.request.messages import Values, decode, encode, encode_yielding
 from agent.request.services import Answer, Request, Services
+from agent.security.required_rights import REQUIRED_RIGHTS
 from protocol.api_versions import ApiKey
 from protocol.connection import RequestFrame
 from storage.object_store import Buffer
@@ -46,17 +50,36 @@ def with_codec(handle: Handler) -> RawHandler:
     return answer
 
 
+def with_cluster_rights(api_key: ApiKey, handle: Handler) -> Handler:
+    """The handler, behind the operations on the cluster that requests of its API need as a whole."""
+    required = REQUIRED_RIGHTS[api_key]
+    if not required.cluster:
+        return handle
+    denial = CLUSTER_DENIALS[api_key]
+
+    async def answer(services: Services, request: Request, body: object) -> Values | DeferredValues[Any]:
+        is_required = request.frame.api_version >= required.cluster_since
+        if is_required and not await request.rights.may_on_cluster(*required.cluster):
+            return denial(body)
+        return await handle(services, request, body)
+
+    return answer
+
+
 def _encode_result(frame: RequestFrame, deferred: DeferredValues[Any], result: object) -> list[Buffer]:
     return encode(frame, deferred.values(result))
 
 
 def _handlers() -> Iterator[tuple[int, RawHandler]]:
     for rejection in REJECTIONS:
-        yield rejection.api_key, with_codec(rejection.handle)
+        yield rejection.api_key, with_codec(with_cluster_rights(rejection.api_key, rejection.handle))
     for module_info in pkgutil.iter_modules(agent.handlers.__path__):
         module = import_module(f"{agent.handlers.__name__}.{module_info.name}")
         if hasattr(module, "API_KEY"):
-            yield module.API_KEY, module.handle if module.API_KEY in RAW else with_codec(module.handle)
+            api_key = ApiKey(module.API_KEY)
+            # A look-up that fails here is a handler whose rights nothing states: the agent does not start.
+            is_raw = api_key in RAW and not REQUIRED_RIGHTS[api_key].cluster
+            yield api_key, module.handle if is_raw else with_codec(with_cluster_rights(api_key, module.handle))
 
 
 HANDLERS: Final[dict[int, RawHandler]] = dict(_handlers())

@@ -1,0 +1,1 @@
+"""Rights and principals for tests of handlers."""
