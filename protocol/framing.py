@@ -72,6 +72,10 @@ class FrameReceiver:
         """Bytes of a frame that has not arrived whole. Not 0 when the peer closes: it was cut off."""
         return self._end - self._first
 
+    def partial(self) -> bytes:
+        """A copy of what has arrived of a frame, with its size."""
+        return bytes(self._view[self._first : self._end])
+
     def get_buffer(self) -> memoryview:
         """Where to put what arrives next; at least one byte long."""
         large = self.large_frame_bytes

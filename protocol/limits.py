@@ -45,6 +45,41 @@ ANSWERS_UNREAD_RATIO_KEPT = 0.875
 """How much of the budget may stay unread when some are ended for having exceeded it."""
 HALF_OPEN_SECONDS_MAX = 600
 """Kafka's connections.max.idle.ms, in seconds."""
+SASL_FRAME_BYTES_MAX = 512 * KIB
+"""Kafka's sasl.server.max.receive.size: the largest frame of a client that has not authenticated."""
+SASL_FRAME_BYTES_HIGHEST = 4 * MIB
+"""The largest value of that config: what strangers may make an agent hold is bounded, whatever is set."""
+SASL_SECONDS_MAX = 10.0
+"""In how long a client has to authenticate."""
+UNAUTHENTICATED_CONNECTIONS_MAX = CONNECTIONS_MAX // 2
+"""Connections whose clients have not authenticated: strangers leave the other half to those who have."""
+UNAUTHENTICATED_BYTES_MAX = 32 * MIB
+"""Frames of all of them together that do not fit into their first buffers; beyond it such a frame waits."""
+UNAUTHENTICATED_BUFFER_BYTES = 512
+"""The first receive buffer of one: most frames of an authentication have less than 200 bytes."""
+PASSWORD_CHECKS_MAX = 8
+"""Passwords of PLAIN that are checked at once, each in a thread for 2 to 3 ms."""
+PASSWORD_CHECKS_WAITING_MAX = 64
+"""Checks that wait for a thread; beyond it a check fails at once."""
+PLAIN_USERS_BYTES_MAX = 16 * MIB
+"""The file of users for PLAIN, with about 200 bytes a user."""
+PLAIN_USERS_RELOAD_SECONDS = 10.0
+"""How often that file is looked at."""
+AUTHENTICATION_FAILURES_MAX = 10
+"""Failures of one address within AUTHENTICATION_FAILURE_SECONDS that have the usual delay; further ones have more."""
+AUTHENTICATION_FAILURE_SECONDS = 60.0
+AUTHENTICATION_DELAY_SECONDS_MAX = 5.0
+"""The longest delay of a failure's answer."""
+AUTHENTICATION_ADDRESSES_MAX = 10_000
+"""Addresses whose failures are counted; beyond it the count of the oldest is forgotten."""
+REAUTHENTICATION_SECONDS_MIN = 1.0
+"""Between two re-authentications of a connection (KIP-368, MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
+CREDENTIAL_CHECK_SECONDS = 0.5
+"""How often deleted credentials are looked for: their connections end within a second."""
+SASL_NAME_CHARS_MAX = 1_024
+"""A user's name as a client may give it; RFC 4616 asks for 255 bytes at least."""
+BEARER_TOKEN_BYTES_MAX = 16 * KIB
+"""A first message of OAUTHBEARER: a signed token has one to four KiB."""
 ARRAY_LENGTH_MAX = 1_000_000
 """Elements in any array of a request; a length beyond the bytes that remain is rejected first."""
 REQUEST_METADATA_BYTES_MAX = 16 * MIB

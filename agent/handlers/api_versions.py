@@ -8,22 +8,19 @@
 - Source: org.apache.kafka.common.requests.ApiVersionsRequest, org.apache.kafka.server.ApiVersionManager (Kafka 4.3).
 """
 
-import re
 from collections.abc import Sequence
 
 from agent.request.features import finalized_features, supported_features
 from agent.request.messages import decode, encode, entity
 from agent.request.services import Request, Services
 from protocol.api_versions import API_VERSIONS, range_of
+from protocol.client_names import FIRST_WITH_CLIENT_NAME, is_client_named
 from protocol.errors import ErrorCode
 from protocol.limits import CLIENT_SAID_CHARS_MAX
 from protocol.messages import write_response
 from storage.object_store import Buffer
 
 API_KEY = 18
-FIRST_WITH_CLIENT_NAME = 3
-CLIENT_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-"""The characters of a client's name, and of its version."""
 
 
 async def handle(services: Services, request: Request) -> Sequence[Buffer]:
@@ -48,8 +45,3 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         "finalized_features": finalized_features(services.state),
     }
     return write_response(request.frame, entity(API_KEY, version if is_served else 0, values))
-
-
-def is_client_named(software_name: str, software_version: str) -> bool:
-    """Whether a client gave its name and version in characters that a metric's label may have."""
-    return bool(CLIENT_NAME.fullmatch(software_name) and CLIENT_NAME.fullmatch(software_version))

@@ -164,6 +164,18 @@ class TestLargeFrames:
         assert room.obj is not frame.obj
 
 
+class TestPartialFrames:
+    def test_what_has_arrived_of_a_frame_is_copied_with_its_size(self) -> None:
+        receiver = FrameReceiver()
+        receiver.receive_data(b"\0\0\0\1a\0\0\0\3bc")
+        assert receiver.partial() == b"\0\0\0\3bc"
+
+    def test_between_frames_it_is_empty(self) -> None:
+        receiver = FrameReceiver()
+        receiver.receive_data(b"\0\0\0\1a")
+        assert receiver.partial() == b""
+
+
 class TestLimits:
     def test_a_frame_as_large_as_the_limit_is_taken(self) -> None:
         assert FrameReceiver(frame_bytes_max=5).receive_data(framed(b"12345")) == [b"12345"]

@@ -4,24 +4,12 @@ import asyncio
 
 import pytest
 
-from agent.handlers.api_versions import API_KEY, is_client_named
+from agent.handlers.api_versions import API_KEY
 from coordinator.commands.transaction import SetTransactionVersion
 from tests.support.agent.data_paths import data_paths, services_of
 from tests.support.handlers.handler_client import ask
 from tests.support.records.kio_messages import KioEntity
 from txn.transaction_requests import V2_VERSIONS
-
-
-@pytest.mark.parametrize("name", ["a", "apache-kafka-java", "librdkafka", "0.x", "a--b..c9"])
-def test_letters_digits_dots_and_dashes_are_a_name(name: str) -> None:
-    assert is_client_named(name, "4.3.1")
-    assert is_client_named("client", name)
-
-
-@pytest.mark.parametrize("name", ["", "-", "a-", ".a", "a b", "caf\u00e9", "a\n", "a_b"])
-def test_nothing_else_is(name: str) -> None:
-    assert not is_client_named(name, "1")
-    assert not is_client_named("client", name)
 
 
 async def told(version: int, level: int | None = None) -> KioEntity:

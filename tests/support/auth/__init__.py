@@ -1,0 +1,1 @@
+"""Clients of authentication, as tests write them."""
