@@ -6,7 +6,7 @@ bucket never does.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -30,9 +30,12 @@ from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
 from agent.runtime.supervisor import Supervisor
 from agent.runtime.version import VERSION
+from agent.security.scram_accounts import CredentialSource
+from agent.security.wiring import wire_authentication
 from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
+from agent.server.login_connection import LoginConnection
 from coordinator.commands.commands import Endpoint
 from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger, LedgerError, LedgerIdentity, OutcomeUnknown
@@ -64,6 +67,7 @@ class Agent:
         self._settings = settings
         self._identity = identity
         self._clock = clock
+        self._ids = ids
         self._stack = AsyncExitStack()
         self._supervisor = Supervisor(clock=clock, ids=ids)
         self._tasks = asyncio.TaskGroup()
@@ -142,9 +146,33 @@ class Agent:
         KERNELS.watch()
         self._metrics.kernels_loaded.set_function(kernels_ready)
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
-        await self._server.start_serving(partial(ClientConnection, self._server.table, services, self._tasks))
+        await self._server.start_serving(self._acceptor())
         await http_server.serving()
         self.is_ready = True
+
+    def _acceptor(self) -> Callable[[str], asyncio.BaseProtocol]:
+        """Makes the protocol of a connection, given its listener's name."""
+        services, table, metrics = self.broker.services, self._server.table, self._metrics
+        source = CredentialSource(credentials=dict, version=lambda: 0)  # the state has no credentials yet
+        authentication = wire_authentication(
+            self._settings,
+            source,
+            cluster_id=self._identity.cluster_id,
+            clock=self._clock,
+            ids=self._ids,
+            metrics=metrics,
+        )
+        if authentication.listeners:
+            self._supervisor.start("deleted credentials", authentication.connections.run)
+        metrics.connections_unauthenticated.set_function(lambda: len(table.unauthenticated))
+
+        def accept(listener: str) -> asyncio.BaseProtocol:
+            by_sasl = authentication.listeners.get(listener)
+            if by_sasl is None:
+                return ClientConnection(table, services, self._tasks, listener)
+            return LoginConnection(table, services, self._tasks, by_sasl)
+
+        return accept
 
     def _admin_services(self) -> AdminServices:
         services, lake = self.broker.services, self.broker.lake

@@ -12,6 +12,7 @@ from enum import Enum
 
 from agent.config.addresses import HostPort, ListenerAddress, is_loopback
 from agent.config.option_sources import InvalidSettings, Value
+from agent.config.sasl_settings import SaslSettings, read_sasl
 from agent.config.tls_settings import SHORTHAND, ClientAuth, TlsSettings, read_tls
 from protocol.suggestions import nearest
 
@@ -44,6 +45,8 @@ class ListenerSecurity:
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     tls: TlsSettings | None = None
     """Set where the protocol encrypts."""
+    sasl: SaslSettings | None = None
+    """Set where clients authenticate by SASL."""
 
 
 PLAINTEXT = ListenerSecurity()
@@ -63,10 +66,9 @@ def read_listener_security(
     security: dict[str, ListenerSecurity] = {}
     for listener in listeners:
         protocol = _protocol_of(listener.name, protocols)
-        if protocol.has_sasl:
-            raise InvalidSettings(f"--listen {listener}: {protocol.value} is not supported yet")
         tls = read_tls(listener.name, pairs, values) if protocol.is_encrypted else None
-        security[listener.name] = ListenerSecurity(protocol=protocol, tls=tls)
+        sasl = read_sasl(listener.name, pairs) if protocol.has_sasl else None
+        security[listener.name] = ListenerSecurity(protocol=protocol, tls=tls, sasl=sasl)
     return security
 
 

@@ -284,6 +284,13 @@ _COMBINED: tuple[Option, ...] = (
         help="Answers /metrics to everybody who can reach the HTTP port, without a token.",
     ),
     Option(
+        name="plain-users",
+        kind=OptionKind.TEXT,
+        default="none; PLAIN checks the cluster's SCRAM credentials",
+        help="File of users for the SASL mechanism PLAIN, with a SCRAM verifier each, one per line: "
+        "NAME:SCRAM-SHA-512$ITERATIONS:SALT$STORED_KEY:SERVER_KEY. They come before the cluster's users.",
+    ),
+    Option(
         name="catalog-vended-credentials",
         kind=OptionKind.TEXT,
         default="auto",

@@ -72,6 +72,8 @@ class Settings(PlainSettings):
     http: HostPort
     http_tls: TlsSettings | None = None
     """The TLS of the HTTP port; None where it does not encrypt."""
+    plain_users: Path | None = None
+    """The file of users for PLAIN."""
     http_access: HttpAccess = field(default_factory=HttpAccess)
     ledger_url: str
     ledger_access: LedgerAccess = field(default_factory=LedgerAccess)
@@ -140,6 +142,7 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         listener_security=security,
         http=http,
         http_tls=http_tls,
+        plain_users=_path(values, "plain-users"),
         http_access=http_access(values),
         ledger_url=ledger_url,
         ledger_access=ledger_access(ledger_url, values, environment),
@@ -244,6 +247,11 @@ def _shown_configs(pairs: Mapping[str, str]) -> dict[str, str]:
     from coordinator.configs.security_configs import without_secrets  # late: importing the room takes time
 
     return without_secrets(pairs)
+
+
+def _path(values: Mapping[str, Value], name: str) -> Path | None:
+    text = _text(values, name, "")
+    return Path(text).expanduser().absolute() if text else None
 
 
 def _text(values: Mapping[str, Value], name: str, default: str) -> str:

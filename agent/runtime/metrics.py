@@ -167,6 +167,14 @@ class Metrics:
             "Kafka connections that the agent closed, by reason.",
             ("reason",),
         )
+        self.connections_unauthenticated = self._gauge(
+            "connections_unauthenticated", "Open Kafka connections whose clients have not authenticated yet."
+        )
+        by_mechanism = ("listener", "mechanism")
+        self.authentications = self._counter("authentications", "Authenticated Kafka connections.", by_mechanism)
+        self.authentication_failures = self._counter(
+            "authentication_failures", "Failed authentications of Kafka clients.", by_mechanism
+        )
 
         self.client_telemetry_pushes = self._counter(
             "client_telemetry_pushes", "Pushes of client metrics (KIP-714), by outcome.", ("outcome",)

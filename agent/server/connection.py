@@ -13,11 +13,12 @@ from typing import cast
 
 from agent.fetch.wait import FetchWait
 from agent.request.connection_epochs import PendingConnectionEpoch
-from agent.request.services import NoAnswerOwed, Request, Services
+from agent.request.services import Answer, NoAnswerOwed, Request, Services
 from agent.runtime.supervisor import begin_in, contain
 from agent.security.authentication import ConnectionAuthenticator
 from agent.server.connection_table import ConnectionTable
 from agent.server.dispatch import HANDLERS
+from agent.server.reauthentication import SessionOver, reauthenticate
 from agent.server.request_arrival import RequestArrival
 from agent.telemetry.client_info import ConnectedClient
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
@@ -46,6 +47,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         tasks: asyncio.TaskGroup,
         listener: str,
         authenticator: ConnectionAuthenticator | None = None,
+        client: ConnectedClient | None = None,
     ) -> None:
         """Begin with `connection_made`.
 
@@ -55,6 +57,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             tasks: the group that the connection's task belongs to.
             listener: the name of the listener that accepted the connection.
             authenticator: who the client is; None for a listener without authentication.
+            client: what the client has said of itself already, before it authenticated.
         """
         self._table = table
         self._memory = table.memory
@@ -84,7 +87,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._hurried_since_s = 0.0
         self._unread_since_s = 0.0
         self._closing_since_s: float | None = None
-        self._client = ConnectedClient()
+        self._client = client or ConnectedClient()
         self._connection_epoch: PendingConnectionEpoch | None = None
         self.peer = ""
         self.used_s = 0.0
@@ -95,12 +98,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         host_port = transport.get_extra_info("peername") or ("?", 0)
         self.peer = f"{host_port[0]}:{host_port[1]}"
         self.used_s = self._services.clock.monotonic_s()
-        if not self._table.register(self):
+        # One with a mechanism comes from a `LoginConnection`, which was counted.
+        if not self._table.register(self, is_new=not self._authenticator.mechanism):
             if not self._table.is_draining:
                 extra = {"peer": self.peer, "limit": CONNECTIONS_MAX}
                 log.warning("rejected a connection: too many are open; close some, or start another agent", extra=extra)
             self._transport.abort()
             return
+        self._authenticator.attach(self)
         self._connection_epoch = self._services.connection_epochs.accepted()
         self._task = begin_in(self._tasks, contain(self._serve, self._close_on_bug))
         if self._task is None:  # the agent's task group is ending and starts no task
@@ -114,6 +119,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._wire.drop_partial()
         self._table.take_back_buffer(self)
         self._table.unregister(self)
+        self._authenticator.detach()
         if self._client.instance_id is not None:
             self._services.telemetry.disconnected(self._client)
         if self._task is not None:
@@ -410,7 +416,10 @@ class ClientConnection(asyncio.BufferedProtocol):
             answer_capacity_bytes=self._table.answers.capacity_bytes,
         )
         try:
-            answer = await HANDLERS[frame.api_key](services, request)
+            answer: Answer = None
+            if self._authenticator.ends_s is not None:
+                answer = await reauthenticate(self._authenticator, frame, self.peer, services.clock)
+            answer = answer or await HANDLERS[frame.api_key](services, request)
         except (LedgerUnavailable, StoreError, OutcomeUnknown) as error:
             # Kafka has no error code that every API knows and every client repeats after. A closed connection is one:
             # the client connects again, to this agent or another one, and repeats the request.
@@ -421,6 +430,13 @@ class ClientConnection(asyncio.BufferedProtocol):
                 "closing a connection: its request could not be answered, and its client has to repeat it",
                 extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(error)},
             )
+            self.close()
+            return
+        except SessionOver as over:
+            services.metrics.connections_closed.labels(over.kind).inc()
+            log.info("closing a connection whose session is over", extra={"peer": self.peer, "reason": str(over)})
+            if over.answer is not None:
+                self._send(self._wire.respond(frame.number, [over.answer]))
             self.close()
             return
         except NoAnswerOwed as reason:

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Protocol
 
 from agent.runtime.metrics import Metrics
+from agent.server.unauthenticated_memory import UnauthenticatedMemory
 from protocol.answer_memory import AnswerMemory
 from protocol.limits import (
     ANSWER_BYTES_UNREAD_MAX,
@@ -23,6 +24,7 @@ from protocol.limits import (
     RECEIVE_BUFFERS_CHECKED_MAX,
     RECEIVE_STALLED_SECONDS_MAX,
     REQUEST_BYTES_QUEUED_MAX,
+    UNAUTHENTICATED_CONNECTIONS_MAX,
 )
 from protocol.request_memory import RequestMemory
 
@@ -102,6 +104,20 @@ class OpenConnection(Hashable, Protocol):
         ...
 
 
+class UnauthenticatedConnection(Hashable, Protocol):
+    """A connection whose client has not authenticated, as the table and the server see it."""
+
+    listener: str
+
+    def memory_granted(self) -> None:
+        """Receive the frame whose memory was asked for."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
+
+
 class ConnectionTable:
     """The open connections. Not thread-safe: all methods run on the event loop."""
 
@@ -129,16 +145,40 @@ class ConnectionTable:
         self.paused: set[OpenConnection] = set()
         """Connections whose sockets are not read for now."""
         self.connections: set[OpenConnection] = set()
+        self.unauthenticated: set[UnauthenticatedConnection] = set()
+        """Connections whose clients have to authenticate first. They are not among `connections`."""
+        self.unauthenticated_memory = UnauthenticatedMemory()
         self._is_waking = False
 
-    def register(self, connection: OpenConnection) -> bool:
-        """Count a connection in; False where CONNECTIONS_MAX are open or the agent is draining."""
-        if len(self.connections) >= CONNECTIONS_MAX or self.is_draining:
+    def register(self, connection: OpenConnection, *, is_new: bool = True) -> bool:
+        """Count a connection in; False where CONNECTIONS_MAX are open or the agent is draining.
+
+        It is not new where it was registered as unauthenticated before.
+        """
+        if self._is_full or self.is_draining:
             return False
         self.connections.add(connection)
-        self._metrics.connections_accepted.labels(connection.listener).inc()
+        if is_new:
+            self._metrics.connections_accepted.labels(connection.listener).inc()
         self._metrics.connections.labels(connection.listener).inc()
         return True
+
+    def register_unauthenticated(self, connection: UnauthenticatedConnection) -> bool:
+        """Count in a connection whose client has to authenticate first; False where too many are open."""
+        if self._is_full or self.is_draining or len(self.unauthenticated) >= UNAUTHENTICATED_CONNECTIONS_MAX:
+            return False
+        self.unauthenticated.add(connection)
+        self._metrics.connections_accepted.labels(connection.listener).inc()
+        return True
+
+    def unregister_unauthenticated(self, connection: UnauthenticatedConnection) -> None:
+        """Forget a connection that is closed, or whose client has authenticated."""
+        self.unauthenticated.discard(connection)
+        self.unauthenticated_memory.forget(connection)
+
+    @property
+    def _is_full(self) -> bool:
+        return len(self.connections) + len(self.unauthenticated) >= CONNECTIONS_MAX
 
     def unregister(self, connection: OpenConnection) -> None:
         """Forget a connection that is closed, registered or not."""

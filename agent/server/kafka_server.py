@@ -58,6 +58,8 @@ class KafkaServer:
         table.is_draining = True
         for server in self._servers:
             server.close()
+        for unauthenticated in list(table.unauthenticated):
+            unauthenticated.abort()
         for connection in list(table.connections):
             connection.stop_reading()
         deadline_s = self._clock.monotonic_s() + seconds_max
@@ -71,3 +73,5 @@ class KafkaServer:
         self.table.is_draining = True
         for connection in list(self.table.connections):
             connection.abort()
+        for unauthenticated in list(self.table.unauthenticated):
+            unauthenticated.abort()

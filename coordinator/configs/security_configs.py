@@ -12,19 +12,40 @@ from dataclasses import replace
 from typing import Final
 
 from coordinator.configs.config_types import ConfigSpec, ConfigType, Effect, table
+from protocol.limits import SASL_FRAME_BYTES_HIGHEST, SASL_FRAME_BYTES_MAX
 
 FILE_SUFFIX: Final = ".file"
 """Behind the name of a secret: the config names a file with the value."""
 HIDDEN: Final = "[hidden]"
 """The text that replaces a secret wherever configs are kept (org.apache.kafka.common.config.types.Password)."""
+_REAUTH: Final = "connections.max.reauth.ms"
+_MECHANISM_REAUTH: Final = re.compile(r"(?:scram-sha-256|scram-sha-512|plain)\." + re.escape(_REAUTH))
+"""The same for one mechanism, in lower case (KIP-368). It has to name a listener, too."""
 _LISTENER: Final = re.compile(r"listener\.name\.([a-z0-9_]+)\.(.+)")
 _SNI: Final = re.compile(r"penstock\.sni\.([A-Za-z0-9*_.-]+)\.(cert|key)")
 
 
 def _spec(
-    name: str, config_type: ConfigType, default: str | None, text: str, *, choices: tuple[str, ...] = ()
+    name: str,
+    config_type: ConfigType,
+    default: str | None,
+    text: str,
+    *,
+    choices: tuple[str, ...] = (),
+    low: int | None = None,
+    high: int | None = None,
 ) -> ConfigSpec:
-    return ConfigSpec(name, config_type, default, text, effect=Effect.HONOURED, choices=choices, is_read_only=True)
+    return ConfigSpec(
+        name,
+        config_type,
+        default,
+        text,
+        effect=Effect.HONOURED,
+        choices=choices,
+        low=low,
+        high=high,
+        is_read_only=True,
+    )
 
 
 _STRING, _LIST, _PASSWORD = ConfigType.STRING, ConfigType.LIST, ConfigType.PASSWORD
@@ -82,6 +103,28 @@ LISTENER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         "Where a certificate names its principal: in its subject, or in a URI or DNS name of its alternative names.",
         choices=("SUBJECT", "SAN_URI", "SAN_DNS"),
     ),
+    _spec(
+        "sasl.enabled.mechanisms",
+        _LIST,
+        "SCRAM-SHA-256,SCRAM-SHA-512",
+        "Mechanisms by which clients may authenticate on a listener with SASL.",
+        choices=("SCRAM-SHA-256", "SCRAM-SHA-512", "PLAIN"),
+    ),
+    _spec(
+        _REAUTH,
+        ConfigType.LONG,
+        "0",
+        "How long a session lasts before its client has to authenticate again. 0 sets no end (KIP-368).",
+        low=0,
+    ),
+    _spec(
+        "sasl.server.max.receive.size",
+        ConfigType.INT,
+        str(SASL_FRAME_BYTES_MAX),
+        "Largest request of a client that has not authenticated.",
+        low=0,
+        high=SASL_FRAME_BYTES_HIGHEST,
+    ),
 )
 """The configs that hold for all listeners, or for one behind `listener.name.NAME.`."""
 
@@ -91,6 +134,14 @@ SECURITY_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         _STRING,
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
         "The security protocol of each listener's name.",
+    ),
+    _spec(
+        "connection.failed.authentication.delay.ms",
+        ConfigType.INT,
+        "100",
+        "How long the answer to a failed authentication waits. Failures that repeat wait longer.",
+        low=0,
+        high=60_000,
     ),
     *LISTENER_CONFIGS.values(),
 )
@@ -117,6 +168,8 @@ def security_spec(name: str) -> ConfigSpec | None:
     spec = (SECURITY_CONFIGS if own is None else LISTENER_CONFIGS).get(plain)
     if spec is not None:
         return spec if own is None else replace(spec, name=name, default=None)
+    if own is not None and _MECHANISM_REAUTH.fullmatch(plain):
+        return replace(LISTENER_CONFIGS[_REAUTH], name=name, default=None)
     if own is not None and sni_config(plain) is not None:
         return _spec(name, _STRING, None, "PEM file of a certificate, or its key, for clients that ask for this host.")
     secret = security_spec(name.removesuffix(FILE_SUFFIX)) if name.endswith(FILE_SUFFIX) else None

@@ -1,0 +1,331 @@
+"""Connections before their clients have authenticated, over real sockets."""
+
+import asyncio
+import struct
+from unittest import mock
+
+import pytest
+
+from agent.config.sasl_settings import SaslSettings
+from agent.server import connection_table
+from protocol.errors import ErrorCode
+from protocol.limits import SASL_FRAME_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
+from protocol.wire import INT32
+from tests.support.agent.server_peers import until
+from tests.support.auth.login_server import LISTENER, PASSWORD, LoginServer, RawPeer, login_server
+from tests.support.auth.sasl_frames import (
+    api_versions,
+    authenticate,
+    handshake,
+    header,
+    metadata,
+    read_authenticate_answer,
+    read_handshake_answer,
+)
+from tests.support.auth.scram_client import ScramClient
+
+
+class TestAuthenticating:
+    @pytest.mark.parametrize("version", [0, 1, 2])
+    async def test_a_client_with_the_password_is_served(self, version: int) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            assert struct.unpack_from(">h", await peer.ask(api_versions()), 4) == (0,)
+            assert (await peer.log_in(version=version)).error_code == 0
+            assert await peer.serves()
+            assert await peer.serves()
+            assert (len(login.table.unauthenticated), len(login.table.connections)) == (0, 1)
+            labels = {"listener": LISTENER, "mechanism": "SCRAM-SHA-256"}
+            assert login.count("penstock_authentications_total", labels) == 1
+            assert login.count("penstock_connections_accepted_total", {"listener": LISTENER}) == 1
+
+    async def test_plain_checks_the_same_password(self) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            await peer.ask(handshake("PLAIN"))
+            answer = await peer.ask(authenticate(b"\0alice\0" + PASSWORD.encode()))
+            assert read_authenticate_answer(answer).error_code == 0
+            assert await peer.serves()
+
+    async def test_raw_tokens_are_answered_raw(self) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            await peer.ask(handshake("PLAIN", version=0))
+            assert await peer.ask(b"\0alice\0" + PASSWORD.encode()) == b""
+            assert await peer.serves()
+
+    async def test_what_was_sent_behind_the_last_token_is_served(self) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            await peer.ask(handshake("PLAIN"))
+            request = bytes(api_versions())
+            behind = INT32.pack(len(request)) + request[:5]
+            token = bytes(authenticate(b"\0alice\0" + PASSWORD.encode()))
+            peer.writer.write(INT32.pack(len(token)) + token + INT32.pack(len(request)) + request + behind)
+            assert read_authenticate_answer(await peer.receive() or b"").error_code == 0
+            assert await peer.receive() is not None
+            peer.writer.write(request[5:])
+            assert await peer.receive() is not None
+
+    async def test_pipelined_frames_are_answered_one_by_one(self) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            peer.send(api_versions(), handshake("PLAIN"), authenticate(b"\0alice\0" + PASSWORD.encode()))
+            answers = [await peer.receive() for _ in range(3)]
+            assert all(answers)
+            assert await peer.serves()
+
+    async def test_a_token_larger_than_the_first_buffer_is_received(self) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            await peer.ask(handshake("PLAIN"))
+            answer = await peer.ask(authenticate(b"\0alice\0" + b"x" * 100_000))
+            assert read_authenticate_answer(answer).error_code == ErrorCode.sasl_authentication_failed
+            assert await peer.is_closed()
+            assert login.table.unauthenticated_memory.used_bytes == 0
+
+
+class TestFailing:
+    @pytest.mark.parametrize("client", [ScramClient(password="other"), ScramClient(user="nobody")])
+    async def test_the_answer_waits_and_says_nothing_about_the_user(self, client: ScramClient) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            answer = await peer.log_in(client)
+            assert answer.error_code == ErrorCode.sasl_authentication_failed
+            assert answer.message == (
+                "Authentication failed during authentication due to invalid credentials with SASL mechanism "
+                "SCRAM-SHA-256"
+            )
+            assert await peer.is_closed()
+            assert login.clock.slept == [0.1]
+            labels = {"listener": LISTENER, "mechanism": "SCRAM-SHA-256"}
+            assert login.count("penstock_authentication_failures_total", labels) == 1
+
+    async def test_further_failures_of_an_address_wait_longer(self) -> None:
+        async with login_server() as login:
+            for _ in range(12):
+                peer = await login.connect()
+                await peer.ask(handshake("PLAIN"))
+                await peer.ask(authenticate(b"\0alice\0no"))
+            assert login.clock.slept == pytest.approx([*[0.1] * 10, 0.2, 0.4])
+
+    async def test_a_mechanism_that_is_not_enabled(self) -> None:
+        async with login_server(SaslSettings(mechanisms=("SCRAM-SHA-256",))) as login:
+            peer = await login.connect()
+            answer = read_handshake_answer(await peer.ask(handshake("PLAIN")))
+            assert answer.error_code == ErrorCode.unsupported_sasl_mechanism
+            assert answer.mechanisms == ("SCRAM-SHA-256",)
+            assert await peer.is_closed()
+
+    @pytest.mark.parametrize(
+        "frame",
+        [metadata(), authenticate(b"\0alice\0w"), b"GET / HTTP/1.1", b"", header(18, 3, is_flexible=True)],
+    )
+    async def test_any_other_request_closes_the_connection(self, frame: bytes) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            peer.send(frame)
+            assert await peer.is_closed()
+
+    async def test_a_recorded_last_message_is_worth_nothing(self) -> None:
+        async with login_server() as login:
+            client, victim, thief = ScramClient(), await login.connect(), await login.connect()
+            await victim.ask(handshake("SCRAM-SHA-256"))
+            first = read_authenticate_answer(await victim.ask(authenticate(client.first())))
+            recorded = client.final(first.token)
+            await victim.ask(authenticate(recorded))
+            await thief.ask(handshake("SCRAM-SHA-256"))
+            await thief.ask(authenticate(client.first()))
+            answer = read_authenticate_answer(await thief.ask(authenticate(recorded)))
+            assert answer.error_code == ErrorCode.sasl_authentication_failed
+
+    async def test_a_credential_deleted_within_the_exchange_is_worth_nothing(self) -> None:
+        async with login_server() as login:
+            client, peer = ScramClient(), await login.connect()
+            await peer.ask(handshake("SCRAM-SHA-256"))
+            first = read_authenticate_answer(await peer.ask(authenticate(client.first())))
+            login.credentials.by_key.clear()
+            peer.send(authenticate(client.final(first.token)))
+            assert await peer.is_closed()
+
+
+class TestLimits:
+    async def begin(self, login: LoginServer, frame_bytes: int) -> RawPeer:
+        peer = await login.connect()
+        peer.writer.write(INT32.pack(frame_bytes) + b"\0\x24" + bytes(600))
+        return peer
+
+    @pytest.mark.parametrize("frame_bytes", [SASL_FRAME_BYTES_MAX + 1, 100 << 20, -1])
+    async def test_a_larger_frame_closes_the_connection_before_it_arrives(self, frame_bytes: int) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            peer.writer.write(struct.pack(">i", frame_bytes))
+            assert await peer.is_closed()
+            assert login.count("penstock_connections_closed_total", {"reason": "malformed"}) == 1
+
+    async def test_a_slow_client_is_closed(self) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            await peer.ask(handshake("PLAIN"))
+            login.clock.expire()
+            assert await peer.is_closed()
+            assert login.count("penstock_connections_closed_total", {"reason": "unauthenticated"}) == 1
+
+    async def test_one_that_has_authenticated_is_not(self) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            await peer.log_in()
+            login.clock.expire()
+            assert await peer.serves()
+
+    async def test_frames_of_strangers_share_a_bound_and_wait_for_their_turn(self) -> None:
+        count = UNAUTHENTICATED_BYTES_MAX // (SASL_FRAME_BYTES_MAX + 4)
+        async with login_server() as login:
+            memory = login.table.unauthenticated_memory
+            first = [await self.begin(login, SASL_FRAME_BYTES_MAX) for _ in range(count)]
+            await until(lambda: memory.used_bytes == count * (SASL_FRAME_BYTES_MAX + 4))
+            behind = await self.begin(login, SASL_FRAME_BYTES_MAX)
+            await until(lambda: memory.waiting_count == 1)
+            assert memory.used_bytes <= UNAUTHENTICATED_BYTES_MAX
+            first[0].writer.transport.abort()
+            await until(lambda: memory.waiting_count == 0)
+            behind.writer.write(bytes(SASL_FRAME_BYTES_MAX))
+            assert await behind.is_closed()
+
+    async def test_their_memory_is_apart_from_that_of_clients(self) -> None:
+        async with login_server() as login:
+            await self.begin(login, SASL_FRAME_BYTES_MAX)
+            await until(lambda: login.table.unauthenticated_memory.used_bytes > 0)
+            assert login.table.memory.used_bytes == 0
+
+    async def test_strangers_leave_connections_to_clients(self) -> None:
+        with mock.patch.object(connection_table, "UNAUTHENTICATED_CONNECTIONS_MAX", 1):
+            async with login_server() as login:
+                client = await login.connect()
+                await client.log_in()
+                stranger = await login.connect()
+                await stranger.ask(handshake("PLAIN"))
+                assert await (await login.connect()).is_closed()
+                assert await client.serves()
+
+    async def test_a_peer_that_does_not_read_is_closed(self) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            unknown = header(18, 99)
+            await until(lambda: len(login.table.unauthenticated) == 1)
+            peer.send(*[unknown] * 20_000)
+            await until(lambda: not login.table.unauthenticated)
+
+    async def test_the_end_of_the_server_closes_them(self) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            await peer.ask(handshake("PLAIN"))
+            login.server.abort()
+            assert await peer.is_closed()
+            assert await (await login.connect()).is_closed()
+
+
+class TestDeletion:
+    async def test_the_connections_of_a_deleted_credential_end(self) -> None:
+        async with login_server() as login:
+            peer, other = await login.connect(), await login.connect()
+            await peer.log_in()
+            await other.log_in(ScramClient())
+            login.credentials.set(next(iter(login.credentials.by_key)), None)
+            login.connections.end_deleted()
+            assert await peer.is_closed()
+            assert await other.is_closed()
+            assert login.count("penstock_connections_closed_total", {"reason": "credential_deleted"}) == 2
+
+    async def test_a_closed_connection_is_forgotten(self) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            await peer.log_in()
+            peer.writer.close()
+            await until(lambda: not login.table.connections)
+            login.credentials.set(next(iter(login.credentials.by_key)), None)
+            login.connections.end_deleted()
+            assert login.count("penstock_connections_closed_total", {"reason": "credential_deleted"}) == 0
+
+
+class TestReauthentication:
+    SETTINGS = SaslSettings(mechanisms=("SCRAM-SHA-256", "PLAIN"), reauth_ms={"SCRAM-SHA-256": 60_000})
+
+    async def test_the_lifetime_is_in_the_answer_and_a_request_behind_it_closes_the_connection(self) -> None:
+        async with login_server(self.SETTINGS) as login:
+            peer = await login.connect()
+            assert (await peer.log_in()).lifetime_ms == 60_000
+            assert await peer.serves()
+            login.clock.seconds += 61
+            peer.send(api_versions())
+            assert await peer.is_closed()
+            assert login.count("penstock_connections_closed_total", {"reason": "session_expired"}) == 1
+
+    async def test_a_client_that_authenticates_again_goes_on(self) -> None:
+        async with login_server(self.SETTINGS) as login:
+            peer = await login.connect()
+            await peer.log_in()
+            for _ in range(3):
+                login.clock.seconds += 50
+                assert (await peer.log_in()).lifetime_ms == 60_000
+                assert await peer.serves()
+
+    async def test_even_behind_the_end_of_its_session(self) -> None:
+        async with login_server(self.SETTINGS) as login:
+            peer = await login.connect()
+            await peer.log_in()
+            login.clock.seconds += 100
+            assert (await peer.log_in()).error_code == 0
+
+    async def test_once_a_second_at_most(self) -> None:
+        async with login_server(self.SETTINGS) as login:
+            peer = await login.connect()
+            await peer.log_in()
+            login.clock.seconds += 5
+            await peer.log_in()
+            answer = read_handshake_answer(await peer.ask(handshake("SCRAM-SHA-256")))
+            assert answer.error_code == ErrorCode.illegal_sasl_state
+
+    async def test_as_another_user_it_is_closed(self) -> None:
+        async with login_server(self.SETTINGS) as login:
+            login.credentials.set(("bob", ScramClient().mechanism), next(iter(login.credentials.by_key.values())))
+            peer = await login.connect()
+            await peer.log_in()
+            answer = await peer.log_in(ScramClient(user="bob"))
+            assert answer.message == "Cannot change principals during re-authentication from User.alice: User.bob"
+            assert await peer.is_closed()
+            assert login.clock.slept == [0.1]
+
+    async def test_by_another_mechanism_it_is_closed(self) -> None:
+        async with login_server(self.SETTINGS) as login:
+            peer = await login.connect()
+            await peer.log_in()
+            await peer.ask(handshake("PLAIN"))
+            answer = read_authenticate_answer(await peer.ask(authenticate(b"\0alice\0" + PASSWORD.encode())))
+            assert answer.error_code == ErrorCode.sasl_authentication_failed
+            assert await peer.is_closed()
+
+    async def test_another_request_within_it_closes_the_connection(self) -> None:
+        async with login_server(self.SETTINGS) as login:
+            peer = await login.connect()
+            await peer.log_in()
+            await peer.ask(handshake("SCRAM-SHA-256"))
+            peer.send(api_versions())
+            assert await peer.is_closed()
+
+    async def test_a_session_without_an_end_has_none(self) -> None:
+        async with login_server() as login:
+            peer = await login.connect()
+            assert (await peer.log_in()).lifetime_ms == 0
+            login.clock.seconds += 1_000_000
+            answer = read_handshake_answer(await peer.ask(handshake("SCRAM-SHA-256")))
+            assert answer.error_code == ErrorCode.illegal_sasl_state
+            assert await peer.serves()
+
+
+async def test_many_clients_authenticate_at_once() -> None:
+    async with login_server() as login:
+        peers = [await login.connect() for _ in range(50)]
+        answers = await asyncio.gather(*(peer.log_in() for peer in peers))
+        assert all(answer.error_code == 0 for answer in answers)
