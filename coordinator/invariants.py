@@ -10,17 +10,19 @@ from coordinator.apply.tables import unneeded_files
 from coordinator.commands.admin import check_quota_entity
 from coordinator.commands.group_values import ClassicGroup, GroupState, vacant_of
 from coordinator.configs.topic_names import shape
+from coordinator.security.acl_index import AclIndex
 from coordinator.state.chunk_index import NO_OBJECT, OFFSET_FIRST
 from coordinator.state.registry import registry_faults
 from coordinator.state.state import ClusterState, PartitionState, TopicState
 from coordinator.state.transaction_invariants import transaction_faults
+from protocol.limits import ACLS_MAX, SCRAM_CREDENTIALS_MAX
 from protocol.types import SEQUENCE_END
 from txn.producer_state import BATCHES_REMEMBERED, NO_SEQUENCE, SEQUENCE_FIRST, ProducerState
 
 
 def check(state: ClusterState) -> list[str]:
     """Every invariant that does not hold, as a sentence; empty for a sound state."""
-    parts = (_sessions, _comparison, _topics, _objects, _groups, _configs, transaction_faults)
+    parts = (_sessions, _comparison, _topics, _objects, _groups, _configs, _security, transaction_faults)
     return [*(fault for part in parts for fault in part(state)), *registry_faults(state.registry)]
 
 
@@ -228,3 +230,12 @@ def _configs(state: ClusterState) -> Iterator[str]:
             yield str(error)
         if not quotas or not all(value > 0 for value in quotas.values()):
             yield f"the entity {entity} has the quotas {quotas}"
+
+
+def _security(state: ClusterState) -> Iterator[str]:
+    if state.acl_index != AclIndex.of(state.acls):
+        yield f"acl_index does not mirror the {len(state.acls)} ACLs"
+    if (state.acls or state.scram) and not state.is_security_set_up:
+        yield f"{len(state.acls)} ACLs and {len(state.scram)} credentials are there, and none ever was"
+    if len(state.acls) > ACLS_MAX or len(state.scram) > SCRAM_CREDENTIALS_MAX:
+        yield f"{len(state.acls)} ACLs and {len(state.scram)} credentials are more than there may be"

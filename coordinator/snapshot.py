@@ -39,8 +39,10 @@ from coordinator.commands.commands import Endpoint
 from coordinator.commands.forms import WireStruct, in_form, parts_in_form
 from coordinator.commands.group_values import vacant_of
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_NEWEST
+from coordinator.commands.security import AclRow, ScramRow
 from coordinator.configs.topic_names import shape
 from coordinator.ledger.port import LedgerCorrupt, newer_rules
+from coordinator.security.acl_index import AclIndex
 from coordinator.state.chunk_index import COLUMNS_UNCHECKED, NO_CHECKSUM, ChunkIndex
 from coordinator.state.state import (
     NO_TIME,
@@ -223,6 +225,10 @@ def _to_wire(state: ClusterState) -> SnapshotContent:
         transaction_version=state.transaction_version,
         features_epoch=state.features_epoch,
         registry=registry_to_wire(state.registry),
+        acls=list(map(AclRow.of, state.acls)),
+        scram=[ScramRow.of(credential_id, credential) for credential_id, credential in sorted(state.scram.items())],
+        is_security_set_up=state.is_security_set_up,
+        is_acls_confirmed=state.is_acls_confirmed,
     )
 
 
@@ -306,6 +312,7 @@ def _to_state(wire: SnapshotContent) -> ClusterState:
     }
     groups = {group.group_id: group.group() for group in wire.groups}
     transactional_ids = {known.transactional_id: known.value() for known in wire.transactional_ids}
+    acls = dict.fromkeys(row.acl() for row in wire.acls)
     state = ClusterState(
         cluster_id=wire.cluster_id,
         incarnation=wire.incarnation,
@@ -336,6 +343,11 @@ def _to_state(wire: SnapshotContent) -> ClusterState:
         transaction_version=wire.transaction_version,
         features_epoch=wire.features_epoch,
         registry=wire.registry.registry(),
+        acls=acls,
+        scram={row.credential_id: row.credential() for row in wire.scram},
+        is_security_set_up=wire.is_security_set_up,
+        is_acls_confirmed=wire.is_acls_confirmed,
+        acl_index=AclIndex.of(acls),
         producer_id_next=ProducerId(wire.producer_id_next),
         object_id_next=ObjectId(wire.object_id_next),
         producers_before_deletion=ProducerId(wire.producers_before_deletion),

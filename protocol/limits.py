@@ -325,6 +325,14 @@ QUOTA_ENTITIES_MAX = 10_000
 """Users, client ids, addresses and their combinations that have quotas."""
 QUOTA_NAME_CHARS_MAX = 1_000
 """The name of a user, client id or address."""
+ACLS_MAX = 50_000
+"""Access control lists of a cluster."""
+ACL_CREATIONS_PER_ENTRY_MAX = 2_000
+ACL_DELETIONS_PER_ENTRY_MAX = 10_000
+"""Kafka's MAX_RECORDS_PER_USER_OP: a filter that fits more ACLs deletes none."""
+SCRAM_CREDENTIALS_MAX = 50_000
+SECURITY_NAME_CHARS_MAX = 1_024
+"""The name of a principal, a host, a user, or an ACL's pattern."""
 
 # Schemas.
 SCHEMA_BYTES_MAX = 256 * KIB

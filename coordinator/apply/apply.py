@@ -18,6 +18,7 @@ from coordinator.apply.pending_offsets import commit_transactional_offsets
 from coordinator.apply.registry import apply_registry_command
 from coordinator.apply.replace import forget_objects, replace_chunks
 from coordinator.apply.retention import advance_log_start, apply_retention
+from coordinator.apply.security import apply_security_command
 from coordinator.apply.sessions import (
     check_start,
     end_session,
@@ -59,6 +60,7 @@ from coordinator.commands.commands import (
 )
 from coordinator.commands.group import GroupCommand
 from coordinator.commands.registry import RegistryCommand
+from coordinator.commands.security import SecurityCommand
 from coordinator.commands.transaction import CommitTransactionalOffsets, PlainTransactionCommand
 from coordinator.ledger.port import LedgerRecord
 from coordinator.state.state import NO_TIME, ClusterState
@@ -148,6 +150,8 @@ def _apply_command(state: ClusterState, session_id: SessionId, command: Command)
         return apply_admin_command(state, command)
     if isinstance(command, RegistryCommand):
         return apply_registry_command(state.registry, command)
+    if isinstance(command, SecurityCommand):
+        return apply_security_command(state, command)
     match command:
         case StartSession():
             return Rejected(error_code=ErrorCode.invalid_request, reason=f"session {session_id} has started already")

@@ -14,7 +14,8 @@ from coordinator.codec.group_wire import WireGroup
 from coordinator.codec.registry_wire import WireRegistry
 from coordinator.codec.transaction_wire import WireTransactionalId
 from coordinator.commands.forms import WireStruct, layout_in_form, since
-from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST
+from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST, RULES_SECURITY
+from coordinator.commands.security import AclRow, ScramRow
 from coordinator.state.chunk_index import COLUMN_TYPES
 from coordinator.state.state import TRANSACTION_VERSION_NEWEST
 
@@ -102,6 +103,12 @@ class SnapshotContent(WireStruct, frozen=True):
     transaction_version: int = TRANSACTION_VERSION_NEWEST
     features_epoch: int = 0
     registry: WireRegistry = msgspec.field(default_factory=WireRegistry)
+    acls: Annotated[list[AclRow], since(RULES_SECURITY)] = []
+    """In the order of their entries."""
+    scram: Annotated[list[ScramRow], since(RULES_SECURITY)] = []
+    """In order of users and mechanisms."""
+    is_security_set_up: Annotated[bool, since(RULES_SECURITY)] = False
+    is_acls_confirmed: Annotated[bool, since(RULES_SECURITY)] = True
 
 
 _RECORDED_SHAPES = {

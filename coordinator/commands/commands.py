@@ -48,6 +48,14 @@ from coordinator.commands.registry import (
     SetMode,
 )
 from coordinator.commands.rules import RULES_FIRST
+from coordinator.commands.security import (
+    AlterScram,
+    BootstrapUsers,
+    CreateAcls,
+    DeleteAcls,
+    SecurityCommand,
+    SecurityOutcome,
+)
 from coordinator.commands.transaction import (
     CommitTransactionalOffsets,
     PlainTransactionCommand,
@@ -348,6 +356,7 @@ PlainCommand = (
     | AdminCommand
     | PlainTransactionCommand
     | RegistryCommand
+    | SecurityCommand
 )
 """Commands without columns. They stand in entries as they are, each under a tag that is never given twice."""
 ColumnarCommand = CommitChunks | AdvanceLogStart | CommitOffsets | CommitTransactionalOffsets
@@ -365,6 +374,10 @@ DEFINITIONS = (
     DeleteVersions,
     SetCompatibility,
     SetMode,
+    CreateAcls,
+    DeleteAcls,
+    AlterScram,
+    BootstrapUsers,
 )
 """Commands whose content stands in no object of the intake: a recovery has it from a snapshot or the ledger alone."""
 
@@ -440,4 +453,5 @@ Outcome = (
     | TransactionDecided
     | TransactionalOffsetsPending
     | RegistryOutcome
+    | SecurityOutcome
 )

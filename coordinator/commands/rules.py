@@ -19,5 +19,8 @@ RULES_CHECKED_ENTRIES: Final = 3
 """A checksum in every entry, of its bytes, its session and its number. The first sequence of each producer's run, by
 which repeats are known that are no longer remembered."""
 
-RULES_NEWEST: Final[int] = RULES_CHECKED_ENTRIES
+RULES_SECURITY: Final = 4
+"""ACLs and SCRAM credentials."""
+
+RULES_NEWEST: Final[int] = RULES_SECURITY
 """The newest version that this program knows. It serves no cluster in which a later one is in force."""

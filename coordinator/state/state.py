@@ -11,11 +11,14 @@ from coordinator.commands.admin import QuotaEntity, Replicas
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.group_values import GroupState
 from coordinator.commands.rules import RULES_FIRST
+from coordinator.security.acl_index import AclIndex
+from coordinator.security.acls import Acl
 from coordinator.state.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.state.producer_order import ProducerOrder
 from coordinator.state.registry import Registry
 from coordinator.state.transactions import TransactionalId, TransactionCounts
 from coordinator.state.unplaced_batches import UnplacedBatch
+from protocol.auth.scram_credentials import ScramCredential, ScramMechanism
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, SessionId, TopicId
 from storage.refs import ObjectKind
 from txn.isolation import PartitionTransactions
@@ -191,6 +194,23 @@ class ClusterState:
     """How often a level was changed."""
     registry: Registry = field(default_factory=Registry)
     """Schemas of records, by subject."""
+    acls: dict[Acl, None] = field(default_factory=dict[Acl, None])
+    """In the order of their entries."""
+    scram: dict[tuple[str, ScramMechanism], ScramCredential] = field(
+        default_factory=dict[tuple[str, ScramMechanism], ScramCredential]
+    )
+    """SCRAM credentials by user and mechanism. Keys may be encrypted: nothing that is applied goes by them."""
+    is_security_set_up: bool = False
+    """Whether there ever was an ACL or a credential."""
+    is_acls_confirmed: bool = True
+    """False after a recovery, which may have lost a revocation, until somebody has looked at the ACLs: until then no
+    ACL counts, and super users alone are served."""
+    acl_index: AclIndex = field(default_factory=AclIndex)
+    """Derived: the ACLs, arranged for questions."""
+    acls_version: int = field(default=0, compare=False)
+    """Derived: grows with each change of ACLs, and of whether they are confirmed."""
+    scram_version: int = field(default=0, compare=False)
+    """Derived: grows with each change of credentials."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict[str, TopicId])
     """Derived: topics by name."""
     topic_shapes: dict[str, str] = field(default_factory=dict[str, str])

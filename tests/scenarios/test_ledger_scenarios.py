@@ -48,6 +48,7 @@ from coordinator.commands.commands import (
 )
 from coordinator.commands.group import GroupsClaimed, OffsetsCommitted
 from coordinator.commands.registry import RegistryRejected, SchemaRegistered, VersionsDeleted
+from coordinator.commands.security import AclsCreated, AclsDeleted, ScramAltered
 from coordinator.commands.transaction import TransactionalOffsetsPending, TransactionDecided
 from coordinator.state.state import ClusterState
 from protocol.errors import ErrorCode
@@ -228,6 +229,9 @@ def describe(outcome: Outcome) -> str:
             | SchemaRegistered()
             | VersionsDeleted()
             | RegistryRejected()
+            | AclsCreated()
+            | AclsDeleted()
+            | ScramAltered()
         ):
             return str(outcome)
 

@@ -17,6 +17,7 @@ from coordinator.commands.commands import (
     ChunksCommitted,
     Command,
     Proposal,
+    RaiseRules,
 )
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_NEWEST
 from coordinator.invariants import check
@@ -54,12 +55,16 @@ def edges(state: ClusterState) -> dict[tuple[TopicId, int], tuple[int, int, int,
     }
 
 
-def run(entries: Sequence[tuple[int, Command | tuple[int, TopicId, int], int | None, int]]) -> Cluster:
+def run(
+    entries: Sequence[tuple[int, Command | tuple[int, TopicId, int], int | None, int]], *, is_newest: bool = False
+) -> Cluster:
     """A cluster with two sessions and a topic that went through the steps, checked after each."""
     cluster = Cluster()
     cluster.do(start("a", node=1, rules=RULES_NEWEST))
     cluster.do(start("b", node=2, rules=RULES_NEWEST), session=2)
     cluster.do(create("a", topic_id=TOPICS[0], partitions=2))
+    if is_newest:
+        cluster.do(RaiseRules(rules_version=RULES_NEWEST))
     for session, step, time_ms, slip in entries:
         if not isinstance(step, tuple):
             command: Command | None = step
@@ -82,11 +87,11 @@ def run(entries: Sequence[tuple[int, Command | tuple[int, TopicId, int], int | N
     return cluster
 
 
-@given(steps)
+@given(steps, st.booleans())
 def test_a_snapshot_at_any_position_leads_to_the_same_state(
-    entries: list[tuple[int, Command | tuple[int, TopicId, int], int | None, int]],
+    entries: list[tuple[int, Command | tuple[int, TopicId, int], int | None, int]], is_newest: bool
 ) -> None:
-    cluster = run(entries)
+    cluster = run(entries, is_newest=is_newest)
     state = ClusterState.empty("cluster", 1)
     for record in cluster.records:
         apply(state, record)

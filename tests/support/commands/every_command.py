@@ -1,5 +1,7 @@
 """Commands of every kind, by the names of their golden files, and those that entries without a checksum can carry."""
 
+from msgspec import structs
+
 from coordinator.commands.admin import (
     AlterClientQuotas,
     AlterConfigs,
@@ -41,6 +43,7 @@ from coordinator.commands.group import (
 )
 from coordinator.commands.group_values import ClassicGroup, ClassicMember
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES
+from coordinator.commands.security import AlterScram, BootstrapUsers, CreateAcls, DeleteAcls, ScramRow
 from coordinator.commands.transaction import (
     AddToTransaction,
     CommitTransactionalOffsets,
@@ -52,7 +55,12 @@ from coordinator.commands.transaction import (
     SetTransactionVersion,
     TerminateTransaction,
 )
+from coordinator.security.acls import AclFilter
+from protocol.auth.operations import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType
+from protocol.auth.principals import EVERY_USER
+from protocol.auth.scram_credentials import ScramMechanism
 from protocol.types import Milliseconds, Offset, PartitionIndex, Position, ProducerEpoch, ProducerId, SessionId
+from tests.support.acls import make_acl
 from tests.support.commands.commands import TOPIC, Batch, Chunk, commit, create, idempotent, start
 from tests.support.commands.entries import since_of
 from tests.support.commands.table_commits import commit_table, table_commit
@@ -112,6 +120,17 @@ PENDING = CommitTransactionalOffsets(
     offset=[1 << 60, -1],
     leader_epoch=[-1, 4],
     metadata=("", "text"),
+)
+
+
+TRANSACTIONAL_ID = ResourceType.TRANSACTIONAL_ID
+SCRAM_ROW = ScramRow(
+    user="alice",
+    mechanism=ScramMechanism.SCRAM_SHA_256,
+    salt=bytes(range(16)),
+    stored_key=bytes(range(32)),
+    server_key=bytes(range(1, 33)),
+    iterations=4_096,
 )
 
 
@@ -274,6 +293,23 @@ COMMANDS: dict[str, Command] = {
     ),
     "delete_offsets": DeleteOffsets(group_id="g", claim_epoch=5, partitions=((TOPIC, PartitionIndex(3)),)),
     "delete_group": DeleteGroup(group_id="g", claim_epoch=5),
+    "create_acls": CreateAcls.of(
+        [
+            make_acl(),
+            make_acl(Operation.ALL, "ü", principal=EVERY_USER, host="::1", permission=Permission.DENY),
+            make_acl(Operation.TWO_PHASE_COMMIT, "tx-", resource_type=TRANSACTIONAL_ID, pattern=PatternType.PREFIXED),
+        ]
+    ),
+    "delete_acls": DeleteAcls.of(AclFilter(principal="User:alice", name="orders", pattern=PatternType.MATCH)),
+    "delete_every_acl": DeleteAcls.of(AclFilter()),
+    "alter_scram": AlterScram(
+        deletions=(("bob", ScramMechanism.SCRAM_SHA_512),),
+        upsertions=(SCRAM_ROW, structs.replace(SCRAM_ROW, user="ü", mechanism=ScramMechanism.SCRAM_SHA_512)),
+    ),
+    "bootstrap_users": BootstrapUsers(
+        credentials=(SCRAM_ROW,),
+        acls=CreateAcls.of([make_acl(Operation.ALTER, CLUSTER_NAME, resource_type=ResourceType.CLUSTER)]).rows,
+    ),
     "expire_offsets": ExpireOffsets(now_ms=Milliseconds(1 << 41), retention_ms=7, group_ids=("g", "h")),
 }
 UNCHECKED_COMMANDS = {name: command for name, command in COMMANDS.items() if since_of(command) < RULES_CHECKED_ENTRIES}

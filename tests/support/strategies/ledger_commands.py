@@ -19,12 +19,14 @@ from coordinator.commands.commands import (
     ReportTime,
     StartDrain,
 )
+from coordinator.commands.rules import RULES_NEWEST
 from protocol.types import Milliseconds, ObjectNumber, SessionId, TopicId
 from storage.refs import intake_key
 from tests.support.commands.commands import Batch, Chunk, commit, create, delete_before, start
 from tests.support.strategies.admin_commands import admin_commands
 from tests.support.strategies.group_commands import group_commands
 from tests.support.strategies.registry_commands import registry_commands
+from tests.support.strategies.security_commands import security_commands
 
 TOPICS = [TopicId(bytes([number] * 16)) for number in range(1, 4)]
 NAMES = ["a", "a.b", "a_b"]
@@ -81,7 +83,7 @@ commands: st.SearchStrategy[Command] = st.one_of(
     st.builds(ClaimMaintenanceLeader, epoch=st.integers(0, 3)),
     st.just(CompareDigest(shape=bytes(8))),
     st.builds(ReportDigest, position=st.integers(0, 20), digest=st.sampled_from([None, bytes(32), b"1" * 32])),
-    st.builds(RaiseRules, rules_version=st.integers(0, 3)),
+    st.builds(RaiseRules, rules_version=st.integers(0, RULES_NEWEST)),
     st.builds(DeleteTopic, topic_id=topic_ids),
     st.builds(AllocateProducerIds, count=st.integers(-1, 3)),
     st.builds(
@@ -104,5 +106,6 @@ commands: st.SearchStrategy[Command] = st.one_of(
     group_commands,
     admin_commands,
     registry_commands,
+    security_commands,
     st.just(ReportTime()),
 )

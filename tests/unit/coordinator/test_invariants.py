@@ -11,9 +11,13 @@ from coordinator.commands.group_values import ClassicGroup, GroupState
 from coordinator.invariants import check
 from coordinator.state.chunk_index import ChunkIndex
 from coordinator.state.state import ClusterState, DigestComparison, PartitionState, TableState, TopicState
+from protocol.auth.scram_credentials import ScramMechanism
+from protocol.limits import ACLS_MAX
 from protocol.types import Milliseconds, ObjectId, Offset, PartitionIndex, Position, ProducerId, Sequence, SessionId
 from storage.refs import ObjectKind
+from tests.support.acls import make_acl
 from tests.support.commands.commands import TOPIC, Cluster, idempotent, start
+from tests.support.commands.every_command import SCRAM_ROW
 from tests.support.commands.group_commands import GENERATION, offsets
 from txn.producer_state import ProducerState, RememberedBatch
 
@@ -135,6 +139,20 @@ def resource_in_disorder(state: ClusterState) -> None:
 
 def quotas_of_nobody(state: ClusterState) -> None:
     state.client_quotas = {(): {"a": 1.0}}
+
+
+def index_without_acls(state: ClusterState) -> None:
+    state.acls[make_acl()] = None
+
+
+def credential_before_any(state: ClusterState) -> None:
+    state.scram["a", ScramMechanism.SCRAM_SHA_256] = SCRAM_ROW.credential()
+
+
+def too_many_acls(state: ClusterState) -> None:
+    state.is_security_set_up = True
+    for number in range(ACLS_MAX + 1):
+        state.acls[make_acl(name=f"t{number}")] = None
 
 
 def no_quota(state: ClusterState) -> None:
@@ -365,6 +383,9 @@ def strange_leader(state: ClusterState) -> None:
         (resource_in_disorder, "the broker '' has the configs ['b', 'a']"),
         (quotas_of_nobody, "quotas of an entity of the types []"),
         (no_quota, "has the quotas {'a': 0.0}"),
+        (index_without_acls, "acl_index does not mirror the 1 ACLs"),
+        (credential_before_any, "0 ACLs and 1 credentials are there, and none ever was"),
+        (too_many_acls, f"{ACLS_MAX + 1} ACLs and 0 credentials are more than there may be"),
     ],
 )
 def test_a_broken_invariant_is_named(damage: Callable[[ClusterState], None], sentence: str) -> None:

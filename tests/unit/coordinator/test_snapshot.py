@@ -216,7 +216,9 @@ def test_positions_of_producers_are_kept_from_the_rules_on_that_have_them() -> N
 
 
 def test_s3_a_field_that_is_not_known_is_refused() -> None:
-    body = msgspec.msgpack.decode(bytes(cramjam.zstd.decompress(encode_snapshot(lived_in().state)[1:])))
+    state = lived_in().state
+    state.rules_version = RULES_NEWEST
+    body = msgspec.msgpack.decode(bytes(cramjam.zstd.decompress(encode_snapshot(state)[1:])))
     with pytest.raises(LedgerCorrupt, match="of at most length"):
         decode_snapshot(snapshot_of(msgspec.msgpack.encode([*body, 0])))
     partition = body[11][0][4][0]
