@@ -9,6 +9,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from agent.admin.config_layers import BrokerConfigs
+from agent.admin.topics import TopicAdmin
 from agent.bucket.bucket_watch import BucketWatch
 from agent.bucket.confirmation import BucketConfirmation, ConfirmedStore
 from agent.bucket.store_damages import StoreDamages
@@ -25,6 +26,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.ledger.node_ids import node_id_of
 from agent.maintenance.leader import MaintenanceLeader
 from agent.maintenance.wiring import MaintenanceRoles
+from agent.produce.audit_wiring import wire_audit_log
 from agent.produce.produce_path import ProducePath
 from agent.recovery.audit import Audit
 from agent.request.services import Services
@@ -34,6 +36,7 @@ from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob, loops_of
 from agent.runtime.supervisor import Run, Supervisor
+from agent.security.audit_log import AuditLog
 from agent.views.state import state_statistics
 from coordinator.commands.commands import Endpoint, StartSession
 from coordinator.follower import Follower
@@ -55,6 +58,8 @@ class Broker:
     """The services of handlers, set by `begin`."""
     lake: LakeRoles
     """The writers to the lake, set by `begin`."""
+    audit_log: AuditLog
+    """The audit log, set by `begin`."""
 
     def __init__(
         self,
@@ -145,6 +150,8 @@ class Broker:
         self._wire()
         for name, run in self._roles().items():
             self._supervisor.start(name, run)
+        if self.audit_log.is_on:
+            self.repeat(self.audit_log.job)
 
     def _roles(self) -> Mapping[str, Run]:
         """The background work that ends before the session does."""
@@ -195,6 +202,14 @@ class Broker:
         self._groups = GroupServices(context)
         self.lake = LakeRoles(context, settings=settings, archive=archive)
         self._maintenance = MaintenanceRoles(context, settings=settings, leader=self._maintenance_leader)
+        self.audit_log = wire_audit_log(
+            context,
+            settings.audit,
+            cluster_id=self._identity.cluster_id,
+            agent=settings.name,
+            topics=TopicAdmin(ledger=self._ledger, ids=context.ids, broker_configs=self._broker_configs),
+            produce=self._produce,
+        )
         self.services = wire_services(
             context,
             cluster_id=self._identity.cluster_id,
@@ -205,6 +220,8 @@ class Broker:
             fetch=self._fetch,
             groups=self._groups,
             is_clock_ahead=lambda: self._clock_check.verdict.ahead_ms > 0,
+            audit_log=self.audit_log,
+            tasks=self._tasks,
         )
         metrics = context.metrics
         metrics.watch_state(lambda: state_statistics(self.state, context.proposed_time()))
@@ -246,6 +263,7 @@ class Broker:
         session ends with its lease.
         """
         await self._supervisor.stop(*self._roles())
+        await self.audit_log.flush()
         await self._produce.drain()
         await self._maintenance.tail_manifests.leave()
         await self._ledger.close()

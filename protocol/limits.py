@@ -905,6 +905,8 @@ AUDIT_LOG_WRITE_INTERVAL_S = 0.5
 """The pause between two writes; a change is written after at most this."""
 AUDIT_LOG_WRITE_RECORDS_MAX = 500
 """Records of one write: they are made on the loop, in about 5 ms."""
+AUDIT_LOG_TOPIC_SECONDS_MAX = 30.0
+"""In how long a batch of the audit log's topic has to be acknowledged before it is sent again."""
 AUDIT_LOG_TEXT_CHARS_MAX = 256
 """Characters of one text of an event: a client id, a name."""
 AUDIT_LOG_DETAIL_CHARS_MAX = 1_024

@@ -19,7 +19,7 @@ from coordinator.commands.admin import AssignReplicas, CreatePartitions, Replica
 from coordinator.commands.commands import CreateTopic, DeleteTopic, Rejected
 from coordinator.configs.config_types import shorten
 from coordinator.configs.topic_configs import InvalidConfig, broker_value, stamped_by, validate_topic_configs
-from coordinator.configs.topic_names import INTERNAL_TOPICS, InvalidTopicName, validate_topic_name
+from coordinator.configs.topic_names import AUDIT_TOPIC, INTERNAL_TOPICS, InvalidTopicName, validate_topic_name
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import TopicState
 from protocol.errors import ErrorCode
@@ -114,6 +114,8 @@ class TopicAdmin:
     async def auto_create(self, name: str) -> TopicState:
         """The topic, created with `num.partitions` if there is none. Raises `TopicError`."""
         if name in INTERNAL_TOPICS:  # a client that asks for __consumer_offsets must not create a topic of that name
+            raise TopicError(ErrorCode.unknown_topic_or_partition)
+        if name == AUDIT_TOPIC:  # agents create it, with configs of its own
             raise TopicError(ErrorCode.unknown_topic_or_partition)
         partition_count = int(broker_value(self._broker_configs, "num.partitions"))
         try:

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Annotated, get_type_hints
 
 from agent.config.addresses import read_http_address, read_ledger_url, read_listener, read_store_url
+from agent.config.audit_classes import read_audit_class
 from protocol.limits import (
     ARCHIVE_AGE_MS_DEFAULT,
     ARCHIVE_BYTES_DEFAULT,
@@ -409,6 +410,21 @@ _COMBINED: tuple[Option, ...] = (
         kind=OptionKind.PAIRS,
         default="Kafka's defaults",
         help="A Kafka broker config by its Kafka name, KEY=VALUE. Repeatable.",
+    ),
+    Option(
+        name="audit-log",
+        kind=OptionKind.TEXT,
+        default="none",
+        help="Where log-ins, denied operations and changes are recorded: stderr, the path of a file, or topic for the "
+        "topic __penstock_audit.",
+    ),
+    Option(
+        name="audit-log-classes",
+        kind=OptionKind.LIST,
+        default="authentication, denied, change and credential",
+        check=read_audit_class,
+        help="Classes of events that the audit log has: authentication, denied, change, credential, allowed. "
+        "Repeatable.",
     ),
     Option(
         name="insecure",

@@ -25,6 +25,7 @@ from agent.config.addresses import (
     read_listener,
     read_store_url,
 )
+from agent.config.audit_options import AuditSettings, audit_settings
 from agent.config.catalog_options import CatalogAccess, catalog_access
 from agent.config.etcd_options import LedgerAccess, ledger_access
 from agent.config.external_catalog_settings import ExternalCatalogSettings, read_external_catalogs
@@ -89,6 +90,7 @@ class Settings(PlainSettings):
 
     Secrets are hidden (`coordinator.configs.security_configs.HIDDEN`): who needs one has it as `Secret`.
     """
+    audit: AuditSettings = field(default_factory=AuditSettings)
 
     def security_of(self, listener: str) -> ListenerSecurity:
         """The protection of the listener of that name."""
@@ -153,6 +155,7 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         name=_text(values, "name", default_name),
         zone=_text(values, "zone", "") or None,
         broker_configs=_shown_configs(pairs),
+        audit=audit_settings(values),
         **_plain_fields(values, store_url),
     )
     _check_processes(settings)

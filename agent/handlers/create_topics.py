@@ -5,6 +5,7 @@
   describes every topic with all its configs. Replica assignments give the number of partitions, and set which agents
   clients ask first; where they name brokers that do not exist, their number alone counts.
 - Differs from Kafka: any replication factor is accepted, because the bucket replicates, and is reported as 1.
+  The topic of the audit log is TOPIC_AUTHORIZATION_FAILED: agents create it (`--audit-log topic`).
 - Source: org.apache.kafka.controller.ReplicationControlManager.createTopics (Kafka 4.3).
 """
 
@@ -21,6 +22,7 @@ from agent.runtime.yielding import CooperativeYield
 from agent.security.required_rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC
 from agent.security.rights import Rights
 from coordinator.configs.topic_configs import broker_value
+from coordinator.configs.topic_names import AUDIT_TOPIC
 from protocol.auth.operations import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.limits import CREATIONS_PER_TURN, PARTITIONS_CREATED_PER_REQUEST_MAX
@@ -56,6 +58,8 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
                 raise TopicError(ErrorCode.invalid_request, "Duplicate topic name.")
             if topic.name in denied:
                 raise TopicError(ErrorCode.topic_authorization_failed, "Authorization failed.")
+            if topic.name == AUDIT_TOPIC:  # its records would look like those of agents
+                raise TopicError(ErrorCode.topic_authorization_failed, f"Agents alone create '{AUDIT_TOPIC}'.")
             creation = _create(services, request.frame.api_version, topic, is_validate_only=is_validate_only)
             row = await before(end_s, services.clock, creation)
             results.append(row | HIDDEN if topic.name in hidden else row)

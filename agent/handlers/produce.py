@@ -5,7 +5,8 @@
 - Behaviour: a bad batch fails alone. While the ledger does not answer, a topic that may be new fails alone, too
   (NOT_LEADER_OR_FOLLOWER, safety rule S4). A transactional batch needs the transactional id that has its producer id.
 - Differs from Kafka: `acks=1` means `acks=all`: nothing is acknowledged before it is durable and ordered. acks=0 is
-  written all the same; there is no response, but the connection is closed where an error is known at once.
+  written all the same; there is no response, but the connection is closed where an error is known at once. No client
+  may write the topic of the audit log: TOPIC_AUTHORIZATION_FAILED.
 - Source: org.apache.kafka.server.KafkaApis.handleProduceRequest, ProduceRequestUtils.validateRecords,
   org.apache.kafka.storage.internals.log.LogValidator (Kafka 4.3).
 """
@@ -23,7 +24,7 @@ from agent.request.transactional_requests import BatchesOfTransaction
 from agent.runtime.threads import run_in_thread
 from agent.runtime.yielding import CooperativeYield
 from agent.security.required_rights import WRITE_TOPIC, WRITE_TRANSACTION
-from coordinator.configs.topic_names import INTERNAL_TOPICS
+from coordinator.configs.topic_names import AUDIT_TOPIC, INTERNAL_TOPICS
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import TopicState
 from protocol.connection import RequestFrame
@@ -250,6 +251,8 @@ async def _find_topic(
     try:
         if topic.topic_id is not None:
             found_topic = await lookup.by_id(TopicId(topic.topic_id))
+            if found_topic is not None and found_topic.name == AUDIT_TOPIC:
+                return None, ErrorCode.topic_authorization_failed
             # An id that became known only now has not been judged yet.
             if found_topic is not None and not await request.rights.may_behind_barrier(*WRITE_TOPIC, found_topic.name):
                 return None, ErrorCode.topic_authorization_failed
@@ -257,6 +260,8 @@ async def _find_topic(
         assert topic.name is not None
         if topic.name in INTERNAL_TOPICS:  # a producer that writes there expects groups to change
             return None, ErrorCode.invalid_topic_exception
+        if topic.name == AUDIT_TOPIC:  # whatever the rights of the client: a record there is an event of an agent
+            return None, ErrorCode.topic_authorization_failed
         return await lookup.by_name(topic.name), ErrorCode.unknown_topic_or_partition
     except LedgerUnavailable:
         return None, ErrorCode.not_leader_or_follower

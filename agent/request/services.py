@@ -27,6 +27,7 @@ from agent.request.draining import Draining
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
+from agent.security.audit_log import AuditLog, no_audit_log
 from agent.security.rights import ALL_RIGHTS, Rights
 from agent.telemetry.client_info import ConnectedClient
 from agent.telemetry.subscriptions import Asker, ClientTelemetry
@@ -69,6 +70,9 @@ class Services:
     """The wall clock's time, None while it is not trusted (safety rule S2)."""
     is_clock_ahead: Callable[[], bool]
     """Whether it is not trusted because it is far ahead of the ledger's time (safety rule S21)."""
+    audit_log: AuditLog = field(default_factory=no_audit_log)
+    tasks: asyncio.TaskGroup | None = None
+    """The group of tasks that outlive the request that began them; None where there is none, as in tests."""
     draining: Draining = field(default_factory=Draining)
     placements: Placements = field(default_factory=Placements)
 
@@ -118,6 +122,10 @@ class Request:
     """Who the connection speaks for."""
     rights: Rights = ALL_RIGHTS
     """The rights of the principal."""
+    groups: Sequence[Principal] = ()
+    """The groups that a token gives the principal."""
+    mechanism: str = ""
+    """The SASL mechanism of the log-in, "" without one."""
     client: ConnectedClient = field(default_factory=ConnectedClient)
     """The name and version that the connection's client has given."""
     connection_epoch: PendingConnectionEpoch | None = None

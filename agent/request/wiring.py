@@ -1,5 +1,6 @@
 """Wires the services of request handlers."""
 
+import asyncio
 from collections.abc import Callable
 
 from agent.admin.config_layers import BrokerConfigs
@@ -14,6 +15,7 @@ from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
 from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.services import Services
+from agent.security.audit_log import AuditLog
 from agent.telemetry.subscriptions import ClientTelemetry
 from coordinator.configs.broker_configs import broker_value
 
@@ -29,6 +31,8 @@ def wire_services(
     fetch: FetchServices,
     groups: GroupServices,
     is_clock_ahead: Callable[[], bool],
+    audit_log: AuditLog,
+    tasks: asyncio.TaskGroup,
 ) -> Services:
     return Services(
         cluster_id=cluster_id,
@@ -54,6 +58,8 @@ def wire_services(
         ids=context.ids,
         checked_time=context.proposed_time,
         is_clock_ahead=is_clock_ahead,
+        audit_log=audit_log,
+        tasks=tasks,
     )
 
 

@@ -8,30 +8,15 @@ StandardAuthorizerData.logAuditMessage, Kafka 4.3), which knows denied and allow
 import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import Enum
 from typing import ClassVar, TypeVar
 
+from agent.config.audit_classes import AuditClass
 from protocol.auth.operations import Operation, PatternType, ResourceType
 from protocol.auth.principals import ANONYMOUS, Principal
 from protocol.limits import AUDIT_LOG_DETAIL_CHARS_MAX, AUDIT_LOG_TEXT_CHARS_MAX
 from protocol.types import Milliseconds
 
 Event = TypeVar("Event", bound="AuditEvent")
-
-
-class AuditClass(Enum):
-    """The classes of events. The value is the name in `--audit-log-classes`."""
-
-    AUTHENTICATION = "authentication"
-    """A log-in that succeeded or failed."""
-    DENIED = "denied"
-    """An operation that the client may not perform."""
-    CHANGE = "change"
-    """A change of configs, topics, groups, quotas, ACLs, users or tokens."""
-    CREDENTIAL = "credential"
-    """Keys of the object store, or signed URLs, that an agent gave to a client."""
-    ALLOWED = "allowed"
-    """An operation that the client may perform."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

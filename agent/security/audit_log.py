@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
-from agent.runtime.clock import Clock
+from agent.config.audit_classes import AuditClass
+from agent.runtime.clock import Clock, SystemClock
 from agent.runtime.metrics import Metrics
 from agent.runtime.outages import Outage, OutageWords
 from agent.runtime.periodic_job import PeriodicJob
-from agent.security.audit_events import AuditClass, AuditEvent, AuditRecord, written
+from agent.security.audit_events import AuditEvent, AuditRecord, written
 from protocol.limits import (
     AUDIT_LOG_BYTES_MAX,
     AUDIT_LOG_EVENT_BYTES,
@@ -241,3 +242,8 @@ class AuditLog:
             self._has_room.set()
         else:
             self._has_room.clear()
+
+
+def no_audit_log() -> AuditLog:
+    """An audit log that records nothing."""
+    return AuditLog(sink=NoSink(), classes=frozenset(), cluster_id="", agent="", clock=SystemClock(), metrics=Metrics())

@@ -409,6 +409,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             listener=self.listener,
             peer=self.peer,
             principal=self._authenticator.principal,
+            groups=self._authenticator.groups,
+            mechanism=self._authenticator.mechanism,
             client=self._client,
             connection_epoch=self._connection_epoch,
             received_s=began_s,

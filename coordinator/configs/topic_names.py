@@ -11,6 +11,9 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 """Names that Kafka keeps for itself (Topic.INTERNAL_TOPICS)."""
 
+AUDIT_TOPIC = "__penstock_audit"
+"""The topic of the audit log. Agents create and write it; clients may read it."""
+
 
 class InvalidTopicName(ValueError):
     """No topic can have this name. The message says why."""

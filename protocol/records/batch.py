@@ -274,11 +274,12 @@ def pack_header(
     leader_epoch: int = LEADER_EPOCH,
     producer_id: int = NO_PRODUCER_ID,
     producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
 ) -> bytearray:
-    """The header of a batch without a sequence, whose records are encoded, and compressed, as `records`."""
+    """The header of a batch whose records are encoded, and compressed, as `records`."""
     header = bytearray(HEADER_BYTES)
     fields = (
-        attributes, last_offset_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, NO_SEQUENCE,
+        attributes, last_offset_delta, base_timestamp, max_timestamp, producer_id, producer_epoch, base_sequence,
         record_count,
     )  # fmt: skip
     length = HEADER_BYTES - LOG_OVERHEAD + len(records)

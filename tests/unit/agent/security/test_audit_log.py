@@ -5,10 +5,10 @@ import logging
 
 import pytest
 
+from agent.config.audit_classes import AuditClass
 from agent.runtime.metrics import Metrics
 from agent.security.audit_events import (
     AllowedEvent,
-    AuditClass,
     AuditEvent,
     AuthenticationEvent,
     CredentialEvent,
