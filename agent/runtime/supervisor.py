@@ -123,3 +123,16 @@ async def contain(run: Run, on_bug: Callable[[], None]) -> None:
     except Exception:
         log.exception("a bug ended the handling of a request; its connection is closed: report it")
         on_bug()
+
+
+async def result_or_error(work: Awaitable[T]) -> T | Exception:
+    """The result of `work`, or what it raised: for a task of a group, which an error would end. A corrupt ledger does.
+
+    The caller raises the error where it waits for the task.
+    """
+    try:
+        return await work
+    except LedgerCorrupt:
+        raise
+    except Exception as error:
+        return error

@@ -15,9 +15,11 @@ from typing import Any, Final
 
 import agent.handlers
 from agent.handlers.rejected_requests import REJECTIONS
+from agent.request.changes import CHANGES
 from agent.request.cluster_denials import CLUSTER_DENIALS
 from agent.request.deferred import DeferredValues, later
 from agent.request.messages import Values, decode, encode, encode_yielding
+from agent.request.request_audit import with_recorded_changes
 from agent.request.services import Answer, Request, Services
 from agent.security.required_rights import REQUIRED_RIGHTS
 from protocol.api_versions import ApiKey
@@ -79,7 +81,8 @@ def _handlers() -> Iterator[tuple[int, RawHandler]]:
             api_key = ApiKey(module.API_KEY)
             # A look-up that fails here is a handler whose rights nothing states: the agent does not start.
             is_raw = api_key in RAW and not REQUIRED_RIGHTS[api_key].cluster
-            yield api_key, module.handle if is_raw else with_codec(with_cluster_rights(api_key, module.handle))
+            handle = with_recorded_changes(module.handle) if api_key in CHANGES else module.handle
+            yield api_key, handle if is_raw else with_codec(with_cluster_rights(api_key, handle))
 
 
 HANDLERS: Final[dict[int, RawHandler]] = dict(_handlers())

@@ -4,10 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from agent.config.audit_classes import AuditClass
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.security.audit_events import (
-    AuditClass,
     AuditedResource,
     AuditRecord,
     AuditSource,
