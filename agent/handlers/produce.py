@@ -23,10 +23,12 @@ from agent.request.topic_rights import denied_topics
 from agent.request.transactional_requests import BatchesOfTransaction
 from agent.runtime.threads import run_in_thread
 from agent.runtime.yielding import CooperativeYield
+from agent.security.audit_subject import record_denials
 from agent.security.required_rights import WRITE_TOPIC, WRITE_TRANSACTION
 from coordinator.configs.topic_names import AUDIT_TOPIC, INTERNAL_TOPICS
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import TopicState
+from protocol.auth.operations import Operation, ResourceType
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import INLINE_ROWS_MAX, INTAKE_SHARE_OF_RECEIVED_MIN, RECEIVE_BUFFER_BYTES
@@ -77,7 +79,7 @@ async def handle(services: Services, request: Request) -> Answer:
     version = transaction_version(API_KEY, request.frame.api_version)
     accepted: list[BatchGroup] = []
     for topic_row, topic in enumerate(body.topics):
-        topic_state, unknown = await _find_topic(request, lookup, topic, is_denied=_key(topic) in denied)
+        topic_state, unknown = await _find_topic(services, request, lookup, topic, is_denied=_key(topic) in denied)
         for partition in topic.partitions:
             place = PartitionAnswer(pending, topic_row, partition.index)
             if unknown is ErrorCode.topic_authorization_failed and topic_state is None:
@@ -243,7 +245,7 @@ def _key(topic: ProduceTopic) -> str | TopicId:
 
 
 async def _find_topic(
-    request: Request, lookup: TopicLookup, topic: ProduceTopic, *, is_denied: bool
+    services: Services, request: Request, lookup: TopicLookup, topic: ProduceTopic, *, is_denied: bool
 ) -> tuple[TopicState | None, ErrorCode]:
     """The topic, and the error where it is None."""
     if is_denied:
@@ -252,7 +254,7 @@ async def _find_topic(
         if topic.topic_id is not None:
             found_topic = await lookup.by_id(TopicId(topic.topic_id))
             if found_topic is not None and found_topic.name == AUDIT_TOPIC:
-                return None, ErrorCode.topic_authorization_failed
+                return None, _denied_audit_topic(services)
             # An id that became known only now has not been judged yet.
             if found_topic is not None and not await request.rights.may_behind_barrier(*WRITE_TOPIC, found_topic.name):
                 return None, ErrorCode.topic_authorization_failed
@@ -261,10 +263,17 @@ async def _find_topic(
         if topic.name in INTERNAL_TOPICS:  # a producer that writes there expects groups to change
             return None, ErrorCode.invalid_topic_exception
         if topic.name == AUDIT_TOPIC:  # whatever the rights of the client: a record there is an event of an agent
-            return None, ErrorCode.topic_authorization_failed
+            return None, _denied_audit_topic(services)
         return await lookup.by_name(topic.name), ErrorCode.unknown_topic_or_partition
     except LedgerUnavailable:
         return None, ErrorCode.not_leader_or_follower
+
+
+def _denied_audit_topic(services: Services) -> ErrorCode:
+    record_denials(
+        services.audit_log, Operation.WRITE, ResourceType.TOPIC, (AUDIT_TOPIC,), rule="agents alone write this topic"
+    )
+    return ErrorCode.topic_authorization_failed
 
 
 async def _find_partition(lookup: TopicLookup, topic: TopicState, index: int) -> tuple[TopicState | None, ErrorCode]:

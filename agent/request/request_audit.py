@@ -14,23 +14,10 @@ from agent.request.changes import CHANGES
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.supervisor import begin_in, result_or_error
-from agent.security.audit_events import AuditSource, ChangeEvent
+from agent.security.audit_events import ChangeEvent
 from coordinator.ledger.port import LedgerUnavailable
-from protocol.api_versions import range_of
 
 ChangeHandler = Callable[[Services, Request, Any], Awaitable[Values]]
-
-
-def source_of(request: Request) -> AuditSource:
-    """The source of the events of a request."""
-    return AuditSource(
-        principal=request.principal,
-        groups=tuple(group.name for group in request.groups),
-        mechanism=request.mechanism,
-        host=request.peer.rpartition(":")[0],
-        listener=request.listener,
-        client_id=request.frame.client_id or "",
-    )
 
 
 def with_recorded_changes(handle: ChangeHandler) -> ChangeHandler:
@@ -63,9 +50,7 @@ async def _recorded(handle: ChangeHandler, services: Services, request: Request,
     """
     result = await result_or_error(handle(services, request, body))
     values = None if isinstance(result, Exception) else result
-    served = range_of(request.frame.api_key)
-    assert served is not None, f"API {request.frame.api_key} has no row in protocol.api_versions"
-    source, api_name = source_of(request), served.name
+    source, api_name = request.audit_source, request.audit_api
     for change in CHANGES[request.frame.api_key](body, values):
         services.audit_log.record(
             ChangeEvent(

@@ -27,12 +27,14 @@ from agent.request.draining import Draining
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
+from agent.security.audit_events import AuditSource
 from agent.security.audit_log import AuditLog, no_audit_log
 from agent.security.rights import ALL_RIGHTS, Rights
 from agent.telemetry.client_info import ConnectedClient
 from agent.telemetry.subscriptions import Asker, ClientTelemetry
 from coordinator.state.rendezvous import Assignment, Placement
 from coordinator.state.state import ClusterState, TopicState
+from protocol.api_versions import range_of
 from protocol.auth.principals import ANONYMOUS, Principal
 from protocol.connection import RequestFrame
 from protocol.types import Milliseconds
@@ -136,6 +138,24 @@ class Request:
     """The wait of a fetch: when it is ended, the fetch waits no longer."""
     answer_capacity_bytes: Callable[[], int] | None = field(default=None)
     """The limit of the record bytes that a response may have now; None for no limit."""
+
+    @property
+    def audit_source(self) -> AuditSource:
+        """The source of the request's audit events."""
+        return AuditSource(
+            principal=self.principal,
+            groups=tuple(group.name for group in self.groups),
+            mechanism=self.mechanism,
+            host=self.peer.rpartition(":")[0],
+            listener=self.listener,
+            client_id=self.frame.client_id or "",
+        )
+
+    @property
+    def audit_api(self) -> str:
+        """The API's name, as the audit log shows it."""
+        served = range_of(self.frame.api_key)
+        return str(self.frame.api_key) if served is None else served.name
 
     @property
     def client_host(self) -> str:

@@ -15,6 +15,7 @@ from agent.fetch.wait import FetchWait
 from agent.request.connection_epochs import PendingConnectionEpoch
 from agent.request.services import Answer, NoAnswerOwed, Request, Services
 from agent.runtime.supervisor import begin_in, contain
+from agent.security.audit_subject import SUBJECT
 from agent.security.authentication import ConnectionAuthenticator
 from agent.server.connection_table import ConnectionTable
 from agent.server.dispatch import HANDLERS
@@ -417,6 +418,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             fetch_wait=self._fetch_wait,
             answer_capacity_bytes=self._table.answers.capacity_bytes,
         )
+        if services.audit_log.takes_denials:
+            SUBJECT.set(request)
         try:
             answer: Answer = None
             if self._authenticator.ends_s is not None:

@@ -81,8 +81,11 @@ def _handlers() -> Iterator[tuple[int, RawHandler]]:
             api_key = ApiKey(module.API_KEY)
             # A look-up that fails here is a handler whose rights nothing states: the agent does not start.
             is_raw = api_key in RAW and not REQUIRED_RIGHTS[api_key].cluster
+            if is_raw:
+                yield api_key, module.handle
+                continue
             handle = with_recorded_changes(module.handle) if api_key in CHANGES else module.handle
-            yield api_key, handle if is_raw else with_codec(with_cluster_rights(api_key, handle))
+            yield api_key, with_codec(with_cluster_rights(api_key, handle))
 
 
 HANDLERS: Final[dict[int, RawHandler]] = dict(_handlers())

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from protocol.errors import ErrorCode
 from protocol.limits import MIB
 from protocol.types import Milliseconds
 from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
+from tests.support.agent.audit_logs import KeptAuditLog
 from tests.support.agent.data_paths import DataPaths, data_paths, services_of
 from tests.support.handlers.handler_client import TIMEOUT, ask
 from tests.support.records.plain_records import Record, make_batch, read_batches
@@ -136,6 +138,8 @@ class TestClients:
     async def test_no_client_writes_the_topic(self, version: int) -> None:
         async with serving() as (paths, services, sink):
             await sink.write(records("ann"))
+            audit = KeptAuditLog()
+            services = replace(services, audit_log=audit)
             topic = services.topics.known(AUDIT_TOPIC)
             assert topic is not None
             forged = make_batch([Record(offset=0, timestamp=1, value=b"forged")])
@@ -153,3 +157,7 @@ class TestClients:
             code = answer.responses[0].partition_responses[0].error_code
             assert code is ErrorCode.topic_authorization_failed
             assert await principals(paths) == ["ann"]
+            await audit.flush()
+            assert [(line["decision"], line["resource"], line["operation"]) for line in audit.sink.lines] == [
+                ("denied", f"Topic:{AUDIT_TOPIC}", "WRITE")
+            ]

@@ -7,7 +7,7 @@ import pytest
 
 from agent.config.audit_classes import AuditClass
 from agent.request.messages import Values
-from agent.request.request_audit import source_of, with_recorded_changes
+from agent.request.request_audit import with_recorded_changes
 from agent.request.services import Request, Services
 from agent.security.audit_log import no_audit_log
 from coordinator.ledger.port import LedgerCorrupt, LedgerUnavailable, OutcomeUnknown
@@ -67,9 +67,10 @@ async def turns(count: int = 5) -> None:
 
 
 def test_the_source_of_a_request_has_no_port() -> None:
-    source = source_of(request())
+    source = request().audit_source
     assert (str(source.principal), source.groups, source.mechanism) == ("User:ann", ("staff",), "PLAIN")
     assert (source.host, source.listener, source.client_id) == ("127.0.0.1", "SASL_SSL", "me")
+    assert request().audit_api == "DeleteGroups"
 
 
 async def test_a_client_that_is_gone_cannot_prevent_the_record() -> None:
