@@ -93,6 +93,7 @@ class Agent:
         self.bound: list[ListenerAddress] = []
         self.advertised: list[ListenerAddress] = []
         self.http = settings.http
+        self._digest_key = ids.new_uuid() + ids.new_uuid()
 
     async def __aenter__(self) -> Self:
         await self._stack.enter_async_context(self._supervisor)
@@ -192,6 +193,7 @@ class Agent:
             table_updates=lake.table_updates,
             catalog_syncs=self._catalog_syncs,
             new_audit=partial(self.broker.new_audit, self._damages),
+            digest_key=self._digest_key,
         )
 
     async def _bind(self) -> None:

@@ -788,6 +788,11 @@ HTTP_ROWS_MAX = 10_000
 HTTP_TOKEN_CHARS_MIN = 16
 """A shorter token could be guessed."""
 HTTP_TOKEN_CHARS_MAX = 512
+HTTP_PASSWORD_SECONDS_REMEMBERED = 60.0
+"""How long a password that was right is not checked again, unless the user's credential changes."""
+HTTP_PASSWORDS_REMEMBERED_MAX = 1_000
+HTTP_FAILED_LOGINS_WAITING_MAX = 50
+"""Answers to failed logins that wait. While there are so many, no other password is checked."""
 
 # The Iceberg catalog.
 CATALOG_BODY_BYTES_MAX = MIB

@@ -14,16 +14,19 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from agent.cli.main import app as command_line
 from agent.config.options import OPTIONS, OPTIONS_BY_NAME, Option, OptionKind
-from agent.http.access_guard import HEALTH_PATHS, METRICS_PATH
 from agent.http.api import build_app
 from agent.http.iceberg.catalog_config import CatalogParts
+from agent.http.registry.rest_api import PREFIX as REGISTRY_PREFIX
+from agent.http.registry.rest_api import rights_key
 from agent.http.registry.rest_api import routes as registry_routes
 from agent.runtime.metrics import MetricRow, Metrics, StateCollector, StateStatistics, TransactionStatistics
+from agent.security.required_http_rights import HTTP_RIGHTS, REGISTRY_RIGHTS
 from coordinator.configs.broker_configs import BROKER_CONFIGS, CLUSTER_WIDE
 from coordinator.configs.client_metrics_configs import CLIENT_METRICS_CONFIGS
 from coordinator.configs.config_types import LONG_MAX, ConfigSpec, ConfigType, Effect
 from coordinator.configs.group_configs import GROUP_CONFIGS, broker_name_of
 from coordinator.configs.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
+from protocol.auth.operations import Operation, ResourceType
 from protocol.limits import HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX, KIB, MIB
 from tools.http_routes import SECTIONS, RouteText
 from tools.steps import ROOT, say
@@ -321,15 +324,28 @@ HEAD, except in the schema registry.
 
 ## Access
 
-- **open** routes answer everybody.
-- **token** routes need `Authorization: Bearer TOKEN` once `--http-token-file` names a file, on loopback too. Others get
-  401. Penstock's own commands take the token from `--token-file` or `PENSTOCK_TOKEN_FILE`.
-- Without that file token routes answer only this machine: loopback connections that no proxy forwarded. Others get 403
-  `not_allowed`.
-- A token has 16 to 512 letters, digits or `-._~+/`. The file has one token per line and is read at the start.
-- Without a token, a request over loopback must name this machine in `Host`: a loopback address, `localhost`, the host
-  name, or the name in `--http`. Others get 403 `foreign_host`, since a web page could use them.
-- `--metrics-open` answers `/metrics` to everybody. Over loopback any IP address is then accepted as `Host`, too.
+A request says who sends it by one of these:
+
+- `Authorization: Bearer TOKEN` with a token of `--http-token-file`. A line of that file is `TOKEN` for the principal
+  `User:token`, or `User:NAME TOKEN`. A token has 16 to 512 letters, digits or `-._~+/`. The file is read at the start.
+- `Authorization: Basic` with a user of the cluster and the password. A success is remembered for a minute, unless the
+  user's credential changes.
+- nothing: the principal is `User:ANONYMOUS`.
+
+Penstock's own commands take a token from `--token-file` or `PENSTOCK_TOKEN_FILE`.
+
+- What a request shows must be valid; otherwise it gets 401. Failed logins are answered with a delay.
+- **With an authorizer** the principal needs the rights in the tables. A right that is missing is named in a 403, and an
+  ANONYMOUS request gets 401. A topic that the principal may not DESCRIBE is answered as one that does not exist.
+- **Without an authorizer** whoever logs in may do everything. ANONYMOUS requests get 401 where there is a token file.
+  Without one they are answered from this machine alone, over loopback connections that no proxy forwarded.
+- An ANONYMOUS request over loopback must name this machine in `Host`: a loopback address, `localhost`, the host name,
+  or the name in `--http`. Others get 403 `foreign_host`, since a web page could use them.
+- `/live` and `/ready` answer everybody, and so does `/metrics` with `--metrics-open`.
+- In the tables, "listed" means that the answer leaves out what the principal has not that right on. "body" means that
+  the request's body decides which of the rights are needed.
+- A subject of the schema registry has the rights of its topic, which is its name without `-key` or `-value`, and those
+  of the topic resource `schema:SUBJECT`.
 """
 
 
@@ -337,8 +353,8 @@ def http_page() -> str:
     check_routes()
     parts: list[str] = []
     for title, texts in SECTIONS.items():
-        rows = [(*route_cells(route), access(route), text.request, text.answer) for route, text in texts.items()]
-        parts += [f"## {title}", table(("method", "path", "access", "request", "answer"), rows)]
+        rows = [(*route_cells(route), rights_text(route), text.request, text.answer) for route, text in texts.items()]
+        parts += [f"## {title}", table(("method", "path", "rights", "request", "answer"), rows)]
     return page("HTTP API", HTTP_INTRO, *parts)
 
 
@@ -347,9 +363,27 @@ def route_cells(route: str) -> tuple[str, str]:
     return method, code(path)
 
 
-def access(route: str) -> str:
-    path = route.partition(" ")[2]
-    return "open" if path in HEALTH_PATHS else "token or `--metrics-open`" if path == METRICS_PATH else "token"
+def rights_text(route: str) -> str:
+    """The rights that a route asks for, as its row says."""
+    method, _, path = route.partition(" ")
+    if path.startswith(REGISTRY_PREFIX):
+        subject = REGISTRY_RIGHTS[rights_key(method, path)]
+        where = "subject" if "{subject}" in path else "cluster"
+        parts = [(subject.subject, where), (subject.listed, "listed: subjects")]
+        return "; ".join(f"{_one_of(operations)}, {what}" for operations, what in parts if operations)
+    row = HTTP_RIGHTS[route]
+    found = [f"{_one_of(row.cluster)}, cluster"] if row.cluster else []
+    found += [f"{', '.join(each.name for each in row.topic)}, topic"] if row.topic else []
+    found += [f"body: {_on_type(*each)}" for each in row.body]
+    return "; ".join([*found, *(f"listed: {_on_type(*each)}" for each in row.listed)])
+
+
+def _one_of(operations: Iterable[Operation]) -> str:
+    return " or ".join(each.name for each in operations)
+
+
+def _on_type(operation: Operation, resource_type: ResourceType) -> str:
+    return f"{operation.name}, {resource_type.name.lower().replace('_', ' ')}"
 
 
 def check_routes() -> None:
@@ -362,7 +396,7 @@ def check_routes() -> None:
 
 def http_routes() -> Iterator[tuple[str, str]]:
     """Every method and path that the HTTP port serves, without HEAD."""
-    application = build_app(Mock(), CatalogParts(root_uri="memory:"))
+    application = build_app(Mock(), CatalogParts(root_uri="memory:"), identities=Mock())
     yield from _routes_below("", application.routes)
     yield from registry_routes()
 

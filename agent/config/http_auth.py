@@ -1,7 +1,6 @@
-"""Access to the HTTP port: a bearer token, or, without configured tokens, only this machine. Pure.
+"""Access to the HTTP port: the bearer tokens of --http-token-file with their principals, and the rules of `Host`. Pure.
 
-The same rule holds for every path but /live and /ready, and /metrics with `--metrics-open`. `agent.http.access_guard`
-applies it.
+`agent.security.http_identity` applies them to every path but /live, /ready, and /metrics with `--metrics-open`.
 Source: RFC 6750, "Bearer Token Usage"; Iceberg's REST specification, "BearerAuth".
 """
 
@@ -14,12 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.config.option_sources import InvalidSettings, Value
+from protocol.auth.principals import ANONYMOUS, USER, Principal
 from protocol.limits import HTTP_TOKEN_CHARS_MAX, HTTP_TOKEN_CHARS_MIN
 
 _TOKEN = re.compile(rf"[A-Za-z0-9\-._~+/]{{{HTTP_TOKEN_CHARS_MIN},{HTTP_TOKEN_CHARS_MAX}}}=*")
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 """The headers in which proxies name their clients: a request with one of them comes from another machine."""
-_REMEDY_UNKNOWN = "configure the client with one of --http-token-file, as a bearer token"
+CHALLENGE = 'Bearer, Basic realm="penstock", charset="UTF-8"'
+TOKEN_PRINCIPAL = Principal(USER, "token")
+"""The principal of a token that stands alone on its line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,11 @@ class AccessRejection:
     remedy: str
 
     @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the response: a 401 says how to log in (RFC 9110, WWW-Authenticate)."""
+        return {"WWW-Authenticate": CHALLENGE} if self.status == 401 else {}
+
+    @property
     def text(self) -> str:
         """Message and remedy, for APIs whose errors have one text."""
         return f"{self.message}: {self.remedy}"
@@ -40,38 +47,27 @@ class AccessRejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpTokens:
-    """The valid tokens, as digests. Without any, only requests from this machine are answered."""
+    """The valid tokens, as digests, with the principal of each."""
 
-    digests: tuple[bytes, ...] = field(default=(), repr=False)
+    principals: tuple[tuple[bytes, Principal], ...] = field(default=(), repr=False)
 
     @classmethod
-    def of(cls, *tokens: str) -> "HttpTokens":
-        return cls(digests=tuple(_digest(token) for token in tokens))
+    def of(cls, *tokens: str, principal: Principal = TOKEN_PRINCIPAL) -> "HttpTokens":
+        return cls(principals=tuple((_digest(token), principal) for token in tokens))
 
-    def rejection(
-        self, peer: str | None, headers: Mapping[str, str], own_names: Collection[str] = ()
-    ) -> AccessRejection | None:
-        """The error for a request; None where it may be answered.
+    def __bool__(self) -> bool:
+        return bool(self.principals)
 
-        Args:
-            peer: the address of the other end of the connection.
-            headers: with names in lower case.
-            own_names: names of this machine, in lower case, that requests over loopback may use.
-        """
-        if not self.digests:
-            return _rejection_without_tokens(peer, headers, own_names)
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not token:
-            return AccessRejection(
-                status=401, code="not_authenticated", message="a token is required", remedy=_REMEDY_UNKNOWN
-            )
-        sent, is_known = _digest(token.strip()), False
-        for digest in self.digests:  # compare with all: the time must not show which one matches
-            is_known |= hmac.compare_digest(sent, digest)
-        if is_known:
-            return None
-        message = "the request's token is not in --http-token-file"
-        return AccessRejection(status=401, code="not_authenticated", message=message, remedy=_REMEDY_UNKNOWN)
+    def __add__(self, others: "HttpTokens") -> "HttpTokens":
+        return HttpTokens(principals=self.principals + others.principals)
+
+    def principal_of(self, token: str) -> Principal | None:
+        """The principal of a token; None for one that is not valid."""
+        sent, principal = _digest(token), None
+        for digest, owner in self.principals:  # compare with all: the time must not show which one matches
+            if hmac.compare_digest(sent, digest):
+                principal = owner
+        return principal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,28 +94,37 @@ def http_access(values: Mapping[str, Value]) -> HttpAccess:
 
 
 def read_tokens(path: Path) -> HttpTokens:
-    """The tokens of a file, one a line; empty lines and lines that begin with # are skipped.
+    """The tokens of a file, one a line: `TOKEN`, whose principal is `User:token`, or `User:NAME TOKEN`.
 
-    Raises `InvalidSettings`.
+    Empty lines and lines that begin with # are skipped. Raises `InvalidSettings`, whose message shows no token.
     """
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise InvalidSettings(f"--http-token-file {path} cannot be read: {error.strerror}") from error
-    tokens: list[str] = []
+    tokens = HttpTokens()
     for number, line in enumerate(text.splitlines(), 1):
-        token = line.strip()
-        if not token or token.startswith("#"):
+        name, _, token = line.strip().rpartition(" ")
+        if not token or line.lstrip().startswith("#"):
             continue
         if not _TOKEN.fullmatch(token):
             raise InvalidSettings(
                 f"--http-token-file {path}: line {number} is no token: write {HTTP_TOKEN_CHARS_MIN} to "
                 f"{HTTP_TOKEN_CHARS_MAX} letters, digits or -._~+/ (`openssl rand -hex 32` makes one)"
             )
-        tokens.append(token)
+        tokens += HttpTokens.of(token, principal=_token_principal(name.strip(), f"{path}: line {number}"))
     if not tokens:
         raise InvalidSettings(f"--http-token-file {path} has no token: write one a line")
-    return HttpTokens.of(*tokens)
+    return tokens
+
+
+def _token_principal(text: str, where: str) -> Principal:
+    if not text:
+        return TOKEN_PRINCIPAL
+    kind, _, name = text.partition(":")
+    if kind != USER or not name or name == ANONYMOUS.name or any(char.isspace() for char in name):
+        raise InvalidSettings(f"--http-token-file {where} is neither TOKEN nor User:NAME TOKEN")
+    return Principal(USER, name)
 
 
 def is_this_machine(address: str | None) -> bool:
@@ -130,6 +135,16 @@ def is_this_machine(address: str | None) -> bool:
         return False
     mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
     return (mapped or ip).is_loopback
+
+
+def peer_address(peer: str | None) -> str:
+    """The address of a peer as ACLs name hosts: IPv4 within IPv6 as IPv4; "" where it is not known."""
+    try:
+        ip = ipaddress.ip_address(peer or "")
+    except ValueError:
+        return peer or ""
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return str(mapped or ip)
 
 
 def host_name(host: str) -> str:
@@ -169,14 +184,18 @@ FOREIGN_HOST = AccessRejection(
 )
 
 
-def _rejection_without_tokens(
+def rejection_from_elsewhere(
     peer: str | None, headers: Mapping[str, str], own_names: Collection[str]
 ) -> AccessRejection | None:
+    """The error for a request that shows nothing, where only this machine is answered; None where it may be.
+
+    Args: as those of `is_foreign_name`.
+    """
     if not is_this_machine(peer) or any(name in headers for name in _FORWARDED):
         return AccessRejection(
             status=403,
             code="not_allowed",
-            message="without tokens only this machine may use the agent's HTTP port",
+            message="without a login only this machine may use the agent's HTTP port",
             remedy="start the agent with --http-token-file, and configure the client with one of its tokens",
         )
     # DNS rebinding: a page in a user's browser, of a name that resolves to loopback, could read vended credentials.

@@ -1,11 +1,10 @@
-"""The guard of the HTTP port: every path but the health checks is for those that `agent.config.http_auth` lets in.
+"""The guard of the HTTP port: finds out who sends each request, and rejects those that may not be answered.
 
-Rule: it rejects a request before anything else reads it, with the error format of the API below whose prefix the path
-is. /live and /ready answer everybody, as does /metrics with `--metrics-open`; a request to that over loopback still has
-to name this machine. A client that disconnects is no error.
+Rule: it comes before everything that reads a request, and answers in the error format of the API below whose prefix the
+path is. /live and /ready answer everybody, as does /metrics with `--metrics-open`. Who asks is
+`agent.security.http_identity`, what they may do `agent.http.authorization`. A client that disconnects is no error.
 """
 
-from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -13,56 +12,65 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agent.config.http_auth import FOREIGN_HOST, AccessRejection, HttpAccess, is_foreign_name
-from agent.http.iceberg.errors import NO_STORE, CatalogError, error_response
-from agent.http.path_hints import CATALOG_PREFIX
-from agent.http.registry.rest_api import FORBIDDEN, PREFIX, UNAUTHORIZED, failed
+from agent.config.http_auth import AccessRejection
+from agent.http.authorization import STATE_KEY, AccessDenied
+from agent.http.iceberg.errors import CATALOG_PREFIX
+from agent.http.iceberg.errors import rejected as rejected_by_catalog
+from agent.http.registry.rest_api import PREFIX
+from agent.http.registry.rest_api import rejected as rejected_by_registry
+from agent.security.http_identity import HttpIdentities, HttpIdentity, HttpRequestHead
 
 HEALTH_PATHS: Final = frozenset({"/live", "/ready"})
 METRICS_PATH: Final = "/metrics"
-CHALLENGE: Final[Mapping[str, str]] = {"WWW-Authenticate": "Bearer"}
 
 
 class AccessGuard:
-    """Passes requests on that may be answered, and rejects all others."""
+    """Passes requests on with the identity of their client, and rejects those that may not be answered."""
 
-    def __init__(self, app: ASGIApp, *, access: HttpAccess, own_names: Collection[str]) -> None:
-        """`own_names`: names of this machine, in lower case, that requests over loopback may use."""
+    def __init__(self, app: ASGIApp, *, identities: HttpIdentities, is_metrics_open: bool) -> None:
         self._app = app
-        self._access = access
-        self._own_names = own_names
+        self._identities = identities
+        self._is_metrics_open = is_metrics_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        rejection = self._rejection(Request(scope))
-        if rejection is not None:
-            await rejection_response(scope["path"], rejection)(scope, receive, send)
+        identity = await self._identity(Request(scope))
+        if isinstance(identity, AccessRejection):
+            await rejection_response(scope["path"], identity)(scope, receive, send)
             return
+        scope.setdefault("state", {})[STATE_KEY] = identity
         with suppress(ClientDisconnect):  # the client closed its connection: nothing to answer, and no bug
             await self._app(scope, receive, send)
 
-    def _rejection(self, request: Request) -> AccessRejection | None:
-        path, peer = request.url.path, request.client.host if request.client else None
+    async def _identity(self, request: Request) -> HttpIdentity | AccessRejection:
+        path = request.url.path
         if path in HEALTH_PATHS:
-            return None
-        if path == METRICS_PATH and self._access.is_metrics_open:
-            return FOREIGN_HOST if is_foreign_name(peer, request.headers, self._own_names) else None
-        return self._access.tokens.rejection(peer, request.headers, self._own_names)
+            return HttpIdentity()
+        head = HttpRequestHead(
+            peer=request.client.host if request.client else None,
+            headers=request.headers,
+            api=f"{request.method} {path}",
+        )
+        if path == METRICS_PATH and self._is_metrics_open:
+            return self._identities.open_rejection(head) or HttpIdentity()
+        return await self._identities.identify(head)
 
 
 def rejection_response(path: str, rejection: AccessRejection) -> Response:
     """The answer to a rejected request of that path."""
-    headers = CHALLENGE if rejection.status == 401 else {}
     if _is_below(path, CATALOG_PREFIX):
-        kind = "NotAuthorizedException" if rejection.status == 401 else "ForbiddenException"
-        return error_response(CatalogError(rejection.status, kind, rejection.text, {**NO_STORE, **headers}))
+        return rejected_by_catalog(rejection)
     if _is_below(path, PREFIX):
-        answer = failed(UNAUTHORIZED if rejection.status == 401 else FORBIDDEN, rejection.text)
-        answer.headers.update(headers)
-        return answer
+        return rejected_by_registry(rejection)
     error = {"code": rejection.code, "message": rejection.message, "remedy": rejection.remedy}
-    return JSONResponse({"error": error}, status_code=rejection.status, headers=dict(headers))
+    return JSONResponse({"error": error}, status_code=rejection.status, headers=rejection.headers)
+
+
+def on_access_denied(request: Request, error: Exception) -> Response:
+    """The answer to a request without a right, or without a login: an exception handler of Starlette."""
+    assert isinstance(error, AccessDenied)
+    return rejection_response(request.url.path, error.rejection)
 
 
 def _is_below(path: str, prefix: str) -> bool:

@@ -18,7 +18,8 @@ error is JSON with a code, a message and a remedy. Bodies have a size limit. Vie
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import islice
 
 from starlette.applications import Starlette
@@ -27,18 +28,27 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import BaseRoute, Mount
 
-from agent.config.http_auth import HttpAccess
-from agent.http.access_guard import AccessGuard
+from agent.http.access_guard import AccessGuard, on_access_denied
+from agent.http.authorization import (
+    AccessDenied,
+    allowed,
+    described,
+    guarded_route,
+    require_on_cluster,
+    require_on_topic,
+)
 from agent.http.iceberg.catalog_config import CatalogParts
+from agent.http.iceberg.errors import CATALOG_PREFIX
 from agent.http.iceberg.rest_api import build_catalog
-from agent.http.path_hints import CATALOG_PREFIX, answer_to_misplaced
+from agent.http.path_hints import answer_to_misplaced
 from agent.http.registry.rest_api import registry_mount
 from agent.http.services import AdminServices
 from agent.lake.rewrite_jobs import NoRewrite
 from agent.lake.table_rebuild import FileLost, NothingToRebuild
 from agent.lake.topic_work import REMEDY_TABLE, remedy_of
+from agent.security.http_identity import HttpIdentities
 from agent.views.inspection import InspectError, NoSuchKey, check_inspectable, inspect_object, ledger_rows
 from agent.views.state import chunk_rows, object_rows, state_digest, state_summary, topic_details, topic_rows
 from agent.views.tables import TableDamaged, index_page, lake_details, lake_rows
@@ -46,6 +56,7 @@ from agent.views.transactions import transaction_list
 from coordinator.ledger.port import LedgerError, OutcomeUnknown
 from coordinator.state.state import TopicState
 from iceberg_export.compaction.rewrites import Purpose, decode_rewritten, encode_plan
+from protocol.auth.operations import CLUSTER_NAME, Operation, ResourceType
 from protocol.decoding import Undecodable, decode_json_object
 from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX, REWRITE_BODY_BYTES_MAX
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreError
@@ -56,6 +67,8 @@ NUMBER_DIGITS = 18
 """Longer numbers are rejected: Python raises another error for thousands of digits."""
 SHOWN_CHARS_MAX = 40
 REBUILD_REMEDY = 'rebuild it with penstock lake rebuild: docs/operations/damage.md, "A table\'s metadata is damaged"'
+PUBLIC_STATUS = frozenset({"is_ready", "name", "version", "cluster_id", "kafka"})
+"""The fields of the status for clients that may not describe the cluster: what Kafka clients learn without rights."""
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -74,50 +87,52 @@ def build_app(
     services: AdminServices,
     catalog: CatalogParts | None = None,
     *,
-    access: HttpAccess | None = None,
-    own_names: Collection[str] = (),
+    identities: HttpIdentities,
+    is_metrics_open: bool = False,
 ) -> Starlette:
     """The application. Its only state of its own is the catalog's cache.
 
     Args:
-        access: who is answered; None for this machine alone.
-        own_names: names of this machine, in lower case, that requests over loopback may use.
+        identities: finds out who asks.
+        is_metrics_open: whether /metrics answers everybody.
     """
     api = _HttpApi(services)
+    guarded = partial(guarded_route, hidden=_no_such_topic)
     routes: list[BaseRoute] = [
-        Route("/live", api.live),
-        Route("/ready", api.ready),
-        Route("/metrics", api.metrics),
-        Route("/api/status", api.status),
-        Route("/api/state", api.state),
-        Route("/api/topics", api.topics),
-        Route("/api/topics/{name}", api.topic),
-        Route("/api/lake", api.lake),
-        Route("/api/lake/{name}", api.table),
-        Route("/api/lake/{name}/index", api.archived_index),
-        Route("/api/lake/{name}/rewrites", api.rewrites, methods=["GET", "POST"]),
-        Route("/api/lake/{name}/rebuild", api.rebuild, methods=["POST"]),
-        Route("/api/archive", api.archive, methods=["POST"]),
-        Route("/api/audit", api.audit, methods=["POST"]),
-        Route("/api/inspect/state", api.inspect_state),
-        Route("/api/inspect/objects", api.inspect_objects),
-        Route("/api/inspect/chunks", api.inspect_chunks),
-        Route("/api/inspect/ledger", api.inspect_ledger),
-        Route("/api/inspect/object", api.inspect_object),
-        Route("/api/inspect/transactions", api.inspect_transactions),
+        guarded("/live", api.live),
+        guarded("/ready", api.ready),
+        guarded("/metrics", api.metrics),
+        guarded("/api/status", api.status),
+        guarded("/api/state", api.state),
+        guarded("/api/topics", api.topics),
+        guarded("/api/topics/{name}", api.topic),
+        guarded("/api/lake", api.lake),
+        guarded("/api/lake/{name}", api.table),
+        guarded("/api/lake/{name}/index", api.archived_index),
+        guarded("/api/lake/{name}/rewrites", api.rewrites, methods=("GET", "POST")),
+        guarded("/api/lake/{name}/rebuild", api.rebuild, methods=("POST",)),
+        guarded("/api/archive", api.archive, methods=("POST",)),
+        guarded("/api/audit", api.audit, methods=("POST",)),
+        guarded("/api/inspect/state", api.inspect_state),
+        guarded("/api/inspect/objects", api.inspect_objects),
+        guarded("/api/inspect/chunks", api.inspect_chunks),
+        guarded("/api/inspect/ledger", api.inspect_ledger),
+        guarded("/api/inspect/object", api.inspect_object),
+        guarded("/api/inspect/transactions", api.inspect_transactions),
         registry_mount(services),
     ]
     if catalog is not None:
         routes.append(Mount(CATALOG_PREFIX, app=build_catalog(services, catalog)))
     handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
         ApiError: _on_api_error,
+        AccessDenied: on_access_denied,
         HTTPException: _on_http_exception,
         ObjectDamaged: _on_damaged,
         ObjectMissing: _on_missing,
         StoreError: _on_unavailable,
         LedgerError: _on_unavailable,
     }
-    guard = Middleware(AccessGuard, access=HttpAccess() if access is None else access, own_names=own_names)
+    guard = Middleware(AccessGuard, identities=identities, is_metrics_open=is_metrics_open)
     return Starlette(routes=routes, exception_handlers=dict(handlers), middleware=[guard])
 
 
@@ -141,26 +156,35 @@ class _HttpApi:
         self._services.metrics.is_ready.set(self._services.is_ready())
         return Response(self._services.metrics.exposition(), media_type=METRICS_TYPE)
 
-    async def status(self, _: Request) -> Response:
-        return JSONResponse({"is_ready": self._services.is_ready(), **self._services.status()})
+    async def status(self, request: Request) -> Response:
+        """Where clients connect, and more only to those that may describe the cluster."""
+        status = {"is_ready": self._services.is_ready(), **self._services.status()}
+        if not await allowed(request, Operation.DESCRIBE, ResourceType.CLUSTER, (CLUSTER_NAME,)):
+            status = {name: value for name, value in status.items() if name in PUBLIC_STATUS}
+        return JSONResponse(status)
 
     async def state(self, _: Request) -> Response:
         return JSONResponse(state_digest(self._ledger.state))
 
-    async def topics(self, _: Request) -> Response:
+    async def topics(self, request: Request) -> Response:
         await self._ledger.barrier()
-        return JSONResponse({"topics": topic_rows(self._ledger.state)})
+        names = await described(request, self._ledger.state.topic_ids)
+        return JSONResponse({"topics": topic_rows(self._ledger.state, names)})
 
     async def topic(self, request: Request) -> Response:
         await self._ledger.barrier()
-        topic = self._find(request.path_params["name"])
-        return JSONResponse(topic_details(topic, self._services.broker_configs.layers))
+        name = request.path_params["name"]
+        shows_configs = bool(await allowed(request, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, (name,)))
+        layers = self._services.broker_configs.layers if shows_configs else None
+        return JSONResponse(topic_details(self._find(name), layers))
 
     async def lake(self, request: Request) -> Response:
         limit = _limit(request)
         await self._ledger.barrier()
-        catalogs = [sync.view() for sync in self._services.catalog_syncs]
-        return JSONResponse({"tables": lake_rows(self._ledger.state, limit), "external_catalogs": catalogs})
+        names = await described(request, self._ledger.state.topic_ids)
+        is_operator = await allowed(request, Operation.DESCRIBE, ResourceType.CLUSTER, (CLUSTER_NAME,))
+        catalogs = [sync.view() for sync in self._services.catalog_syncs] if is_operator else []
+        return JSONResponse({"tables": lake_rows(self._ledger.state, limit, names), "external_catalogs": catalogs})
 
     async def table(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -217,6 +241,8 @@ class _HttpApi:
         names, is_awaited = body.get("topics"), body.get("wait", True)
         if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
             raise ApiError(400, "bad_request", "topics must be a list of names", 'send {"topics": ["orders"]}')
+        for name in dict.fromkeys(names):
+            await require_on_topic(request, name, (Operation.ALTER,), _no_such_topic)
         await self._ledger.barrier()
         topics = [self._find(name) for name in names]
         if is_awaited:
@@ -244,6 +270,8 @@ class _HttpApi:
     async def audit(self, request: Request) -> Response:
         body = await _json_body(request)
         is_repairing, is_deep = body.get("repair") is True, body.get("deep") is True
+        if is_repairing:
+            await require_on_cluster(request, Operation.ALTER)
         report = await self._services.new_audit().run(is_repairing=is_repairing, is_deep=is_deep)
         return JSONResponse(report.to_dict())
 
@@ -264,7 +292,10 @@ class _HttpApi:
     async def inspect_transactions(self, request: Request) -> Response:
         limit = _limit(request)
         await self._ledger.barrier()
-        return JSONResponse(transaction_list(self._ledger.state, limit, self._services.checked_time()))
+        state = self._ledger.state
+        ids = await allowed(request, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, state.transactional_ids)
+        topics = await described(request, state.topic_ids)
+        return JSONResponse(transaction_list(self._ledger.state, limit, self._services.checked_time(), ids, topics))
 
     async def inspect_ledger(self, request: Request) -> Response:
         after, limit = _number(request, "after"), _limit(request)
@@ -289,8 +320,12 @@ class _HttpApi:
         state = self._ledger.state
         topic_id = state.topic_ids.get(name)
         if topic_id is None:
-            raise ApiError(404, "unknown_topic", f"there is no topic {name!r}", "list topics with penstock topics list")
+            raise _no_such_topic(name)
         return state.topics[topic_id]
+
+
+def _no_such_topic(name: str) -> ApiError:
+    return ApiError(404, "unknown_topic", f"there is no topic {name!r}", "list topics with penstock topics list")
 
 
 async def _read_json(request: Request, bytes_max: int) -> bytes:

@@ -11,11 +11,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agent.http.iceberg.errors import CatalogError, error_response
+from agent.http.iceberg.errors import CATALOG_PREFIX, CatalogError, error_response
 from agent.http.registry.registry import NOT_FOUND
 from agent.http.registry.rest_api import PREFIX, failed
 
-CATALOG_PREFIX: Final = "/iceberg"
 _CATALOG_PATHS: Final = frozenset({"config", "namespaces", "oauth", "tables", "transactions", "views"})
 """Path segments after `/v1` in paths of Iceberg's REST specification."""
 _REGISTRY_PATHS: Final = frozenset({"compatibility", "config", "contexts", "mode", "schemas", "subjects"})

@@ -14,6 +14,7 @@ from agent.config.addresses import HostPort
 from agent.config.http_auth import HttpAccess
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.services import AdminServices
+from agent.security.http_identity import HttpIdentities
 from protocol.limits import (
     HTTP_CONNECTIONS_MAX,
     HTTP_HEAD_BYTES_MAX,
@@ -35,7 +36,7 @@ class HttpServer:
         self, *, address: HostPort, catalog: CatalogParts | None = None, access: HttpAccess | None = None
     ) -> None:
         """Without a `catalog` there are no routes below /iceberg; without `access` only this machine is answered."""
-        self._access = access
+        self._access = HttpAccess() if access is None else access
         self._catalog = catalog
         self._address = address
         self._socket: socket.socket | None = None
@@ -54,7 +55,17 @@ class HttpServer:
         from agent.http.api import build_app
 
         own_names = _own_names(self._address.host)
-        app = build_app(services, self._catalog, access=self._access, own_names=own_names)
+        identities = HttpIdentities(
+            access=self._access,
+            rights=services.http_rights,
+            passwords=services.passwords,
+            clock=services.clock,
+            digest_key=services.digest_key,
+            own_names=own_names,
+            record=services.record,
+        )
+        is_metrics_open = self._access.is_metrics_open
+        app = build_app(services, self._catalog, identities=identities, is_metrics_open=is_metrics_open)
         self._server = _quiet_server(app, self._serving)
         try:
             await self._server.serve(sockets=[self._socket])

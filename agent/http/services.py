@@ -5,7 +5,7 @@ the agent.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from agent.admin.config_layers import BrokerConfigs
 from agent.lake.archiver import Archiver
@@ -17,6 +17,8 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.recovery.audit import Audit
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
+from agent.security.audit_events import AuditEvent
+from agent.security.http_identity import HttpPasswords, HttpRights
 from protocol.types import Milliseconds
 from storage.object_store import ObjectStore
 
@@ -45,3 +47,10 @@ class AdminServices:
     """The syncs of the external catalogs that this agent updates."""
     new_audit: Callable[[], Audit]
     """Makes an audit of ledger and bucket, which runs once."""
+    digest_key: bytes
+    """Random: the key of the digests by which passwords are remembered."""
+    http_rights: HttpRights = field(default_factory=HttpRights)
+    passwords: HttpPasswords | None = None
+    """The check of the cluster's users; None where there are none."""
+    record: Callable[[AuditEvent], None] = lambda _: None
+    """Takes events of the audit log."""

@@ -4,7 +4,7 @@ Rule: pure functions of the state; values are str, int, bool, None, lists and di
 them (`--json`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from agent.runtime.ids import uuid_text
 from agent.runtime.metrics import StateStatistics
@@ -31,25 +31,29 @@ def topic_row(topic: TopicState) -> View:
     }
 
 
-def topic_rows(state: ClusterState) -> list[View]:
-    """All topics by name."""
-    return [topic_row(topic) for topic in sorted(state.topics.values(), key=lambda topic: topic.name)]
+def topic_rows(state: ClusterState, names: Collection[str] | None = None) -> list[View]:
+    """Topics by name: all, or those of `names` that exist."""
+    return [
+        topic_row(topic)
+        for topic in sorted(state.topics.values(), key=lambda topic: topic.name)
+        if names is None or topic.name in names
+    ]
 
 
-def topic_details(topic: TopicState, layers: Layers) -> View:
+def topic_details(topic: TopicState, layers: Layers | None) -> View:
     """A topic with its configs and partitions.
 
     `archived_end` is the end of the archived prefix; read_committed ends at `last_stable`. `configs` are the topic's
     own overrides; `config_list` has all effective configs with their sources, by Kafka's names. `layers`: the agent's
-    broker configs.
+    broker configs; None to show no configs.
     """
+    entries = [] if layers is None else [topic_entry(topic.configs, layers, name) for name in TOPIC_CONFIGS]
     return {
         **topic_row(topic),
         "created_ms": topic.created_ms,
-        "configs": dict(topic.configs),
+        "configs": {} if layers is None else dict(topic.configs),
         "config_list": [
-            {"config": entry.spec.name, "value": entry.value, "source": entry.source.name}
-            for entry in (topic_entry(topic.configs, layers, name) for name in TOPIC_CONFIGS)
+            {"config": entry.spec.name, "value": entry.value, "source": entry.source.name} for entry in entries
         ],
         "partition_list": [
             {

@@ -4,7 +4,7 @@ Rule: lists use the state only, without a request to the store. The details of a
 a barrier, and again if it was replaced meanwhile. Keys do not change: programs read them (`--json`).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
@@ -65,9 +65,10 @@ def lake_row(state: ClusterState, topic: TopicState) -> View:
     }
 
 
-def lake_rows(state: ClusterState, limit: int) -> list[View]:
-    """The first `limit` tables by name."""
-    return [lake_row(state, state.topics[state.topic_ids[name]]) for name in sorted(state.topic_ids)[:limit]]
+def lake_rows(state: ClusterState, limit: int, names: Collection[str] | None = None) -> list[View]:
+    """The first `limit` tables by name: of all topics, or of those of `names` that exist."""
+    shown = sorted(name for name in state.topic_ids if names is None or name in names)[:limit]
+    return [lake_row(state, state.topics[state.topic_ids[name]]) for name in shown]
 
 
 def index_page(state: ClusterState, topic: TopicState, *, after: int, limit: int) -> View:

@@ -6,7 +6,7 @@ decided by them.
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from agent.runtime.metrics import TransactionStatistics
 from coordinator.state.state import ClusterState
@@ -38,21 +38,40 @@ def _open_ms(state: ClusterState, entry: TransactionalId, now_ms: int | None) ->
     return max(state.time_ms, now_ms or 0) - entry.started_ms
 
 
-def transaction_list(state: ClusterState, limit: int, now_ms: int | None = None) -> View:
-    """At most `limit` transactional ids: those with open transactions, oldest first, then the most recently used."""
+def transaction_list(
+    state: ClusterState,
+    limit: int,
+    now_ms: int | None = None,
+    ids: Collection[str] | None = None,
+    topics: Collection[str] | None = None,
+) -> View:
+    """At most `limit` transactional ids: those with open transactions, oldest first, then the most recently used.
+
+    `ids` and `topics`: the only ones that are shown and counted; None for all.
+    """
     entries = state.transactional_ids
-    names = sorted(state.open_transactions, key=lambda name: entries[name].started_ms)[:limit]
+    if ids is not None:
+        entries = {name: entry for name, entry in entries.items() if name in ids}
+    open_names = [name for name in state.open_transactions if name in entries]
+    names = sorted(open_names, key=lambda name: entries[name].started_ms)[:limit]
     if len(names) < limit:
         others = ((name, entry) for name, entry in entries.items() if not entry.metadata.is_ongoing)
         newest = heapq.nlargest(limit - len(names), others, key=lambda item: item[1].updated_ms or state.time_ms)
         names += [name for name, _ in newest]
-    rows = [_row(state, name, entries[name], now_ms) for name in names]
-    return {"transactions": rows, "open": len(state.open_transactions), "ids": len(entries)}
+    rows = [_row(state, name, entries[name], now_ms, topics) for name in names]
+    return {"transactions": rows, "open": len(open_names), "ids": len(entries)}
 
 
-def _row(state: ClusterState, transactional_id: str, entry: TransactionalId, now_ms: int | None) -> View:
+def _row(
+    state: ClusterState,
+    transactional_id: str,
+    entry: TransactionalId,
+    now_ms: int | None,
+    topics: Collection[str] | None,
+) -> View:
     metadata = entry.metadata
-    first = next(iter(entry.partitions), None)
+    partitions = ((state.topics[topic_id].name, partition) for topic_id, partition in entry.partitions)
+    first = next((each for each in partitions if topics is None or each[0] in topics), None)
     return {
         "transactional_id": transactional_id,
         "state": metadata.status.value,
@@ -64,5 +83,5 @@ def _row(state: ClusterState, transactional_id: str, entry: TransactionalId, now
         "updated_ms": entry.updated_ms or None,
         "partitions": len(entry.partitions),
         "groups": len(entry.groups),
-        "first_partition": None if first is None else f"{state.topics[first[0]].name}-{first[1]}",
+        "first_partition": None if first is None else f"{first[0]}-{first[1]}",
     }

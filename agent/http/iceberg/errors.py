@@ -9,6 +9,10 @@ from collections.abc import Mapping
 
 from starlette.responses import JSONResponse, Response
 
+from agent.config.http_auth import AccessRejection
+
+CATALOG_PREFIX = "/iceberg"
+"""The path of the catalog on the HTTP port."""
 NO_STORE: Mapping[str, str] = {"Cache-Control": "no-store"}
 """Answers change with every commit, and may hold credentials."""
 
@@ -28,6 +32,13 @@ def error_response(error: CatalogError) -> Response:
     """The envelope."""
     content = {"error": {"message": error.message, "type": error.kind, "code": error.status}}
     return JSONResponse(content, status_code=error.status, headers=dict(error.headers))
+
+
+def rejected(rejection: AccessRejection) -> Response:
+    """The answer to a request that lacks a login or a right."""
+    kind = "NotAuthorizedException" if rejection.status == 401 else "ForbiddenException"
+    headers = {**NO_STORE, **rejection.headers}
+    return error_response(CatalogError(rejection.status, kind, rejection.text, headers))
 
 
 def no_such_table(namespace: str, name: str) -> CatalogError:

@@ -18,22 +18,32 @@ Specification: Apache Iceberg REST Catalog API (open-api/rest-catalog-open-api.y
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
+from agent.http.authorization import AccessDenied, described, guarded_route, may_describe, require
 from agent.http.iceberg import unsupported
 from agent.http.iceberg.catalog_config import CatalogParts
-from agent.http.iceberg.errors import NO_STORE, CatalogError, error_response, no_such_namespace, no_such_table
+from agent.http.iceberg.errors import (
+    CATALOG_PREFIX,
+    NO_STORE,
+    CatalogError,
+    error_response,
+    no_such_namespace,
+    no_such_table,
+    rejected,
+)
 from agent.http.iceberg.tables import CatalogTables, LoadedTable, NoSuchTopic, with_named_snapshots
 from agent.http.iceberg.unsupported import forbidden
 from agent.http.services import AdminServices
 from agent.lake.table_updates import TopicGone
 from coordinator.ledger.port import LedgerError, OutcomeUnknown
 from iceberg_export.tables.edits import EditInvalid, RequirementFailed, decode_edit
+from protocol.auth.operations import ResourceType
 from protocol.decoding import Undecodable, decode_json_object
 from protocol.limits import CATALOG_BODY_BYTES_MAX
 from storage.object_store import StoreError, StoreUnavailable
@@ -81,26 +91,30 @@ def build_catalog(services: AdminServices, parts: CatalogParts) -> Starlette:
     space = "/v1/namespaces/{namespace}"
     table = f"{space}/tables/{{table}}"
     view = f"{space}/views/{{view}}"
+    route = partial(
+        guarded_route, hidden=partial(no_such_table, NAMESPACE), prefix=CATALOG_PREFIX, topic_parameter="table"
+    )
     routes = [
-        Route("/v1/config", catalog.config),
-        Route("/v1/namespaces", catalog.namespaces, methods=["GET", "POST"]),
-        Route(space, catalog.namespace, methods=["GET", "HEAD", "DELETE"]),
-        Route(f"{space}/properties", catalog.rejected_in_namespace(unsupported.ALTER_NAMESPACE), methods=["POST"]),
-        Route(f"{space}/tables", catalog.tables, methods=["GET", "POST"]),
-        Route(f"{space}/register", catalog.rejected_in_namespace(unsupported.REGISTER_TABLE), methods=["POST"]),
-        Route(table, catalog.table, methods=["GET", "HEAD", "POST", "DELETE"]),
-        Route(f"{table}/credentials", catalog.credentials),
-        Route(f"{table}/metrics", catalog.metrics, methods=["POST"]),
-        Route("/v1/tables/rename", _rejected(unsupported.RENAME_TABLE), methods=["POST"]),
-        Route("/v1/transactions/commit", _rejected(unsupported.COMMIT_MANY), methods=["POST"]),
-        Route(f"{space}/views", catalog.views, methods=["GET", "POST"]),
-        Route(f"{space}/register-view", catalog.rejected_in_namespace(unsupported.CREATE_VIEW), methods=["POST"]),
-        Route(view, catalog.view, methods=["GET", "HEAD", "POST", "DELETE"]),
-        Route("/v1/views/rename", _rejected(unsupported.CREATE_VIEW), methods=["POST"]),
-        Route(OAUTH_PATH, _no_oauth, methods=["POST"]),
+        route("/v1/config", catalog.config),
+        route("/v1/namespaces", catalog.namespaces, methods=("GET", "POST")),
+        route(space, catalog.namespace, methods=("GET", "HEAD", "DELETE")),
+        route(f"{space}/properties", catalog.rejected_in_namespace(unsupported.ALTER_NAMESPACE), methods=("POST",)),
+        route(f"{space}/tables", catalog.tables, methods=("GET", "POST")),
+        route(f"{space}/register", catalog.rejected_in_namespace(unsupported.REGISTER_TABLE), methods=("POST",)),
+        route(table, catalog.table, methods=("GET", "HEAD", "POST", "DELETE")),
+        route(f"{table}/credentials", catalog.credentials),
+        route(f"{table}/metrics", catalog.metrics, methods=("POST",)),
+        route("/v1/tables/rename", _rejected(unsupported.RENAME_TABLE), methods=("POST",)),
+        route("/v1/transactions/commit", _rejected(unsupported.COMMIT_MANY), methods=("POST",)),
+        route(f"{space}/views", catalog.views, methods=("GET", "POST")),
+        route(f"{space}/register-view", catalog.rejected_in_namespace(unsupported.CREATE_VIEW), methods=("POST",)),
+        route(view, catalog.view, methods=("GET", "HEAD", "POST", "DELETE")),
+        route("/v1/views/rename", _rejected(unsupported.CREATE_VIEW), methods=("POST",)),
+        route(OAUTH_PATH, _no_oauth, methods=("POST",)),
     ]
     handlers: Mapping[type[Exception], Callable[[Request, Exception], Response]] = {
         CatalogError: _on_catalog_error,
+        AccessDenied: _on_access_denied,
         HTTPException: _on_http_exception,
         StoreError: _on_unavailable,
         LedgerError: _on_unavailable,
@@ -151,10 +165,12 @@ class _Catalog:
             name = (await _json_body(request)).get("name")
             if not isinstance(name, str) or not name:
                 raise CatalogError(400, "BadRequestException", "the table to create has no name")
-            if await self._tables.exists(name):
+            if await may_describe(request, name) and await self._tables.exists(name):
                 raise CatalogError(409, "AlreadyExistsException", f"table {NAMESPACE}.{name} exists already")
             raise forbidden(unsupported.CREATE_TABLE.format(name=name))
-        names, next_token = _page(await self._tables.names(), request)
+        names = await self._tables.names()
+        visible = await described(request, names)
+        names, next_token = _page([name for name in names if name in visible], request)
         rows = [{"namespace": [NAMESPACE], "name": name} for name in names]
         return _json({"identifiers": rows, "next-page-token": next_token})
 
@@ -165,20 +181,24 @@ class _Catalog:
                 return await self._load(name, request)
             case "POST":
                 _check_media_type(request)
-                return await self._commit(name, await _body(request))
+                return await self._commit(name, request)
             case _:
                 await self._check_exists(name)
                 if request.method == "DELETE":
                     raise forbidden(unsupported.DROP_TABLE.format(name=name))
                 return Response(status_code=204)
 
-    async def _commit(self, name: str, body: bytes) -> Response:
+    async def _commit(self, name: str, request: Request) -> Response:
         """Commit a change of properties, branches or tags. The answer is the table after it: Iceberg's
         `CommitTableResponse`."""
+        body = await _body(request)
         await self._check_exists(name)
-        rejection = unsupported.commit_rejection(f"{NAMESPACE}.{name}", unsupported.read_updates(body))
+        updates = unsupported.read_updates(body)
+        rejection = unsupported.commit_rejection(f"{NAMESPACE}.{name}", updates)
         if rejection is not None:
             raise rejection
+        for operation in unsupported.required_operations(updates):
+            await require(request, operation, ResourceType.TOPIC, name)
         try:
             await self._tables.edit(name, decode_edit(body))
             table = await self._edited(name)
@@ -374,6 +394,11 @@ async def _no_oauth(_: Request) -> Response:
 def _on_catalog_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, CatalogError)
     return error_response(error)
+
+
+def _on_access_denied(_: Request, error: Exception) -> Response:
+    assert isinstance(error, AccessDenied)
+    return rejected(error.rejection)
 
 
 def _on_http_exception(request: Request, error: Exception) -> Response:

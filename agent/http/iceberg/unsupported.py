@@ -14,6 +14,7 @@ import msgspec
 from agent.http.iceberg.errors import CatalogError
 from iceberg_export.tables.edits import NOT_A_COMMIT, ROWS_COME_FROM_TOPIC
 from iceberg_export.tables.metadata import MAIN, PROPERTIES
+from protocol.auth.operations import Operation
 from protocol.decoding import JsonDecoder, Undecodable
 
 SHOWN_MAX, SHOWN_CHARS_MAX = 5, 60
@@ -132,6 +133,13 @@ def commit_rejection(table: str, updates: Sequence[Update]) -> CatalogError | No
     reason_text = "; ".join(f"{', '.join(dict.fromkeys(reasons[reason]))}: {reason}" for reason in ordered)
     message = f"table {table} is a topic, which such commits cannot change: {reason_text or 'produce to the topic'}"
     return CatalogError(403, "ForbiddenException", message)
+
+
+def required_operations(updates: Sequence[Update]) -> list[Operation]:
+    """The operations on the topic that allowed updates need: properties are configs, tags and branches keep files."""
+    actions = {update.action for update in updates}
+    needed = ((Operation.ALTER_CONFIGS, _OF_PROPERTIES), (Operation.ALTER, _REFS))
+    return [operation for operation, kinds in needed if not actions.isdisjoint(kinds)]
 
 
 def forbidden(message: str) -> CatalogError:

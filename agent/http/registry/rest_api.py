@@ -20,6 +20,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount
 
+from agent.config.http_auth import AccessRejection
+from agent.http.authorization import (
+    AccessDenied,
+    allowed_subjects,
+    identity_of,
+    require_on_cluster,
+    require_on_subject,
+)
 from agent.http.registry.params import (
     compatibility_of,
     flag,
@@ -35,14 +43,18 @@ from agent.http.registry.registry import (
     LATEST,
     NOT_FOUND,
     SCHEMA_NOT_FOUND,
+    SUBJECT_NOT_FOUND,
     TIMED_OUT,
     Registered,
     RegistryFailure,
     SchemaRegistry,
+    SchemaRequest,
     guid_of,
     registered,
 )
 from agent.http.services import AdminServices
+from agent.security.required_http_rights import REGISTRY_RIGHTS
+from agent.security.rights import ALL_RIGHTS
 from coordinator.commands.registry import (
     EVERY_SUBJECT,
     DeleteVersions,
@@ -53,11 +65,14 @@ from coordinator.commands.registry import (
     VersionsDeleted,
 )
 from coordinator.ledger.port import LedgerError, OutcomeUnknown
-from coordinator.state.registry import COMPATIBILITY_DEFAULT, MODE_DEFAULT
+from coordinator.state.registry import COMPATIBILITY_DEFAULT, MODE_DEFAULT, Registry
+from protocol.auth.operations import Operation
 
 PREFIX = "/schema-registry"
 MEDIA_TYPE = "application/vnd.schemaregistry.v1+json"
-UNAUTHORIZED, FORBIDDEN, NOT_ALLOWED = 40101, 40301, 405
+NOT_ALLOWED = 405
+SEEN = (Operation.READ, Operation.WRITE)
+"""Either of these on a subject shows its schemas."""
 NO_OWN_COMPATIBILITY, NO_OWN_MODE = 40408, 40409
 SUBJECT, VERSION, ID = "{subject}", "{version}", "{id}"
 VERSIONS = ("subjects", SUBJECT, "versions")
@@ -70,6 +85,8 @@ Rows = Mapping[str, object]
 
 def registry_mount(services: AdminServices) -> Mount:
     """The registry under its prefix, for the application of the HTTP port."""
+    missing = sorted(f"{method} {path}" for method, path in routes() if rights_key(method, path) not in REGISTRY_RIGHTS)
+    assert not missing, f"required_http_rights has no row for {missing}"
     api = _RegistryApi(SchemaRegistry(services))
 
     async def app(scope: object, receive: object, send: object) -> None:
@@ -87,6 +104,11 @@ def routes() -> list[tuple[str, str]]:
     ]
 
 
+def rights_key(method: str, path: str) -> str:
+    """The row of a route of `routes` in `required_http_rights.REGISTRY_RIGHTS`."""
+    return f"{method} {path.removeprefix(PREFIX) or '/'}"
+
+
 class _RegistryApi:
     def __init__(self, registry: SchemaRegistry) -> None:
         self._registry = registry
@@ -94,8 +116,11 @@ class _RegistryApi:
     async def answer(self, request: Request) -> Response:
         """The answer to a request, errors included."""
         try:
-            handler, names = self._find(request)
+            pattern, handler, names = self._find(request)
+            await _check_rights(request, pattern, names)
             answer = await handler(self, request, names)
+        except AccessDenied as error:
+            return rejected(error.rejection)
         except RegistryFailure as failure:
             return failed(failure.code, str(failure))
         except OutcomeUnknown:
@@ -108,7 +133,7 @@ class _RegistryApi:
             return answer
         return Response(_json(answer), media_type=MEDIA_TYPE)
 
-    def _find(self, request: Request) -> tuple[Handler, list[str]]:
+    def _find(self, request: Request) -> tuple[tuple[str, ...], Handler, list[str]]:
         raw: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
         path = raw.decode("ascii", errors="replace").partition("?")[0]
         parts = [unquote(part) for part in path.removeprefix(PREFIX).split("/") if part]
@@ -119,7 +144,8 @@ class _RegistryApi:
                 handler = methods.get(request.method)
                 if handler is None:
                     raise RegistryFailure(NOT_ALLOWED, f"HTTP 405 Method Not Allowed: {request.method} {path}")
-                return handler, [part for segment, part in zip(pattern, parts, strict=True) if segment.startswith("{")]
+                named = (part for segment, part in zip(pattern, parts, strict=True) if segment.startswith("{"))
+                return pattern, handler, list(named)
         raise RegistryFailure(NOT_FOUND, f"HTTP 404 Not Found: {path}")
 
     async def _root(self, request: Request, names: Sequence[str]) -> object:
@@ -135,7 +161,7 @@ class _RegistryApi:
         registry, prefix = await self._registry.caught_up(), request.query_params.get("subjectPrefix", "")
         with_deleted, is_latest = flag(request, "deleted"), flag(request, "latestOnly")
         found: list[object] = []
-        for subject in sorted(name for name in registry.subjects if name.startswith(prefix)):
+        for subject in sorted(await allowed_subjects(request, SEEN, _with_prefix(registry, prefix))):
             state = registry.subjects[subject]
             versions = list(state.versions) if with_deleted else state.live()
             found += [(subject, version) for version in (versions[-1:] if is_latest else versions)]
@@ -143,7 +169,7 @@ class _RegistryApi:
         return [_version_row(row, row.content.text) for row in rows]
 
     async def _by_id(self, request: Request, names: Sequence[str]) -> object:
-        content = await self._registry.content(read_id(names[0]))
+        content = await self._content(request, names[0])
         row = _content_row(content, await self._registry.formatted(content, request.query_params.get("format", "")))
         if flag(request, "fetchMaxId"):
             row["maxId"] = self._registry.registry.schema_id_next - 1
@@ -156,14 +182,36 @@ class _RegistryApi:
         except ValueError:
             digest = b""
         schema_id = registry.ids_by_digest.get(digest)
-        if schema_id is None:
+        if schema_id is None or not await self._is_seen(request, schema_id):
             raise RegistryFailure(SCHEMA_NOT_FOUND, f"Schema {names[0]} not found")
         content = registry.schemas[schema_id]
         text = await self._registry.formatted(content, request.query_params.get("format", ""))
         return {**_content_row(content, text), "guid": guid_of(content)}
 
+    async def _content(self, request: Request, name: str) -> SchemaContent:
+        """The schema with this id, if the client may read one of the subjects that have it."""
+        schema_id = read_id(name)
+        content = await self._registry.content(schema_id)
+        if not await self._is_seen(request, schema_id):
+            raise RegistryFailure(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
+        return content
+
+    async def _is_seen(self, request: Request, schema_id: int, operations: tuple[Operation, ...] = SEEN) -> bool:
+        if identity_of(request).rights is ALL_RIGHTS:  # a schema that no subject has any more, too
+            return True
+        subjects = {subject for subject, _ in self._registry.registry.users.get(schema_id, {})}
+        return bool(await allowed_subjects(request, operations, subjects))
+
+    async def _schema_of(self, request: Request) -> SchemaRequest:
+        """The schema in the body. What it refers to has to be readable, too: its text becomes part of answers."""
+        given = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
+        for reference in given.references:
+            if not await require_on_subject(request, SEEN, reference.subject):
+                raise _no_subject(reference.subject)
+        return given
+
     async def _text_by_id(self, request: Request, names: Sequence[str]) -> object:
-        content = await self._registry.content(read_id(names[0]))
+        content = await self._content(request, names[0])
         text = await self._registry.formatted(content, request.query_params.get("format", ""))
         return Response(text, media_type=MEDIA_TYPE)
 
@@ -173,7 +221,11 @@ class _RegistryApi:
         if schema_id not in registry.schemas:
             raise RegistryFailure(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
         filtered = request.query_params.get("subject")
+        if not await self._is_seen(request, schema_id, (Operation.DESCRIBE,)):
+            raise RegistryFailure(SCHEMA_NOT_FOUND, f"Schema {schema_id} not found")
         users = registry.users_of(schema_id, with_deleted=flag(request, "deleted"))
+        visible = await allowed_subjects(request, (Operation.DESCRIBE,), {subject for subject, _ in users})
+        users = [(subject, version) for subject, version in users if subject in visible]
         return [(subject, version) for subject, version in users if not filtered or subject == read_subject(filtered)]
 
     async def _subjects_by_id(self, request: Request, names: Sequence[str]) -> object:
@@ -188,10 +240,11 @@ class _RegistryApi:
         registry, prefix = await self._registry.caught_up(), request.query_params.get("subjectPrefix", "")
         prefix = prefix.removeprefix(":*:").removeprefix(":.:")
         with_deleted, only_deleted = flag(request, "deleted"), flag(request, "deletedOnly")
+        visible = await allowed_subjects(request, (Operation.DESCRIBE,), _with_prefix(registry, prefix))
         found = [
             subject
             for subject, state in sorted(registry.subjects.items())
-            if subject.startswith(prefix)
+            if subject in visible
             if (not state.live() if only_deleted else with_deleted or state.live())
         ]
         return page(request, list(found))
@@ -231,13 +284,13 @@ class _RegistryApi:
 
     async def _register(self, request: Request, names: Sequence[str]) -> object:
         subject = read_subject(names[0])
-        given = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
+        given = await self._schema_of(request)
         row = await self._registry.register(subject, given)
         return {"id": row.schema_id, "version": row.version, "guid": row.guid}
 
     async def _look_up(self, request: Request, names: Sequence[str]) -> object:
         subject = read_subject(names[0])
-        given = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
+        given = await self._schema_of(request)
         row = await self._registry.look_up(subject, given, with_deleted=flag(request, "deleted"))
         text = await self._registry.formatted(row.content, request.query_params.get("format", ""))
         return _version_row(row, text)
@@ -256,7 +309,7 @@ class _RegistryApi:
     async def _compare(self, request: Request, names: Sequence[str]) -> object:
         subject = read_subject(names[0])
         version = read_version(names[1]) if len(names) > 1 else None
-        given = schema_request(await read_body(request), is_normalized=flag(request, "normalize"))
+        given = await self._schema_of(request)
         faults = await self._registry.faults(subject, given, version)
         answer: dict[str, object] = {"is_compatible": not faults}
         if flag(request, "verbose"):
@@ -330,6 +383,27 @@ class _RegistryApi:
     """The handler of each path below the prefix, by its parts."""
 
 
+async def _check_rights(request: Request, pattern: tuple[str, ...], names: Sequence[str]) -> None:
+    """Raise unless the client has the rights of the route's row."""
+    row = REGISTRY_RIGHTS[f"{request.method} /{'/'.join(pattern)}"]
+    if not row.subject:
+        return
+    if SUBJECT not in pattern:
+        await require_on_cluster(request, *row.subject)
+        return
+    subject = read_subject(names[0])
+    if not await require_on_subject(request, row.subject, subject):
+        raise _no_subject(subject)
+
+
+def _no_subject(subject: str) -> RegistryFailure:
+    return RegistryFailure(SUBJECT_NOT_FOUND, f"Subject '{subject}' not found.")
+
+
+def _with_prefix(registry: Registry, prefix: str) -> list[str]:
+    return [subject for subject in registry.subjects if subject.startswith(prefix)]
+
+
 def _every_or(names: Sequence[str]) -> str:
     return read_subject(names[0]) if names else EVERY_SUBJECT
 
@@ -366,3 +440,10 @@ def failed(code: int, message: str) -> Response:
     status = code if code < 1000 else code // 100
     body = _json({"error_code": code, "message": message.encode(errors="replace").decode()})
     return Response(body, status_code=status, media_type=MEDIA_TYPE)
+
+
+def rejected(rejection: AccessRejection) -> Response:
+    """The answer to a request that lacks a login or a right."""
+    answer = failed(rejection.status * 100 + 1, rejection.text)
+    answer.headers.update(rejection.headers)
+    return answer

@@ -206,6 +206,7 @@ class SmallAgent:
             table_updates=self.table_updates,
             catalog_syncs=[MadeSync()],
             new_audit=lambda: Audit(self.backend, self.store, grace_ms=0),
+            digest_key=bytes(32),
         )
 
     @property

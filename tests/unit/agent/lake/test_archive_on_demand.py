@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
-from agent.http.api import build_app
 from iceberg_export.tables.metadata import TableUnreadable
 from protocol.types import TopicId
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreError, StoreUnavailable
 from tests.support.agent.asgi_client import Answer, AsgiClient
+from tests.support.agent.http_app import http_app
 from tests.support.agent.small_agent import TOPIC_ID, SmallAgent
 
 REASON = "intake/1/2: no"
@@ -20,7 +20,7 @@ async def archive(error: StoreError, *, is_awaited: bool) -> Answer:
     agent = SmallAgent()
     agent.archiver.error = error
     body = json.dumps({"topics": ["orders"], "wait": is_awaited}).encode()
-    return await AsgiClient(app=build_app(agent.services))("POST", "/api/archive", body)
+    return await AsgiClient(app=http_app(agent))("POST", "/api/archive", body)
 
 
 @pytest.mark.parametrize(
@@ -54,5 +54,5 @@ async def test_after_a_failure_of_one_topic_the_others_are_archived() -> None:
     agent.state.topics[other.topic_id] = other
     agent.state.topic_ids[other.name] = other.topic_id
     body = json.dumps({"topics": ["orders", "others"]}).encode()
-    answer = await AsgiClient(app=build_app(agent.services))("POST", "/api/archive", body)
+    answer = await AsgiClient(app=http_app(agent))("POST", "/api/archive", body)
     assert (answer.status, agent.archiver.archived) == (422, [other.topic_id])

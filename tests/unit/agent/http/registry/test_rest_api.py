@@ -8,7 +8,6 @@ from urllib.parse import quote
 import pytest
 
 from agent.config.http_auth import HttpAccess, HttpTokens
-from agent.http.api import build_app
 from agent.http.registry import registry
 from agent.http.registry.registry import guid_of
 from agent.http.registry.rest_api import MEDIA_TYPE
@@ -17,6 +16,7 @@ from coordinator.commands.registry import RegisterSchema
 from coordinator.ledger.port import OutcomeUnknown
 from protocol.errors import ErrorCode
 from protocol.limits import HTTP_TOKEN_CHARS_MIN, REGISTRY_TRIES_MAX, SCHEMA_BODY_BYTES_MAX, SCHEMA_BYTES_MAX
+from tests.support.agent.http_app import http_app
 from tests.support.agent.small_agent import SmallAgent
 
 INT, LONG, STRING = '"int"', '"long"', '"string"'
@@ -29,7 +29,7 @@ class Asked:
     def __init__(
         self, agent: SmallAgent, peer: str = "127.0.0.1", tokens: HttpTokens | None = None, /, **headers: str
     ) -> None:
-        self._app = build_app(agent.services, access=HttpAccess(tokens=tokens or HttpTokens()))
+        self._app = http_app(agent, access=HttpAccess(tokens=tokens or HttpTokens()))
         self._peer = peer
         self._headers = {"host": "localhost:9644", **headers}
         self.content_type = ""
