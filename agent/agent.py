@@ -6,6 +6,7 @@ bucket never does.
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -30,6 +31,8 @@ from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
 from agent.runtime.supervisor import Supervisor
 from agent.runtime.version import VERSION
+from agent.security.agent_tls import AgentTls
+from agent.security.authentication import ConnectionAuthenticator
 from agent.security.scram_accounts import CredentialSource
 from agent.security.wiring import wire_authentication
 from agent.server.connection import ClientConnection
@@ -63,7 +66,9 @@ class Agent:
         metrics: Metrics,
         damages: StoreDamages | None = None,
         reserves: DiskReserves | None = None,
+        tls: AgentTls | None = None,
     ) -> None:
+        """`tls` is that of the settings, where it is read already."""
         self._settings = settings
         self._identity = identity
         self._clock = clock
@@ -87,6 +92,7 @@ class Agent:
         self._metrics = metrics
         self._damages = damages or StoreDamages()
         self._reserves = reserves
+        self._tls = AgentTls(settings, clock, metrics) if tls is None else tls
         self._catalog_syncs: Sequence[ExternalCatalogSync] = ()
         """Their jobs end before the session does."""
         self.is_ready = False
@@ -110,6 +116,7 @@ class Agent:
     ) -> None:
         self.is_ready = False
         self._server.abort()
+        self._tls.handshakes.abort()
         await self._supervisor.stop()
         try:
             async with self._clock.timeout(STOP_SECONDS_MAX):
@@ -147,6 +154,8 @@ class Agent:
         KERNELS.watch()
         self._metrics.kernels_loaded.set_function(kernels_ready)
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
+        if self._tls.has_listeners:
+            self.broker.repeat(self._tls.job)
         await self._server.start_serving(self._acceptor())
         await http_server.serving()
         self.is_ready = True
@@ -167,11 +176,19 @@ class Agent:
             self._supervisor.start("deleted credentials", authentication.connections.run)
         metrics.connections_unauthenticated.set_function(lambda: len(table.unauthenticated))
 
-        def accept(listener: str) -> asyncio.BaseProtocol:
+        def new_connection(listener: str, ssl_object: ssl.SSLObject | None) -> ClientConnection | LoginConnection:
             by_sasl = authentication.listeners.get(listener)
-            if by_sasl is None:
+            if by_sasl is not None:  # over TLS too the principal is that of SASL, as in Kafka
+                return LoginConnection(table, services, self._tasks, by_sasl)
+            if ssl_object is None:
                 return ClientConnection(table, services, self._tasks, listener)
-            return LoginConnection(table, services, self._tasks, by_sasl)
+            authenticator = ConnectionAuthenticator(self._tls.principal_of(listener, ssl_object))
+            return ClientConnection(table, services, self._tasks, listener, authenticator)
+
+        def accept(listener: str) -> asyncio.BaseProtocol:
+            if self._tls.is_encrypted(listener):
+                return self._tls.accept(listener, partial(new_connection, listener))
+            return new_connection(listener, None)
 
         return accept
 
@@ -253,11 +270,14 @@ class Agent:
         }
 
     def notices(self) -> Sequence[str]:
-        return notices(
-            disk_text="" if self._reserves is None else self._reserves.full_text,
-            clock_text=self.broker.clock_text,
-            damaged_objects_count=self.broker.damaged_objects_count,
-        )
+        return [
+            *self._tls.notices(),
+            *notices(
+                disk_text="" if self._reserves is None else self._reserves.full_text,
+                clock_text=self.broker.clock_text,
+                damaged_objects_count=self.broker.damaged_objects_count,
+            ),
+        ]
 
 
 def notices(*, disk_text: str, clock_text: str, damaged_objects_count: int) -> Sequence[str]:

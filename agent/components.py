@@ -41,6 +41,7 @@ from agent.runtime.ids import Ids, SystemIds
 from agent.runtime.metrics import Metrics
 from agent.runtime.start_retries import once_there
 from agent.runtime.stop_signals import StopSignals, watch_signals
+from agent.security.agent_tls import AgentTls
 from coordinator.ledger.port import LedgerCorrupt
 
 log = logging.getLogger(__name__)
@@ -88,6 +89,7 @@ async def _serve(
     stopping: asyncio.Event,
     watch: StopSignals,
 ) -> None:
+    tls = AgentTls(settings, clock, metrics)
     await _check_ledger_lost(settings, clock, ids)
     outages, damages = StoreOutages(clock=clock), StoreDamages()
     metrics.store_damaged_parts.set_function(lambda: len(damages.parts))
@@ -126,6 +128,7 @@ async def _serve(
             metrics=metrics,
             damages=damages,
             reserves=reserves,
+            tls=tls,
         )
         try:
             async with agent:

@@ -113,6 +113,30 @@ what does not fit into that is a large request."""
 RECEIVE_BUFFERS_CHECKED_MAX = 4
 """Connections that are asked, as bytes arrive on another, whether their receive buffer is not in use."""
 
+# TLS.
+TLS_HANDSHAKE_SECONDS_MAX = 10.0
+"""From the connection until the handshake is done."""
+TLS_HANDSHAKES_UNDER_WAY_MAX = 16
+"""Steps of handshakes that are with the thread that makes them, one after the other."""
+TLS_HANDSHAKES_WAITING_MAX = 512
+"""Steps that wait for that; a connection with one more is closed."""
+TLS_HANDSHAKES_OPEN_MAX = CONNECTIONS_MAX // 2
+"""Connections whose handshakes are not done; one more is closed."""
+TLS_RECEIVE_BUFFER_BYTES = 64 * KIB
+"""The one buffer that encrypted bytes of all connections arrive in. So much may wait of a connection that does not
+read."""
+TLS_SLICE_BYTES = 256 * KIB
+"""The bytes of an answer that are encrypted at once, in about 0.25 ms."""
+TLS_JOIN_BYTES = 16 * KIB
+"""Parts of an answer below it are copied together, into one TLS record (RFC 8446, 5.1) instead of one each."""
+TLS_RELOAD_SECONDS = 10.0
+"""Between two checks whether the files of certificates changed."""
+TLS_RELOAD_FAILED_SECONDS = 60.0
+"""Files that have not fitted each other for so long are an error; before, one of two may not be written yet."""
+TLS_EXPIRY_WARNING_SECONDS = 7 * 86_400.0
+"""From so long before a certificate expires it is warned of."""
+CERTIFICATE_FILE_BYTES_MAX = MIB
+
 # Records.
 MESSAGE_BYTES_MAX_DEFAULT = MIB + 12
 """Kafka's message.max.bytes."""

@@ -32,6 +32,8 @@ def serve(command: CliCommand, config: str | None, values: Mapping[str, object])
         settings = _settings_of_process(settings)
     try:
         _run(settings)
+    except InvalidSettings as error:  # of certificates, which the agent itself reads
+        raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
     except ENVIRONMENT_ERRORS as error:
         raise CommandFailed(reason(error, settings)) from error
     except BaseExceptionGroup as group:
