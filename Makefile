@@ -17,7 +17,7 @@ BESIDE_EACH_OTHER := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-load
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-test run cluster test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat torture jepsen agreement frames requests damage sim sim-deep nightly clean
+.PHONY: help setup setup-spark setup-test run cluster test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat torture jepsen agreement frames requests logins damage sim sim-deep nightly clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -88,6 +88,9 @@ frames: setup-test ## 2,000 drawn sequences with frames of format("penstock") an
 
 requests: setup-test ## drawn requests of all APIs at one agent until one breaks a rule; ARGS="--requests 200000 --seed 7" for more
 	@$(BIN)/python -m tests.requests $(ARGS)
+
+logins: setup-test ## a million drawn and mutated frames before authentication, in one process: a minute; ARGS="--frames 10000 --seed 7" for less
+	@$(BIN)/python -m tests.logins $(ARGS)
 
 damage: setup-test ## damage every kind of stored object under agents, with a report; ARGS="--flips 20 --only parquet" for less
 	@$(BIN)/python -m tests.damage $(ARGS)
