@@ -33,6 +33,7 @@ from agent.runtime.supervisor import Supervisor
 from agent.runtime.version import VERSION
 from agent.security.agent_tls import AgentTls
 from agent.security.authentication import ConnectionAuthenticator
+from agent.security.first_users import create_first_users
 from agent.security.scram_accounts import CredentialSource
 from agent.security.wiring import wire_authentication
 from agent.server.connection import ClientConnection
@@ -40,6 +41,7 @@ from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from agent.server.login_connection import LoginConnection
 from coordinator.commands.commands import Endpoint
+from coordinator.commands.rules import RULES_SECURITY
 from coordinator.follower import Follower
 from coordinator.ledger.port import Ledger, LedgerError, LedgerIdentity, OutcomeUnknown
 from iceberg_export.rows.kernels import KERNELS
@@ -143,6 +145,7 @@ class Agent:
             [Endpoint(listener=shown.name, host=shown.host, port=shown.port) for shown in self.advertised]
         )
         services = self.broker.services
+        await self._create_first_users()
         self._catalog_syncs = external_catalog_syncs(
             self._settings,
             ledger=services.ledger,
@@ -160,10 +163,23 @@ class Agent:
         await http_server.serving()
         self.is_ready = True
 
+    async def _create_first_users(self) -> None:
+        """Create the users of `--bootstrap-users` before the first client comes, or once no older agent is alive."""
+        users, ledger = self._settings.bootstrap_users, self.broker.services.ledger
+        if not users:
+            return
+        create = partial(create_first_users, users, ledger, self._ids, self._clock)
+        if ledger.state.rules_version >= RULES_SECURITY:
+            await create()
+        else:
+            self._supervisor.start("first users", create)
+
     def _acceptor(self) -> Callable[[str], asyncio.BaseProtocol]:
         """Makes the protocol of a connection, given its listener's name."""
         services, table, metrics = self.broker.services, self._server.table, self._metrics
-        source = CredentialSource(credentials=dict, version=lambda: 0)  # the state has no credentials yet
+        source = CredentialSource(
+            credentials=lambda: services.state.scram, version=lambda: services.state.scram_version
+        )
         authentication = wire_authentication(
             self._settings,
             source,

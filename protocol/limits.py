@@ -76,6 +76,8 @@ REAUTHENTICATION_SECONDS_MIN = 1.0
 """Between two re-authentications of a connection (KIP-368, MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
 CREDENTIAL_CHECK_SECONDS = 0.5
 """How often deleted credentials are looked for: their connections end within a second."""
+FIRST_USERS_POLL_SECONDS = 1.0
+"""How often an agent that has first users to create looks whether older agents are gone."""
 SASL_NAME_CHARS_MAX = 1_024
 """A user's name as a client may give it; RFC 4616 asks for 255 bytes at least."""
 BEARER_TOKEN_BYTES_MAX = 16 * KIB

@@ -285,6 +285,13 @@ _COMBINED: tuple[Option, ...] = (
         help="Answers /metrics to everybody who can reach the HTTP port, without a token.",
     ),
     Option(
+        name="bootstrap-users",
+        kind=OptionKind.TEXT,
+        default="none",
+        help="TOML file of the cluster's first users, with passwords and ACLs. It is used once: later starts, and "
+        "clusters that have, or had, users ignore it.",
+    ),
+    Option(
         name="plain-users",
         kind=OptionKind.TEXT,
         default="none; PLAIN checks the cluster's SCRAM credentials",

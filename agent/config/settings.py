@@ -26,6 +26,7 @@ from agent.config.addresses import (
     read_store_url,
 )
 from agent.config.audit_options import AuditSettings, audit_settings
+from agent.config.bootstrap_users import BootstrapUser, read_bootstrap_users
 from agent.config.catalog_options import CatalogAccess, catalog_access
 from agent.config.etcd_options import LedgerAccess, ledger_access
 from agent.config.external_catalog_settings import ExternalCatalogSettings, read_external_catalogs
@@ -73,6 +74,8 @@ class Settings(PlainSettings):
     http: HostPort
     http_tls: TlsSettings | None = None
     """The TLS of the HTTP port; None where it does not encrypt."""
+    bootstrap_users: tuple[BootstrapUser, ...] = ()
+    """The users that a new cluster is to have."""
     plain_users: Path | None = None
     """The file of users for PLAIN."""
     http_access: HttpAccess = field(default_factory=HttpAccess)
@@ -144,6 +147,7 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         listener_security=security,
         http=http,
         http_tls=http_tls,
+        bootstrap_users=_bootstrap_users(values),
         plain_users=_path(values, "plain-users"),
         http_access=http_access(values),
         ledger_url=ledger_url,
@@ -250,6 +254,11 @@ def _shown_configs(pairs: Mapping[str, str]) -> dict[str, str]:
     from coordinator.configs.security_configs import without_secrets  # late: importing the room takes time
 
     return without_secrets(pairs)
+
+
+def _bootstrap_users(values: Mapping[str, Value]) -> tuple[BootstrapUser, ...]:
+    path = _path(values, "bootstrap-users")
+    return () if path is None else read_bootstrap_users(path)
 
 
 def _path(values: Mapping[str, Value], name: str) -> Path | None:

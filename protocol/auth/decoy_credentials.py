@@ -13,9 +13,9 @@ from typing import Final
 
 from protocol.auth.scram_credentials import ScramCredential, ScramMechanism
 
-_KAFKA_ALPHABET: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
+KAFKA_ALPHABET: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
 """Kafka's tools make salts of text: a number of 130 bits in base 36."""
-_KAFKA_SALT_BYTES: Final = 25
+KAFKA_SALT_BYTES: Final = 25
 _ITERATIONS: Final = 4_096
 
 
@@ -23,7 +23,7 @@ _ITERATIONS: Final = 4_096
 class CredentialShape:
     """The part of a credential that a client sees before it has the password, but for the salt's own bytes."""
 
-    salt_bytes: int = _KAFKA_SALT_BYTES
+    salt_bytes: int = KAFKA_SALT_BYTES
     is_text: bool = True
     iterations: int = _ITERATIONS
 
@@ -33,7 +33,7 @@ def shapes_of(credentials: Iterable[ScramCredential]) -> Sequence[CredentialShap
     shapes = {
         CredentialShape(
             salt_bytes=len(credential.salt),
-            is_text=all(byte in _KAFKA_ALPHABET for byte in credential.salt),
+            is_text=all(byte in KAFKA_ALPHABET for byte in credential.salt),
             iterations=credential.iterations,
         )
         for credential in credentials
@@ -55,7 +55,7 @@ def decoy(secret: bytes, user: str, mechanism: ScramMechanism, shapes: Sequence[
     shape = max(shapes, key=lambda shape: _derive(secret, b"shape", name, repr(shape).encode()))
     drawn = _stream(secret, name, shape.salt_bytes)
     return ScramCredential(
-        salt=bytes(_KAFKA_ALPHABET[byte % len(_KAFKA_ALPHABET)] for byte in drawn) if shape.is_text else drawn,
+        salt=bytes(KAFKA_ALPHABET[byte % len(KAFKA_ALPHABET)] for byte in drawn) if shape.is_text else drawn,
         stored_key=_key(secret, b"stored key", name, mechanism),
         server_key=_key(secret, b"server key", name, mechanism),
         iterations=shape.iterations,

@@ -1,0 +1,64 @@
+"""A cluster's first users are created once."""
+
+import asyncio
+
+from agent.config.bootstrap_users import BootstrapUser
+from agent.runtime.ids import SystemIds
+from agent.security.first_users import create_first_users, new_credential
+from coordinator.commands.rules import RULES_SECURITY
+from coordinator.security.acls import Acl
+from protocol.auth.decoy_credentials import CredentialShape, shapes_of
+from protocol.auth.operations import Operation, PatternType, Permission, ResourceType
+from protocol.auth.principals import Principal
+from protocol.auth.scram_credentials import ScramMechanism
+from protocol.auth.scram_keys import is_password_of
+from tests.support.agent.data_paths import data_paths
+from tests.support.agent.ledger_parts import ManualClock
+
+MECHANISM = ScramMechanism.SCRAM_SHA_512
+ACL = Acl(
+    principal=Principal("User", "admin"),
+    host="*",
+    operation=Operation.ALL,
+    permission=Permission.ALLOW,
+    resource_type=ResourceType.TOPIC,
+    name="*",
+    pattern=PatternType.LITERAL,
+)
+ADMIN = BootstrapUser(name="admin", mechanism=MECHANISM, password="secret", acls=(ACL,))
+OTHER = BootstrapUser(name="other", mechanism=MECHANISM, password="secret")
+
+
+async def test_one_proposal_is_taken_with_its_acls() -> None:
+    async with data_paths() as paths:
+        ledger, ids, clock = paths.parts.ledger, SystemIds(), ManualClock()
+        created = await asyncio.gather(
+            create_first_users([ADMIN], ledger, ids, clock), create_first_users([OTHER], ledger, ids, clock)
+        )
+        assert sorted(created) == [False, True]
+        assert len(ledger.state.scram) == 1
+        assert not await create_first_users([OTHER], ledger, ids, clock)
+
+
+async def test_the_credential_fits_the_password_and_the_acls_are_there() -> None:
+    async with data_paths() as paths:
+        ledger = paths.parts.ledger
+        assert await create_first_users([ADMIN], ledger, SystemIds(), ManualClock())
+        assert is_password_of(ledger.state.scram["admin", MECHANISM], "secret", MECHANISM)
+        assert list(ledger.state.acls) == [ACL]
+
+
+async def test_agents_with_older_rules_are_waited_for() -> None:
+    async with data_paths(rules=RULES_SECURITY - 1) as paths:
+        clock = ManualClock()
+        creating = asyncio.ensure_future(create_first_users([ADMIN], paths.parts.ledger, SystemIds(), clock))
+        while len(clock.slept) < 3:
+            await clock.sleep(0)
+        assert not creating.done()
+        creating.cancel()
+
+
+def test_a_new_credential_looks_like_one_of_kafkas_tools() -> None:
+    credential = new_credential("secret", MECHANISM, SystemIds())
+    assert shapes_of([credential]) == [CredentialShape()]
+    assert credential.salt != new_credential("secret", MECHANISM, SystemIds()).salt
