@@ -348,6 +348,8 @@ def _to_state(wire: SnapshotContent) -> ClusterState:
         is_security_set_up=wire.is_security_set_up,
         is_acls_confirmed=wire.is_acls_confirmed,
         acl_index=AclIndex.of(acls),
+        acls_version=wire.position,
+        scram_version=wire.position,
         producer_id_next=ProducerId(wire.producer_id_next),
         object_id_next=ObjectId(wire.object_id_next),
         producers_before_deletion=ProducerId(wire.producers_before_deletion),

@@ -353,10 +353,16 @@ QUOTA_NAME_CHARS_MAX = 1_000
 """The name of a user, client id or address."""
 ACLS_MAX = 50_000
 """Access control lists of a cluster."""
-ACL_CREATIONS_PER_ENTRY_MAX = 2_000
+SCRAM_ITERATIONS_MIN = 4_096
+SCRAM_ITERATIONS_MAX = 16_384
+"""Kafka's bounds for the iterations of a credential that is set."""
+SECURITY_ROWS_PER_ENTRY_MAX = 2_000
+"""ACLs that one entry creates, or credentials that it alters."""
 ACL_DELETIONS_PER_ENTRY_MAX = 10_000
 """Kafka's MAX_RECORDS_PER_USER_OP: a filter that fits more ACLs deletes none."""
 SCRAM_CREDENTIALS_MAX = 50_000
+SECURITY_ENTRY_BYTES_MAX = 256 * KIB
+"""Names of the ACLs or users of one entry, in UTF-8. It is full at half of the bytes that an entry may have."""
 SECURITY_NAME_CHARS_MAX = 1_024
 """The name of a principal, a host, a user, or an ACL's pattern."""
 

@@ -1,8 +1,7 @@
 """The APIs whose requests are always rejected: no listener authenticates its clients, and nothing is authorised.
 
 - Behaviour: a request is decoded, changes nothing, and has the error code that Kafka gives without such a set-up.
-- Source: org.apache.kafka.server.AclApis without an authorizer,
-  org.apache.kafka.server.KafkaApis.allowTokenRequests (KIP-48, KIP-373), handleSaslHandshakeRequest and
+- Source: org.apache.kafka.server.KafkaApis.allowTokenRequests (KIP-48, KIP-373), handleSaslHandshakeRequest and
   handleSaslAuthenticateRequest (Kafka 4.3).
 """
 
@@ -16,7 +15,6 @@ from agent.request.services import Request, Services
 from protocol.api_versions import ApiKey
 from protocol.errors import ErrorCode
 
-NO_AUTHORIZER: Final = "No Authorizer is configured."
 NO_TIMESTAMP: Final = datetime.datetime(1969, 12, 31, 23, 59, 59, 999_000, tzinfo=datetime.UTC)
 """The timestamp -1 ms, which means that there is none."""
 ANONYMOUS: Final[Mapping[str, str]] = {
@@ -41,24 +39,17 @@ class Rejection:
     message: str | None = None
     """The text in the response; None where the response has none."""
     fields: Values = field(default_factory=dict)
-    """The other fields of the response, or of each of its rows."""
-    rows: tuple[str, str] | None = None
-    """The array of the request whose elements are rejected one by one, and the array of the response."""
+    """The other fields of the response."""
 
     async def handle(self, services: Services, request: Request, body: Any) -> Values:
         """The fields of the response."""
-        del services, request
+        del services, request, body
         error: dict[str, Any] = {"error_code": self.error_code}
         if self.message is not None:
             error["error_message"] = self.message
-        rejected = {**error, **self.fields}
-        if self.rows is None:
-            return rejected
-        requested, answered = self.rows
-        return {answered: [rejected] * len(getattr(body, requested))}
+        return {**error, **self.fields}
 
 
-_NO_ACLS: Final = "Access control lists need an authorizer, and there is none."
 _NO_TOKENS: Final = "Kafka allows delegation tokens only on a connection that is authenticated."
 _NO_SASL: Final = "The listener authenticates no clients; a client that tries reads that, instead of a lost connection."
 
@@ -77,31 +68,6 @@ REJECTIONS: Final = (
         why=_NO_SASL,
         message="SaslAuthenticate request received after successful authentication",
         fields={"auth_bytes": b""},
-    ),
-    Rejection(
-        api_key=ApiKey.DESCRIBE_ACLS,
-        versions="1-3",
-        error_code=ErrorCode.security_disabled,
-        why=_NO_ACLS,
-        message=NO_AUTHORIZER,
-        fields={"resources": []},
-    ),
-    Rejection(
-        api_key=ApiKey.CREATE_ACLS,
-        versions="1-3",
-        error_code=ErrorCode.security_disabled,
-        why=_NO_ACLS,
-        message=NO_AUTHORIZER,
-        rows=("creations", "results"),
-    ),
-    Rejection(
-        api_key=ApiKey.DELETE_ACLS,
-        versions="1-3",
-        error_code=ErrorCode.security_disabled,
-        why=_NO_ACLS,
-        message=NO_AUTHORIZER,
-        fields={"matching_acls": []},
-        rows=("filters", "filter_results"),
     ),
     Rejection(
         api_key=ApiKey.CREATE_DELEGATION_TOKEN,

@@ -75,6 +75,8 @@ class Services:
     audit_log: AuditLog = field(default_factory=no_audit_log)
     tasks: asyncio.TaskGroup | None = None
     """The group of tasks that outlive the request that began them; None where there is none, as in tests."""
+    is_authorizer_on: bool = False
+    """Whether ACLs are enforced; where not, requests about them are rejected."""
     draining: Draining = field(default_factory=Draining)
     placements: Placements = field(default_factory=Placements)
 

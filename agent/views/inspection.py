@@ -13,6 +13,7 @@ from itertools import islice
 from msgspec import Struct
 
 from coordinator.codec.codec import decode
+from coordinator.commands.forms import WireStruct
 from coordinator.ledger.port import LedgerCorrupt, LedgerRecord
 from iceberg_export.rows.checksums import check_whole
 from iceberg_export.rows.footer import FOOTER_TAIL_BYTES, FileUnreadable, damage_contained, footer_bytes
@@ -77,7 +78,7 @@ def ledger_row(record: LedgerRecord) -> View:
 def plain(value: object) -> object:
     """A value for JSON: structs and dataclasses as dicts, bytes as hex, long sequences shortened.
 
-    Fields with `repr=False` hold secrets, and are left out.
+    Fields with `repr=False`, and `SECRET_FIELDS` of structs, hold secrets and are left out.
     """
     match value:
         case Enum():
@@ -89,7 +90,8 @@ def plain(value: object) -> object:
         case Mapping():
             return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Struct):
-        return {name: plain(getattr(value, name)) for name in value.__struct_fields__}
+        secrets = value.SECRET_FIELDS if isinstance(value, WireStruct) else ()
+        return {name: plain(getattr(value, name)) for name in value.__struct_fields__ if name not in secrets}
     if is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value) if field.repr}
     if isinstance(value, Sequence) or hasattr(value, "__array__"):

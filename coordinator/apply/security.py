@@ -114,14 +114,14 @@ def bootstrap_users(state: ClusterState, command: BootstrapUsers) -> Done | Reje
 def _set_credentials(state: ClusterState, rows: Sequence[ScramRow]) -> None:
     for row in rows:
         state.scram[row.credential_id] = row.credential()
-    state.scram_version += 1
+    state.scram_version = max(state.scram_version + 1, state.position)
     state.is_security_set_up |= bool(state.scram)
 
 
 def _note_acls(state: ClusterState) -> None:
     """A caller that may alter ACLs has looked at them."""
     state.is_acls_confirmed = True
-    state.acls_version += 1
+    state.acls_version = max(state.acls_version + 1, state.position)
     state.is_security_set_up |= bool(state.acls)
 
 

@@ -35,6 +35,8 @@ class WireStruct(Struct, frozen=True, array_like=True, forbid_unknown_fields=Tru
 
     SINCE: ClassVar[int] = RULES_FIRST
     """The first version of the rules that has this struct."""
+    SECRET_FIELDS: ClassVar[frozenset[str]] = frozenset()
+    """The fields that nothing shows: a struct that has some has a `repr` of its own without them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,6 +74,7 @@ class ScramRow(WireStruct, frozen=True):
     """A user's credential in an entry or a snapshot."""
 
     SINCE: ClassVar[int] = RULES_SECURITY
+    SECRET_FIELDS: ClassVar[frozenset[str]] = frozenset({"salt", "stored_key", "server_key"})
 
     user: Name
     mechanism: ScramMechanism

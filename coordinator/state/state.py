@@ -208,7 +208,8 @@ class ClusterState:
     acl_index: AclIndex = field(default_factory=AclIndex)
     """Derived: the ACLs, arranged for questions."""
     acls_version: int = field(default=0, compare=False)
-    """Derived: grows with each change of ACLs, and of whether they are confirmed."""
+    """Derived: grows with each change of ACLs, and of whether they are confirmed. No two sets of ACLs of a cluster have
+    the same, also where a snapshot was loaded between: it is no less than the position of the change."""
     scram_version: int = field(default=0, compare=False)
     """Derived: grows with each change of credentials."""
     topic_ids: dict[str, TopicId] = field(default_factory=dict[str, TopicId])

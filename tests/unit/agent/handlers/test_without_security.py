@@ -14,7 +14,6 @@ from tests.support.handlers.handler_client import ask, ask_for_bytes
 DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
 CREATE_TOKEN, RENEW_TOKEN, EXPIRE_TOKEN, DESCRIBE_TOKENS = 38, 39, 40, 41
 SASL_HANDSHAKE, SASL_AUTHENTICATE = 17, 36
-DESCRIBE_SCRAM, ALTER_SCRAM = 50, 51
 FILTER: Mapping[str, object] = {
     "resource_type_filter": 2,
     "resource_name_filter": None,
@@ -67,34 +66,6 @@ async def test_tokens_are_not_given_to_who_is_not_authenticated() -> None:
             for api_key, field in ((RENEW_TOKEN, "renew_period"), (EXPIRE_TOKEN, "expiry_time_period")):
                 told = await ask_for_bytes(services, api_key, version, hmac=b"x", **{field: timedelta(days=1)})
                 assert told.startswith(error_code + no_time)
-
-
-async def test_no_user_has_credentials() -> None:
-    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
-        services = services_of(paths, paths.parts.clock, tasks)
-        of_all = await ask(services, DESCRIBE_SCRAM, 0, users=None)
-        users = [{"name": name} for name in ("a", "b", "a")]
-        named = await ask(services, DESCRIBE_SCRAM, 0, users=users)
-    assert (of_all.error_code, of_all.results) == (ErrorCode.none, ())
-    told = {result.user: result.error_code for result in named.results}
-    assert told == {"a": ErrorCode.duplicate_resource, "b": ErrorCode.resource_not_found}
-
-
-async def test_credentials_that_would_protect_nothing_are_refused() -> None:
-    def password(name: str) -> Mapping[str, object]:
-        return {"name": name, "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b"p"}
-
-    deletions = [{"name": name, "mechanism": 1} for name in ("gone", "both")]
-    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
-        services = services_of(paths, paths.parts.clock, tasks)
-        answer = await ask(
-            services, ALTER_SCRAM, 0, deletions=deletions, upsertions=[password("both"), password("new")]
-        )
-    assert {result.user: result.error_code for result in answer.results} == {
-        "gone": ErrorCode.resource_not_found,
-        "both": ErrorCode.duplicate_resource,
-        "new": ErrorCode.unsupported_sasl_mechanism,
-    }
 
 
 async def test_who_wants_to_log_in_is_told_that_it_is_in_already() -> None:

@@ -10,6 +10,7 @@ import pytest
 from agent.views.inspection import InspectError, describe_bytes, ledger_rows, plain
 from coordinator.codec.snapshot_frame import unframed
 from coordinator.commands.commands import ReportTime
+from coordinator.commands.security import AlterScram
 from coordinator.ledger.port import LedgerRecord
 from coordinator.snapshot import encode_snapshot
 from coordinator.state.state import ClusterState
@@ -18,6 +19,7 @@ from protocol.auth.scram_credentials import ScramCredential
 from protocol.types import Position, SessionId
 from storage.refs import TAIL_KEY, ObjectKind
 from tests.support.agent.small_agent import TOPIC_ID, intake_object, rows_of
+from tests.support.commands.every_command import SCRAM_ROW
 from tests.support.lake.tail_manifest import MANIFEST
 
 
@@ -89,6 +91,14 @@ def test_values_become_what_json_knows() -> None:
 class Lock:
     owner: str
     key: bytes = field(repr=False)
+
+
+def test_keys_of_users_are_left_out() -> None:
+    view = plain(AlterScram(upsertions=(SCRAM_ROW,)))
+    assert view == {
+        "deletions": [],
+        "upsertions": [{"user": "alice", "mechanism": "SCRAM_SHA_256", "iterations": 4096}],
+    }
 
 
 def test_secrets_are_left_out() -> None:
