@@ -31,6 +31,7 @@ _ADMIN: Final[Mapping[str, RouteText]] = {
     "GET /api/lake/{name}/rewrites": RouteText("`purpose=rewrite` or `backfill`, `behind`", "plan for a Spark job"),
     "POST /api/lake/{name}/rewrites": RouteText("file that a Spark job wrote", '`{"done": true}` after its commit'),
     "POST /api/lake/{name}/rebuild": RouteText("`{}`", "object: the rebuilt table"),
+    "POST /api/acls/confirm": RouteText("`{}`", "object: how many ACLs and SCRAM credentials are in force"),
     "POST /api/archive": RouteText('`{"topics": ["orders"], "wait": true}`', "archive passes; 202 without `wait`"),
     "POST /api/audit": RouteText('`{"repair": false, "deep": false}`', "object: differences of bucket, ledger, state"),
     "GET /api/inspect/state": RouteText("", "object: counts, ledger position and live sessions"),

@@ -44,7 +44,7 @@ class SecurityChanges:
         self._end_s = end_s
 
     async def create_acls(self, acls: Sequence[Acl]) -> None:
-        """Creates ACLs of one entry: `entry_batches`."""
+        """Creates ACLs of one entry: `entry_batches`. No ACL at all confirms those that a recovery restored."""
         outcome = await self._carry_out(CreateAcls.of(acls))
         assert isinstance(outcome, AclsCreated)
 

@@ -50,6 +50,10 @@ def _recover_flags(
         bool,
         typer.Option("--time", help="Reset the ledger's time to now, after a wrong clock had moved it ahead."),
     ] = False,
+    are_acls_confirmed: Annotated[
+        bool,
+        typer.Option("--keep-acls", help="Serve by the restored ACLs at once, although later revocations may be lost."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     from agent.recovery.preconditions import Permissions
@@ -60,6 +64,7 @@ def _recover_flags(
         is_loss_accepted=is_loss_accepted,
         is_forced=is_forced,
         is_time_reset=is_time_reset,
+        are_acls_confirmed=are_acls_confirmed,
     )
     report = asyncio.run(_recover(settings, permissions))
     is_loss_found = not is_dry_run and not report["is_carried_out"]
@@ -144,6 +149,12 @@ def _show(report: Json, *, is_loss_found: bool) -> None:
     if skipped:
         sys.stdout.write("\nskipped entries of the bucket, which have no records:\n")
         print_table(skipped[:COMMAND_ROWS_MAX], ("entry", "reason"), empty="")
+    if not report["are_acls_confirmed"]:
+        sys.stdout.write(
+            f"\nACLs and SCRAM credentials are those of {report['security_known_until']}. Later changes are lost, also "
+            "revocations. With an authorizer, agents serve super users only, until one of them has checked the ACLs "
+            "and run `penstock acls confirm`, or changed an ACL\n"
+        )
     if is_carried_out:
         sys.stdout.write(
             f"\nincarnation {report['incarnation']} has begun: start the agents again, and then run `penstock audit`\n"

@@ -30,6 +30,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount
 
+from agent.admin.security_changes import SecurityChanges
+from agent.admin.topics import TopicError, deadline_s
 from agent.http.access_guard import AccessGuard, on_access_denied
 from agent.http.authorization import (
     AccessDenied,
@@ -111,6 +113,7 @@ def build_app(
         guarded("/api/lake/{name}/index", api.archived_index),
         guarded("/api/lake/{name}/rewrites", api.rewrites, methods=("GET", "POST")),
         guarded("/api/lake/{name}/rebuild", api.rebuild, methods=("POST",)),
+        guarded("/api/acls/confirm", api.confirm_acls, methods=("POST",)),
         guarded("/api/archive", api.archive, methods=("POST",)),
         guarded("/api/audit", api.audit, methods=("POST",)),
         guarded("/api/inspect/state", api.inspect_state),
@@ -235,6 +238,17 @@ class _HttpApi:
             raise ApiError(
                 503, "outcome_unknown", f"the rebuild may have been committed: {error}", "send the request again"
             ) from error
+
+    async def confirm_acls(self, request: Request) -> Response:
+        """Confirm the ACLs that a recovery restored. Agents serve others than super users again from here on."""
+        await _json_body(request)
+        changes = SecurityChanges(self._ledger, self._services.clock, deadline_s(self._services.clock))
+        try:
+            await changes.create_acls([])
+        except TopicError as error:
+            raise ApiError(503, "unavailable", str(error.message), "try again once the ledger answers") from error
+        state = self._ledger.state
+        return JSONResponse({"acls": len(state.acls), "scram_credentials": len(state.scram)})
 
     async def archive(self, request: Request) -> Response:
         body = await _json_body(request)

@@ -28,6 +28,8 @@ class Permissions:
     """Recover although agents could simply be started, and do not watch the bucket."""
     is_time_reset: bool = False
     """Set the ledger's time back to the current time, after a wrong clock moved it ahead."""
+    are_acls_confirmed: bool = False
+    """Serve by the ACLs that come back, although a revocation may be among what is lost."""
 
 
 class RecoveryNeedless(LedgerError):

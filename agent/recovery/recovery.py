@@ -96,6 +96,8 @@ class _RecoveryRun:
         bucket = await list_bucket(store)
         state = await self._newest_state(identity)
         report.incarnation = self._incarnation(identity, state, bucket)
+        report.acls, report.scram_credentials = len(state.acls), len(state.scram)
+        report.security_known_ms = state.time_ms
         recovery = StateRecovery(state, bucket.topic_names)
         recovery.abort_transactions()
         report.transactions_aborted = recovery.transactions_aborted_count
@@ -110,6 +112,9 @@ class _RecoveryRun:
         await IntakeCommits(store, self._clock, report).commit_all(recovery, bucket)
         await self._set_time(recovery, ledger_ms, is_reset=permissions.is_time_reset)
         recovery.end_sessions({session for session in strangers if session is not None})
+        if not permissions.are_acls_confirmed:
+            recovery.doubt_acls()
+        report.are_acls_confirmed = state.is_acls_confirmed
         recovery.finish(report.incarnation)
         report.sessions_ended = recovery.sessions_ended_count
         report.topics = sorted(recovery.topics.values(), key=lambda topic: topic.topic)

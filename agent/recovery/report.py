@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from coordinator.recovery.recovered_topics import TopicRecovered
 
@@ -24,6 +25,12 @@ class RecoveryReport:
     is_carried_out: bool = False
     seconds_ahead: int = 0
     """How far the ledger's time is ahead of the current time; negative where it is behind."""
+    acls: int = 0
+    scram_credentials: int = 0
+    security_known_ms: int = 0
+    """The ledger's time up to which ACLs and credentials are known; 0 where none is."""
+    are_acls_confirmed: bool = True
+    """Whether agents serve by the ACLs; if not, they serve super users alone until somebody confirms them."""
     sessions_ended: int = 0
     transactions_aborted: int = 0
     """Transactions that were open in the known state. Lost entries may have committed them."""
@@ -57,6 +64,10 @@ def report_rows(report: RecoveryReport) -> Mapping[str, object]:
         "position": report.position,
         "ledger_entries": report.entries,
         "seconds_ahead": report.seconds_ahead,
+        "acls": report.acls,
+        "scram_credentials": report.scram_credentials,
+        "security_known_until": _time_text(report.security_known_ms),
+        "are_acls_confirmed": report.are_acls_confirmed,
         "sessions_ended": report.sessions_ended,
         "transactions_aborted": report.transactions_aborted,
         "objects_known": report.objects_known,
@@ -66,3 +77,9 @@ def report_rows(report: RecoveryReport) -> Mapping[str, object]:
         "objects_damaged": len({key for key, _ in report.damaged}),
         "entries_passed_over": len(report.passed_over),
     }
+
+
+def _time_text(time_ms: int) -> str:
+    if time_ms <= 0:
+        return "no time is known"
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="seconds")

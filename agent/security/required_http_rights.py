@@ -60,6 +60,7 @@ _ADMIN: Final[Mapping[str, RequiredHttpRights]] = {
     # A rewritten file stands for records.
     "POST /api/lake/{name}/rewrites": RequiredHttpRights(topic=(Operation.READ, Operation.WRITE, Operation.ALTER)),
     "POST /api/lake/{name}/rebuild": _ALTER_TOPIC,
+    "POST /api/acls/confirm": _ALTER_CLUSTER,
     "POST /api/archive": RequiredHttpRights(body=((Operation.ALTER, ResourceType.TOPIC),)),
     "POST /api/audit": RequiredHttpRights(
         cluster=(Operation.DESCRIBE,), body=((Operation.ALTER, ResourceType.CLUSTER),)

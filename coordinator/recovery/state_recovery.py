@@ -18,7 +18,7 @@ from coordinator.apply.chunks import commit_chunks
 from coordinator.apply.sessions import end_session
 from coordinator.apply.transactions import expire_transaction
 from coordinator.commands.commands import ChunksCommitted, EndSession
-from coordinator.commands.rules import RULES_CHECKED_STORAGE
+from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_SECURITY
 from coordinator.commands.transaction import ExpireTransaction, TransactionDecided
 from coordinator.ledger.port import position_first
 from coordinator.recovery.intake_objects import FoundObject
@@ -123,6 +123,14 @@ class StateRecovery:
         The grace of objects that the ended sessions left begins now: while no agent ran they could not be looked at.
         """
         self.state.time_ms = max(self.state.time_ms, now_ms)
+
+    def doubt_acls(self) -> None:
+        """Let super users alone be served until somebody has looked at the ACLs: a revocation may be lost.
+
+        Agents of rules without ACLs have none to look at.
+        """
+        if self.state.rules_version >= RULES_SECURITY:
+            self.state.is_acls_confirmed = False
 
     def end_sessions(self, others: set[SessionId]) -> None:
         """End every session, and the `others`, which wrote what the state does not know: what is left of it is garbage

@@ -73,6 +73,7 @@ def test_what_was_asked_wrongly_is_explained(arguments: list[str], words: str) -
         ["consume", "t"],
         ["produce", "t", "--value", "v"],
         ["inspect", "ledger"],
+        ["acls", "confirm"],
     ],
 )
 def test_an_agent_that_does_not_answer_is_named(arguments: list[str]) -> None:

@@ -5,6 +5,7 @@ from starlette.routing import Route
 
 from agent.config.http_auth import HttpAccess, HttpTokens
 from agent.http.iceberg.catalog_config import CatalogParts
+from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_SECURITY
 from tests.support.agent.asgi_client import Answer, AsgiClient
 from tests.support.agent.http_app import http_app
 from tests.support.agent.small_agent import SmallAgent
@@ -103,3 +104,15 @@ async def test_by_loopback_open_metrics_are_asked_by_names_of_this_machine(
 ) -> None:
     app = http_app(SmallAgent(), access=HttpAccess(is_metrics_open=True), own_names={own_name})
     assert (await AsgiClient(app=app, peer=peer, host=host)("GET", "/metrics")).status == status
+
+
+@pytest.mark.parametrize(("rules", "status"), [(RULES_SECURITY, 200), (RULES_CHECKED_ENTRIES, 503)])
+async def test_acls_of_a_recovery_are_confirmed_where_the_rules_have_them(rules: int, status: int) -> None:
+    agent = SmallAgent()
+    agent.state.rules_version = rules
+    agent.state.is_acls_confirmed = False
+    answer = await AsgiClient(app=http_app(agent))("POST", "/api/acls/confirm", b"{}")
+    assert answer.status == status
+    assert agent.state.is_acls_confirmed == (status == 200)
+    if status == 200:
+        assert answer.json() == {"acls": 0, "scram_credentials": 0}

@@ -3,10 +3,11 @@
 import pytest
 
 from coordinator.commands.commands import CommitChunks
-from coordinator.commands.rules import RULES_CHECKED_STORAGE, RULES_FIRST
+from coordinator.commands.rules import RULES_CHECKED_ENTRIES, RULES_CHECKED_STORAGE, RULES_FIRST, RULES_SECURITY
 from coordinator.ledger.port import LedgerCorrupt
 from coordinator.recovery.intake_objects import FoundObject, read_object
 from coordinator.recovery.state_recovery import StateRecovery
+from coordinator.snapshot import decode_snapshot, encode_snapshot
 from coordinator.state.chunk_index import NO_CHECKSUM
 from protocol.limits import PARTITIONS_MAX
 from protocol.records.batch import check_crcs
@@ -60,6 +61,14 @@ def test_a_batch_of_an_epoch_that_is_over_is_counted_as_rejected() -> None:
     recovering.commit(object_of(1, idempotent(1, epoch=0)))
     recovered = recovering.topics[TOPIC]
     assert (recovered.batches, recovered.rejected) == (1, 1)
+
+
+@pytest.mark.parametrize(("rules", "is_confirmed"), [(RULES_CHECKED_ENTRIES, True), (RULES_SECURITY, False)])
+def test_acls_are_doubted_where_the_rules_have_them(rules: int, *, is_confirmed: bool) -> None:
+    recovering = StateRecovery(state=Cluster.started(rules).state, topic_names={})
+    recovering.doubt_acls()
+    assert recovering.state.is_acls_confirmed == is_confirmed
+    assert decode_snapshot(encode_snapshot(recovering.state)).is_acls_confirmed == is_confirmed
 
 
 @pytest.mark.parametrize("rules", [RULES_FIRST, RULES_CHECKED_STORAGE])
