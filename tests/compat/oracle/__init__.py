@@ -1,0 +1,1 @@
+"""Decisions of Penstock beside those of Apache Kafka's own classes, on drawn worlds."""
