@@ -14,10 +14,11 @@ from agent.admin.topics import TopicError, before, deadline_s
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
-from coordinator.apply.client_quotas import IP, InvalidQuota, check_quota, quota_entity_of
+from coordinator.apply.client_quotas import InvalidQuota, check_quota, quota_entity_of
 from coordinator.commands.admin import AlterClientQuotas
 from coordinator.commands.commands import Rejected
 from coordinator.configs.config_types import shorten
+from coordinator.security.quota_rules import IP
 from protocol.errors import ErrorCode
 
 API_KEY = 49

@@ -13,21 +13,28 @@ from enum import IntEnum
 from typing import Final
 
 from coordinator.codec.admin_wire import entity_order
-from coordinator.commands.admin import QuotaEntity
 from coordinator.configs.config_types import ConfigType, shorten
+from coordinator.security.quota_rules import (
+    CLIENT_ID,
+    CONNECTION_CREATION_RATE,
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    IP,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    USER,
+    QuotaEntity,
+)
 from protocol.limits import QUOTA_NAME_CHARS_MAX
 
-USER: Final = "user"
-CLIENT_ID: Final = "client-id"
-IP: Final = "ip"
 ENTITY_TYPES: Final = frozenset({USER, CLIENT_ID, IP})
 CLIENT_QUOTAS: Final[Mapping[str, ConfigType]] = {
-    "consumer_byte_rate": ConfigType.LONG,
-    "controller_mutation_rate": ConfigType.DOUBLE,
-    "producer_byte_rate": ConfigType.LONG,
-    "request_percentage": ConfigType.DOUBLE,
+    CONSUMER_BYTE_RATE: ConfigType.LONG,
+    CONTROLLER_MUTATION_RATE: ConfigType.DOUBLE,
+    PRODUCER_BYTE_RATE: ConfigType.LONG,
+    REQUEST_PERCENTAGE: ConfigType.DOUBLE,
 }
-IP_QUOTAS: Final[Mapping[str, ConfigType]] = {"connection_creation_rate": ConfigType.INT}
+IP_QUOTAS: Final[Mapping[str, ConfigType]] = {CONNECTION_CREATION_RATE: ConfigType.INT}
 _GREATEST: Final = {ConfigType.INT: (1 << 31) - 1, ConfigType.LONG: (1 << 63) - 1}
 _NEARLY_WHOLE: Final = 1e-6
 

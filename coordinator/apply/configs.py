@@ -123,14 +123,14 @@ def alter_client_quotas(state: ClusterState, command: AlterClientQuotas) -> Outc
             quotas.pop(name, None)
         else:
             quotas[name] = value
-    others_count = len(state.client_quotas) - (command.entity in state.client_quotas)
-    if quotas and others_count >= QUOTA_ENTITIES_MAX:
+    others = state.client_quotas.copy()
+    others.pop(command.entity, None)
+    if quotas and len(others) >= QUOTA_ENTITIES_MAX:
         return Rejected(
             error_code=ErrorCode.policy_violation,
-            reason=f"{others_count} entities have quotas, {QUOTA_ENTITIES_MAX} is the most.",
+            reason=f"{len(others)} entities have quotas, {QUOTA_ENTITIES_MAX} is the most.",
         )
     if quotas:
-        state.client_quotas[command.entity] = quotas
-    else:
-        state.client_quotas.pop(command.entity, None)
+        others[command.entity] = quotas
+    state.client_quotas = others
     return Done()

@@ -6,7 +6,8 @@ Rule: everything is in order of names, so that equal states give equal bytes.
 
 from collections.abc import Mapping
 
-from coordinator.commands.admin import QuotaEntity, check_quota_entity
+from coordinator.commands.admin import check_quota_entity
+from coordinator.security.quota_rules import QuotaEntity
 
 WireConfigs = list[tuple[str, list[tuple[str, str]]]]
 """Names of resources, each with names and values of its configs."""

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from coordinator.commands.field_types import INT64_MAX, Signed32, TopicIdField
 from coordinator.commands.forms import WireStruct
+from coordinator.security.quota_rules import QuotaEntity
 from protocol.types import PartitionIndex
 
 Replicas = tuple[Signed32, ...]
@@ -78,8 +79,6 @@ class AlterConfigs(WireStruct, frozen=True, kw_only=True, tag=28):
     operations: tuple[ConfigOperation, ...]
 
 
-QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Whom a quota is for: types of entities with their names, None for the default, in order of types."""
 Quota = Annotated[float, Meta(gt=0)]
 
 

@@ -7,12 +7,13 @@ such fields are marked "derived". Two states are the same if and only if `coordi
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from coordinator.commands.admin import QuotaEntity, Replicas
+from coordinator.commands.admin import Replicas
 from coordinator.commands.commands import Endpoint
 from coordinator.commands.group_values import GroupState
 from coordinator.commands.rules import RULES_FIRST
 from coordinator.security.acl_index import AclIndex
 from coordinator.security.acls import Acl
+from coordinator.security.quota_rules import QuotaEntity
 from coordinator.state.chunk_index import OFFSET_FIRST, ChunkIndex
 from coordinator.state.producer_order import ProducerOrder
 from coordinator.state.registry import Registry
@@ -186,6 +187,7 @@ class ClusterState:
     client_metrics_configs: dict[str, dict[str, str]] = field(default_factory=dict[str, dict[str, str]])
     """Telemetry subscriptions by name (KIP-714)."""
     client_quotas: dict[QuotaEntity, dict[str, float]] = field(default_factory=dict[QuotaEntity, dict[str, float]])
+    """Another mapping where one is altered, and no entity without a quota."""
     transactional_ids: dict[str, TransactionalId] = field(default_factory=dict[str, TransactionalId])
     """In the order in which they came, in snapshots too: those that expire together go in that order."""
     transaction_version: int = TRANSACTION_VERSION_NEWEST

@@ -9,9 +9,9 @@ from coordinator.commands.admin import (
     ConfigOperation,
     ConfigResourceType,
     OperationKind,
-    QuotaEntity,
 )
 from coordinator.commands.commands import Done
+from coordinator.security.quota_rules import QuotaEntity
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from tests.support.commands.commands import TOPIC, Cluster
 from tests.support.strategies.admin_commands import entities, operations

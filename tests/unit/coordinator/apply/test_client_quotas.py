@@ -12,7 +12,7 @@ from coordinator.apply.client_quotas import (
     entity_filter,
     quota_entity_of,
 )
-from coordinator.commands.admin import QuotaEntity
+from coordinator.security.quota_rules import QuotaEntity
 from protocol.limits import QUOTA_NAME_CHARS_MAX
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2

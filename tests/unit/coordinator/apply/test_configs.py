@@ -10,9 +10,9 @@ from coordinator.commands.admin import (
     ConfigOperation,
     ConfigResourceType,
     OperationKind,
-    QuotaEntity,
 )
 from coordinator.commands.commands import ChunksCommitted, Done, Outcome, Rejected
+from coordinator.security.quota_rules import QuotaEntity
 from coordinator.snapshot import decode_snapshot, digest, encode_snapshot
 from coordinator.state.state import EVERY_BROKER, ClusterState
 from protocol.errors import ErrorCode

@@ -17,7 +17,6 @@ from coordinator.commands.admin import (
     AlterConfigs,
     ConfigResourceType,
     CreatePartitions,
-    QuotaEntity,
 )
 from coordinator.commands.commands import (
     AdvanceLogStart,
@@ -29,6 +28,7 @@ from coordinator.commands.commands import (
 )
 from coordinator.commands.rules import RULES_CHECKED_STORAGE
 from coordinator.ledger.port import LedgerCorrupt
+from coordinator.security.quota_rules import QuotaEntity
 from protocol.limits import LEDGER_ENTRY_UNPACKED_BYTES_MAX
 from protocol.types import Milliseconds
 from tests.golden import golden_bytes
