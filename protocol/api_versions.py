@@ -193,3 +193,8 @@ _RANGES: Final = {int(row.api_key): row for row in API_VERSIONS}
 def range_of(api_key: int) -> ApiRange | None:
     """The row of an API, or None where it is not served."""
     return _RANGES.get(api_key)
+
+
+def name_of(api_key: int) -> str:
+    """The name of an API that is served."""
+    return _RANGES[api_key].name

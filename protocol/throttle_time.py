@@ -11,7 +11,6 @@ from typing import Final
 from protocol.api_versions import ApiKey, range_of
 from protocol.wire import INT32, Buffer, read_length
 
-THROTTLE_MS_MAX: Final = (1 << 31) - 1
 _FIRST_WITH_IT: Final[Mapping[int, int]] = {
     ApiKey.LIST_OFFSETS: 2,
     ApiKey.METADATA: 3,
@@ -51,7 +50,7 @@ def with_throttle_time(api_key: int, api_version: int, answer: Sequence[Buffer],
         api_key: of a served API.
         api_version: of the request; for ApiVersions any version, that is answered in version 0.
         answer: header and body. A response whose last field this is has no tagged fields behind it.
-        throttle_ms: milliseconds, 0 to `THROTTLE_MS_MAX`.
+        throttle_ms: milliseconds, 0 to `protocol.limits.THROTTLE_MS_MAX`.
     """
     row = range_of(api_key)
     assert row is not None, f"API {api_key} has no row in protocol.api_versions"

@@ -111,13 +111,15 @@ class TopicAdmin:
     def is_auto_create_enabled(self) -> bool:
         return broker_value(self._broker_configs, "auto.create.topics.enable") == "true"
 
-    async def auto_create(self, name: str) -> TopicState:
-        """The topic, created with `num.partitions` if there is none. Raises `TopicError`."""
+    async def auto_create(self, name: str, count_partitions: Callable[[int], None]) -> TopicState:
+        """The topic, created with `num.partitions` if there is none. Raises `TopicError`, and what `count_partitions`
+        raises, which is called with their number before they are created."""
         if name in INTERNAL_TOPICS:  # a client that asks for __consumer_offsets must not create a topic of that name
             raise TopicError(ErrorCode.unknown_topic_or_partition)
         if name == AUDIT_TOPIC:  # agents create it, with configs of its own
             raise TopicError(ErrorCode.unknown_topic_or_partition)
         partition_count = int(broker_value(self._broker_configs, "num.partitions"))
+        count_partitions(partition_count)
         try:
             return await self.create(name, partition_count=partition_count, configs={})
         except TopicError as error:

@@ -98,7 +98,7 @@ class FetchSessions:
         Each error code makes the client start a new session with a full fetch.
         """
         if epoch in (EPOCH_INITIAL, EPOCH_FINAL):
-            self._drop(session_id)
+            self.drop(session_id)
             session = None
             if epoch == EPOCH_INITIAL and requested:
                 session = self._open(session_id_new, requested, now_s, uses_topic_ids=uses_topic_ids)
@@ -117,10 +117,10 @@ class FetchSessions:
         session.used_s = now_s
         self._sessions.move_to_end(session_id)
         if not session.partitions:
-            self._drop(session_id)
+            self.drop(session_id)
         elif len(session.partitions) > self._session_partitions_max or self._partitions_count > self._partitions_max:
             # The session grew beyond a bound: this fetch is answered in full, and its client starts a new session.
-            self._drop(session_id)
+            self.drop(session_id)
             everything = list(session.partitions.values())
             return FetchContext(error_code=ErrorCode.none, partitions=everything, session=None, is_full=True)
         return FetchContext(
@@ -142,14 +142,15 @@ class FetchSessions:
             oldest = next(iter(self._sessions.values()), None)
             if oldest is None or now_s - oldest.used_s < EVICTABLE_AFTER_S:
                 return None
-            self._drop(oldest.session_id)
+            self.drop(oldest.session_id)
         session = FetchSession(session_id, 1, uses_topic_ids, now_s)
         session.partitions.update((partition.name, partition) for partition in requested)
         self._sessions[session_id] = session
         self._partitions_count += len(session.partitions)
         return session
 
-    def _drop(self, session_id: int) -> None:
+    def drop(self, session_id: int) -> None:
+        """Forget a session, where there is one of this id."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions_count -= len(session.partitions)

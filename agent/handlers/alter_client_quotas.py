@@ -2,7 +2,6 @@
 
 - Versions: 0-1.
 - Behaviour: each entity is altered by itself, and not at all where a request names it twice.
-- Differs from Kafka: no quota is enforced yet. A log line warns of that when one is set.
 - Source: org.apache.kafka.controller.ClientQuotaControlManager.alterClientQuotas (Kafka 4.3).
 """
 
@@ -75,9 +74,4 @@ async def _alter(services: Services, command: AlterClientQuotas) -> None:
     outcome = await services.ledger.propose(command)
     if isinstance(outcome, Rejected):
         raise TopicError(outcome.error_code, outcome.reason)
-    given = {name: value for name, value in command.quotas if value is not None}
-    if given:
-        log.warning(
-            "a quota was set, and nothing enforces it: quotas are kept and described only",
-            extra={"entity": dict(command.entity), "quotas": given},
-        )
+    log.info("altered the quotas of an entity", extra={"entity": dict(command.entity), "quotas": dict(command.quotas)})

@@ -13,6 +13,7 @@ from collections import Counter
 from typing import Any
 
 from agent.admin.topics import TopicError, before, catch_up, deadline_s
+from agent.request.controller_mutations import count_mutations
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
@@ -20,6 +21,8 @@ from agent.security.required_rights import ALTER_TOPIC
 from protocol.errors import ErrorCode
 
 API_KEY = 37
+FIRST_STRICT = 3
+"""With a strict quota of controller mutations (KIP-599)."""
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
@@ -38,7 +41,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
                 raise TopicError(ErrorCode.topic_authorization_failed, None)
             if unseen is not None:
                 raise unseen
-            growth = _grow(services, topic, is_validate_only=body.validate_only)
+            growth = _grow(services, request, topic, is_validate_only=body.validate_only)
             await before(end_s, services.clock, growth)
         except TopicError as error:
             error_code, message = error.error_code, error.message
@@ -47,7 +50,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     return {"results": results}
 
 
-async def _grow(services: Services, topic: Any, *, is_validate_only: bool) -> None:
+async def _grow(services: Services, request: Request, topic: Any, *, is_validate_only: bool) -> None:
     topic_state = services.topics.check_growth(topic.name, topic.count)
     added_count = topic.count - len(topic_state.partitions)
     if topic.assignments is not None:
@@ -62,6 +65,7 @@ async def _grow(services: Services, topic: Any, *, is_validate_only: bool) -> No
                 ErrorCode.invalid_replica_assignment,
                 "The manual partition assignment includes an empty replica list.",
             )
+    count_mutations(request, added_count, is_strict=request.frame.api_version >= FIRST_STRICT)
     if not is_validate_only:
         replicas = [assignment.broker_ids for assignment in topic.assignments or ()]
         await services.topics.grow(topic_state, topic.count, replicas)

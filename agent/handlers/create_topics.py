@@ -3,7 +3,8 @@
 - Versions: 2-7. From 5 on the response has the configs, from 7 on the topic id.
 - Behaviour: a request for more than 10,000 partitions in all creates nothing, as in Kafka (KAFKA-17870): a response
   describes every topic with all its configs. Replica assignments give the number of partitions, and set which agents
-  clients ask first; where they name brokers that do not exist, their number alone counts.
+  clients ask first; where they name brokers that do not exist, their number alone counts. From 6 on a
+  topic is rejected while its client is above its quota of mutations (KIP-599).
 - Differs from Kafka: any replication factor is accepted, because the bucket replicates, and is reported as 1.
   The topic of the audit log is TOPIC_AUTHORIZATION_FAILED: agents create it (`--audit-log topic`).
 - Source: org.apache.kafka.controller.ReplicationControlManager.createTopics (Kafka 4.3).
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 from agent.admin.topics import TopicError, before, deadline_s
 from agent.request.config_entries import created_topic_configs
+from agent.request.controller_mutations import count_mutations
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
@@ -31,6 +33,8 @@ API_KEY = 19
 REPLICATION_FACTOR = 1
 USE_DEFAULT = -1
 FIRST_WITH_CONFIGS = 5
+FIRST_STRICT = 6
+"""With a strict quota of controller mutations (KIP-599)."""
 HIDDEN: Final = {
     "topic_config_error_code": ErrorCode.topic_authorization_failed,
     "num_partitions": -1,
@@ -60,7 +64,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
                 raise TopicError(ErrorCode.topic_authorization_failed, "Authorization failed.")
             if topic.name == AUDIT_TOPIC:  # its records would look like those of agents
                 raise TopicError(ErrorCode.topic_authorization_failed, f"Agents alone create '{AUDIT_TOPIC}'.")
-            creation = _create(services, request.frame.api_version, topic, is_validate_only=is_validate_only)
+            creation = _create(services, request, topic, is_validate_only=is_validate_only)
             row = await before(end_s, services.clock, creation)
             results.append(row | HIDDEN if topic.name in hidden else row)
         except TopicError as error:
@@ -97,14 +101,15 @@ def _partitions_wanted(services: Services, topics: Sequence[Any]) -> int:
     )
 
 
-async def _create(services: Services, version: int, topic: Any, *, is_validate_only: bool) -> dict[str, Any]:
+async def _create(services: Services, request: Request, topic: Any, *, is_validate_only: bool) -> dict[str, Any]:
+    version = request.frame.api_version
     partition_count = _partition_count(services, topic)
     configs = {config.name: config.value for config in topic.configs}
     topic_id = None
     layers = services.broker_configs.layers
-    if is_validate_only:
-        await services.topics.check(topic.name, partition_count=partition_count, configs=configs)
-    else:
+    await services.topics.check(topic.name, partition_count=partition_count, configs=configs)
+    count_mutations(request, partition_count, is_strict=version >= FIRST_STRICT)
+    if not is_validate_only:
         assigned = sorted(topic.assignments, key=_partition_index)
         replicas = [assignment.broker_ids for assignment in assigned]
         created = await services.topics.create(

@@ -12,6 +12,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from agent.admin.topics import TopicError, before, deadline_s
+from agent.request.controller_mutations import count_mutations
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
@@ -22,6 +23,8 @@ from protocol.errors import ErrorCode
 from protocol.types import TopicId
 
 API_KEY = 20
+FIRST_STRICT = 5
+"""With a strict quota of controller mutations (KIP-599)."""
 
 Mention = tuple[str | None, uuid.UUID | None]
 """A topic's name or id, as a request gives it."""
@@ -43,7 +46,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         topic_name = name if topic_id is None else names_of_ids.get(topic_id)
         denial = _denial(services, name, topic_name, denied, hidden) if count == 1 else None
         if denial is None:
-            results.append(await _delete(services, name, topic_id, count, end_s))
+            results.append(await _delete(services, request, (name, topic_id), count, end_s))
         else:
             results.append({"topic_id": topic_id, "error_message": None, **denial})
         await pacer.step()
@@ -103,8 +106,9 @@ async def _names_of_ids(services: Services, wanted: Sequence[Mention]) -> dict[u
 
 
 async def _delete(
-    services: Services, name: str | None, topic_id: uuid.UUID | None, mentions: int, end_s: float
+    services: Services, request: Request, mention: Mention, mentions: int, end_s: float
 ) -> dict[str, Any]:
+    name, topic_id = mention
     result: dict[str, Any] = {"name": name, "topic_id": topic_id, "error_code": ErrorCode.none, "error_message": None}
     try:
         if mentions > 1:
@@ -120,6 +124,7 @@ async def _delete(
             unknown = ErrorCode.unknown_topic_id
         if topic is None:
             raise TopicError(unknown, "This server does not host this topic.")
+        count_mutations(request, len(topic.partitions), is_strict=request.frame.api_version >= FIRST_STRICT)
         deletion = services.topics.delete(topic, is_by_name=name is not None)
         topic = await before(end_s, services.clock, deletion)
     except TopicError as error:

@@ -2,7 +2,6 @@
 
 - Versions: 0-1.
 - Behaviour: the request takes a barrier first (safety rule S4).
-- Differs from Kafka: no quota is enforced yet.
 - Source: org.apache.kafka.image.ClientQuotasImage.describe (Kafka 4.3).
 """
 

@@ -4,7 +4,8 @@
   epoch, 13 topic ids (KIP-516). Before 13 an unknown isolation level has a row for each partition.
 - Behaviour: read_committed ends at the last stable offset and lists the aborted transactions of its records (KIP-98);
   read_uncommitted ends at the high watermark. Both return markers. An unknown isolation level fails the whole request;
-  an unknown topic id fails its topic. Epochs never change, so a consumer diverges only beyond the end.
+  an unknown topic id fails its topic. Epochs never change, so a consumer diverges only beyond the end. Above a quota
+  the answer is empty (KIP-219).
 - Differs from Kafka: any agent serves any partition. An agent outside the consumer's rack acts as "the leader", which
   names a replica in it. A follower (replica id >= 0) is answered as a consumer. A fetch waits FETCH_WAIT_MS_MAX at
   most, and no longer once others need the memory of requests behind it. Its response is smaller while clients leave
@@ -55,7 +56,7 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
         )
     context = _context(services, body, requested, version)
     is_replica = body.replica_id >= 0
-    max_wait_ms, bytes_min, bytes_max = min(body.max_wait_ms, FETCH_WAIT_MS_MAX), body.bytes_min, body.bytes_max
+    max_wait_ms, bytes_min, bytes_max = _limits(request, body)
     isolation, rack = IsolationLevel(body.isolation_level), body.rack_id
     # The fetch may wait long: it keeps only the parts of the request that the wait needs.
     del body, requested
@@ -91,15 +92,38 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     denied |= await _denied(services, request, allowed, is_replica=is_replica)
     if denied:
         reads = _without_denied(context.partitions, reads, denied)
+    return await _reported(services, request, context, reads, isolation)
+
+
+def _limits(request: Request, body: FetchRequest) -> tuple[int, int, int]:
+    """How many milliseconds the fetch may wait, how many bytes it waits for, and how many it gets at most."""
+    bytes_max = body.bytes_max
+    if request.usage is not None:  # more would be throttled in any case
+        bytes_max = min(bytes_max, request.usage.fetch_bytes_max)
+    return min(body.max_wait_ms, FETCH_WAIT_MS_MAX), min(body.bytes_min, bytes_max), bytes_max
+
+
+async def _reported(
+    services: Services,
+    request: Request,
+    context: FetchContext,
+    reads: Sequence[PartitionRead],
+    isolation: IsolationLevel,
+) -> Sequence[Buffer]:
+    """The response to a fetch; to a client above a quota it has no records, and its session stays as it was."""
+    frame, session_id = request.frame, _session_id(context)
+    reported = [read for read in reads if context.is_full or _is_changed(read)]
+    if request.usage is not None:
+        answer = await inline_or_in_thread(len(reported), _answer, frame, reported, isolation, session_id)
+        if request.usage.is_fetch_throttled(sum(memoryview(part).nbytes for part in answer)):
+            return _throttled(services, frame, context)
     services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))
     if context.session is not None:
         _rotate(context, reads)
-    reported = [read for read in reads if context.is_full or _is_changed(read)]
-    if context.session is not None:
         for read in reported:
             read.requested.high_watermark_reported = read.high_watermark
             read.requested.log_start_reported = read.log_start
-    return await inline_or_in_thread(len(reported), _answer, request.frame, reported, isolation, _session_id(context))
+    return await inline_or_in_thread(len(reported), _answer, frame, reported, isolation, session_id)
 
 
 async def _denied(
@@ -124,6 +148,14 @@ def _without_denied(
         for partition in partitions
         if partition.topic in denied or partition.name in by_name
     ]
+
+
+def _throttled(services: Services, frame: RequestFrame, context: FetchContext) -> Sequence[Buffer]:
+    """The response to a client above a quota: nothing, in its session. A full fetch gets no session, as in Kafka."""
+    if context.is_full and context.session is not None:
+        services.fetch_sessions.drop(context.session.session_id)
+    response = FetchResponse(topics=[], session_id=0 if context.is_full else _session_id(context))
+    return write_fetch_response(frame.correlation_id, frame.api_version, response)
 
 
 def _is_elsewhere(services: Services, rack: str) -> bool:

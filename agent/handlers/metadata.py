@@ -15,10 +15,12 @@ import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from agent.admin.topics import TopicError, TopicLookup, before, deadline_s
 from agent.request.authorized_operations import on_cluster, on_topic
+from agent.request.controller_mutations import count_mutations
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.topic_rights import denied_topics, is_denied
@@ -58,6 +60,7 @@ class _Lookup:
     """The common parts of the results for one request's topics."""
 
     services: Services
+    request: Request
     rights: Rights
     topics: TopicLookup
     denied: frozenset[str | TopicId]
@@ -105,6 +108,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         rights.refresh()
         lookup = _Lookup(
             services=services,
+            request=request,
             rights=rights,
             topics=TopicLookup(services.topics),
             denied=frozenset(),
@@ -123,6 +127,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
         once = {(topic.name, topic.topic_id if version >= 10 else None): topic for topic in body.topics}
         lookup = _Lookup(
             services=services,
+            request=request,
             rights=rights,
             topics=TopicLookup(services.topics),
             denied=await denied_topics(rights, DESCRIBE_TOPIC, services.topics, _keys(once)),
@@ -219,10 +224,13 @@ async def _named(lookup: _Lookup, name: str | None) -> _TopicCopy:
         if not await lookup.may_create(name):
             return _TopicCopy(name, None, ErrorCode.topic_authorization_failed)
         try:
-            creation = lookup.services.topics.auto_create(name)
+            count = partial(count_mutations, lookup.request, is_strict=True)
+            creation = lookup.services.topics.auto_create(name, count)
             topic = await before(lookup.creation_end_s, lookup.services.clock, creation)
         except TopicError as error:
-            return _TopicCopy(name, None, error.error_code)
+            # Above its quota of mutations a client gets Kafka's answer: there is no such topic yet.
+            is_above_quota = error.error_code is ErrorCode.throttling_quota_exceeded
+            return _TopicCopy(name, None, ErrorCode.unknown_topic_or_partition if is_above_quota else error.error_code)
     return lookup.copied(topic)
 
 

@@ -29,7 +29,9 @@ from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
 from agent.security.audit_events import AuditSource
 from agent.security.audit_log import AuditLog, no_audit_log
+from agent.security.quotas import Quotas
 from agent.security.rights import ALL_RIGHTS, Rights
+from agent.security.throttling import RequestUsage
 from agent.telemetry.client_info import ConnectedClient
 from agent.telemetry.subscriptions import Asker, ClientTelemetry
 from coordinator.state.rendezvous import Assignment, Placement
@@ -61,6 +63,7 @@ class Services:
     consumer_groups: ConsumerGroupCoordinator
     groups: ClassicGroupCoordinator
     telemetry: ClientTelemetry
+    quotas: Quotas
     broker_configs: BrokerConfigs
     configs: ConfigAdmin
     store_url: str
@@ -136,6 +139,8 @@ class Request:
     """The epoch of the connection (safety rule S7); None for a request without a connection."""
     received_s: float = field(default=0.0)
     """The injected monotonic clock's time when the frame was complete."""
+    usage: RequestUsage | None = None
+    """The use that its client's quotas count; None where the client has none."""
     fetch_wait: FetchWait | None = field(default=None)
     """The wait of a fetch: when it is ended, the fetch waits no longer."""
     answer_capacity_bytes: Callable[[], int] | None = field(default=None)

@@ -16,6 +16,7 @@ from agent.produce.record_rules import RecordRulesOfTopics
 from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.services import Services
 from agent.security.audit_log import AuditLog
+from agent.security.quotas import Quotas
 from agent.telemetry.subscriptions import ClientTelemetry
 from coordinator.configs.broker_configs import broker_value
 
@@ -50,6 +51,12 @@ def wire_services(
         groups=groups.classic,
         consumer_groups=groups.consumer,
         telemetry=_client_telemetry(context),
+        quotas=Quotas(
+            state=lambda: context.ledger.state,
+            broker_configs=broker_configs,
+            clock=context.clock,
+            metrics=context.metrics,
+        ),
         broker_configs=broker_configs,
         configs=ConfigAdmin(ledger=context.ledger, broker_configs=broker_configs, node_id=node_id),
         store_url=store_url,

@@ -184,6 +184,11 @@ class Metrics:
             "Checks that found changed certificate files that cannot be used, after a minute of trying.",
         )
 
+        self.request_throttle_duration_seconds = self._histogram(
+            "request_throttle_duration_seconds",
+            "Time for which a client is throttled after a request above a quota, by quota.",
+            ("quota",),
+        )
         self.client_telemetry_pushes = self._counter(
             "client_telemetry_pushes", "Pushes of client metrics (KIP-714), by outcome.", ("outcome",)
         )

@@ -6,8 +6,10 @@ Rule: functions that run here are pure, or own what they change. Their heavy par
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import ParamSpec, TypeVar
 
+from agent.runtime.cpu_meter import CPU_METER
 from protocol.limits import CPU_THREADS_MAX
 
 P = ParamSpec("P")
@@ -19,7 +21,9 @@ _OWN = ThreadPoolExecutor(max_workers=1, thread_name_prefix="own")
 
 async def run_in_thread(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """The function's result. Cancelling the caller does not stop a running call."""
-    return await asyncio.get_running_loop().run_in_executor(_POOL, lambda: function(*args, **kwargs))
+    meter = CPU_METER.get()
+    work = partial(function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(_POOL, work if meter is None else partial(meter.call, work))
 
 
 class PatientThread:

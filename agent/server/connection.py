@@ -9,21 +9,23 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 from agent.fetch.wait import FetchWait
 from agent.request.connection_epochs import PendingConnectionEpoch
-from agent.request.services import Answer, NoAnswerOwed, Request, Services
+from agent.request.services import Answer, Request, Services
 from agent.runtime.supervisor import begin_in, contain
 from agent.security.audit_subject import SUBJECT
 from agent.security.authentication import ConnectionAuthenticator
+from agent.security.throttling import Mute, usage_of
 from agent.server.connection_table import ConnectionTable
 from agent.server.dispatch import HANDLERS
 from agent.server.reauthentication import SessionOver, reauthenticate
 from agent.server.request_arrival import RequestArrival
+from agent.server.unanswered import UNANSWERED, report_unanswered
 from agent.telemetry.client_info import ConnectedClient
-from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
-from protocol.api_versions import ApiKey, range_of
+from protocol.api_versions import ApiKey, name_of
 from protocol.connection import RequestFrame, ServerConnection
 from protocol.errors import MalformedRequest
 from protocol.limits import (
@@ -33,7 +35,8 @@ from protocol.limits import (
     REQUEST_BYTES_QUEUED_PER_CONNECTION_MAX,
     REQUESTS_QUEUED_MAX,
 )
-from storage.object_store import Buffer, StoreError, StoreUnavailable
+from protocol.throttle_time import with_throttle_time
+from storage.object_store import Buffer
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +88,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._taken_up_count = 0
         self._fetch_wait: FetchWait | None = None
         """The wait of the fetch that is being served."""
+        self._mute = Mute(self.regulate_reading)
         self._hurried_since_s = 0.0
         self._unread_since_s = 0.0
         self._closing_since_s: float | None = None
@@ -116,6 +120,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         cut_bytes = self._wire.receive_eof()
         if cut_bytes and not self._table.is_draining:
             log.info("a client closed in the middle of a request", extra={"peer": self.peer, "bytes": cut_bytes})
+        self._mute.cancel()
         self._give_up_receiving()
         self._wire.drop_partial()
         self._table.take_back_buffer(self)
@@ -179,7 +184,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             return True
         memory, frames = self._memory, self._frames
         # REQUESTS_PIPELINED_MAX requests await their answers, or the reserve is to become free before more arrives.
-        if self._wire.is_reading_paused or memory.reserve_holder is self:
+        if self._wire.is_reading_paused or memory.reserve_holder is self or self._mute.is_on:
             return False
         # A connection without queued requests reads one, however full the memory is, so that none starves. Differs
         # from Kafka: while its memory is full (queued.max.request.bytes), no connection's request is read.
@@ -220,6 +225,11 @@ class ClientConnection(asyncio.BufferedProtocol):
         if self._fetch_wait is not None and not self._fetch_wait.is_over:
             self._hurried_since_s = self._services.clock.monotonic_s()
             self._fetch_wait.end()
+
+    def mute(self, seconds: float) -> None:
+        """Read nothing and take up no request for so long: the client is above a quota. What is ready still leaves."""
+        self._mute.extend(seconds, self._services.clock.monotonic_s())
+        self.regulate_reading()
 
     def eof_received(self) -> bool:
         """False closes the transport: a half-closed peer gets no more answers, as Kafka's clients never half-close."""
@@ -307,13 +317,14 @@ class ClientConnection(asyncio.BufferedProtocol):
     def blocking_s(self) -> float:
         """Seconds for which queued requests have kept memory that other connections need.
 
-        They wait for the peer to read its answers, or for a fetch that was hurried.
+        They wait for the peer to read its answers, for a fetch that was hurried, or for the end of a mute.
         """
         if not self._counted_bytes:
             return 0.0
+        now_s = self._services.clock.monotonic_s()
         is_hurried = self._fetch_wait is not None and self._fetch_wait.is_over
-        hurried_s = self._services.clock.monotonic_s() - self._hurried_since_s if is_hurried else 0.0
-        return max(self.unread_s, hurried_s)
+        hurried_s = now_s - self._hurried_since_s if is_hurried else 0.0
+        return max(self.unread_s, hurried_s, now_s - self._mute.since_s if self._mute.is_on else 0.0)
 
     def stop_reading(self) -> None:
         """Drop the queued requests, and read none any more: nothing of them was accepted, and clients repeat them."""
@@ -365,6 +376,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                     # Before the request is taken up: a peer that does not read would let answers pile up in memory.
                     if self._writable is not None:
                         await self._writable
+                    if self._mute.is_on:
+                        await self._mute.wait()
+                        continue  # a drain may have dropped them, and the peer may not read
                     if self._table.is_draining or self._transport is None or self._transport.is_closing():
                         return
                     await self._take_up_next()
@@ -403,8 +417,9 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._hold(-frame_bytes)
 
     async def _take_up(self, frame: RequestFrame) -> None:
-        began_s = self._services.clock.monotonic_s()
-        services = self._services
+        services, usage = self._services, None
+        if services.state.client_quotas:
+            usage = usage_of(services.quotas, self._authenticator.principal.name, frame)
         request = Request(
             frame=frame,
             listener=self.listener,
@@ -414,7 +429,8 @@ class ClientConnection(asyncio.BufferedProtocol):
             mechanism=self._authenticator.mechanism,
             client=self._client,
             connection_epoch=self._connection_epoch,
-            received_s=began_s,
+            received_s=services.clock.monotonic_s(),
+            usage=usage,
             fetch_wait=self._fetch_wait,
             answer_capacity_bytes=self._table.answers.capacity_bytes,
         )
@@ -424,52 +440,37 @@ class ClientConnection(asyncio.BufferedProtocol):
             answer: Answer = None
             if self._authenticator.ends_s is not None:
                 answer = await reauthenticate(self._authenticator, frame, self.peer, services.clock)
-            answer = answer or await HANDLERS[frame.api_key](services, request)
-        except (LedgerUnavailable, StoreError, OutcomeUnknown) as error:
-            # Kafka has no error code that every API knows and every client repeats after. A closed connection is one:
-            # the client connects again, to this agent or another one, and repeats the request.
-            # An outage is logged once for all requests (`agent.runtime.outages`), so it is DEBUG here.
-            self._services.metrics.connections_closed.labels("unanswerable").inc()
-            log.log(
-                logging.DEBUG if isinstance(error, LedgerUnavailable | StoreUnavailable) else logging.WARNING,
-                "closing a connection: its request could not be answered, and its client has to repeat it",
-                extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(error)},
-            )
+            if answer is None:
+                handling = HANDLERS[frame.api_key](services, request)
+                answer = await (handling if usage is None else usage.measure(handling))
+        except UNANSWERED as error:
+            report_unanswered(error, metrics=services.metrics, peer=self.peer, api_key=frame.api_key)
+            if isinstance(error, SessionOver) and error.answer is not None:
+                self._send(self._wire.respond(frame.number, [error.answer]))
             self.close()
             return
-        except SessionOver as over:
-            services.metrics.connections_closed.labels(over.kind).inc()
-            log.info("closing a connection whose session is over", extra={"peer": self.peer, "reason": str(over)})
-            if over.answer is not None:
-                self._send(self._wire.respond(frame.number, [over.answer]))
-            self.close()
-            return
-        except NoAnswerOwed as reason:
-            log.info(
-                "closing a connection whose request is not answered",
-                extra={"peer": self.peer, "api_key": frame.api_key, "reason": str(reason)},
-            )
-            self.close()
-            return
+        if isinstance(answer, asyncio.Future):
+            # A Produce is taken up once the intake has its records: pipelined requests share one flush.
+            answer.add_done_callback(partial(self._finish, request))
+        else:
+            self._respond(request, answer)
+
+    def _finish(self, request: Request, future: "asyncio.Future[Sequence[Buffer]]") -> None:
+        if not future.cancelled():
+            self._respond(request, future.result())
+
+    def _respond(self, request: Request, answer: Sequence[Buffer] | None) -> None:
+        frame, usage, services = request.frame, request.usage, self._services
+        if usage is not None and (throttle_ms := usage.end(is_answered=answer is not None)):
+            if answer is not None:
+                answer = with_throttle_time(frame.api_key, frame.api_version, answer, throttle_ms)
+            self.mute(throttle_ms / 1000)
         if answer is None:  # Produce with acks=0 has no response; its turn in the order of answers is passed over
             self._send(self._wire.skip(frame.number))
-        elif isinstance(answer, asyncio.Future):
-            # A Produce is taken up once the intake has its records: pipelined requests share one flush.
-            answer.add_done_callback(lambda future: self._finish(frame, began_s, future))
-            return
         else:
             self._send(self._wire.respond(frame.number, answer))
-        self._count(frame, began_s)
-
-    def _finish(self, frame: RequestFrame, began_s: float, future: "asyncio.Future[Sequence[Buffer]]") -> None:
-        if future.cancelled():
-            return
-        self._send(self._wire.respond(frame.number, future.result()))
-        self._count(frame, began_s)
-
-    def _count(self, frame: RequestFrame, began_s: float) -> None:
-        metrics = self._services.metrics.request(api_name(frame.api_key), frame.api_version)
-        metrics.answered(self._services.clock.monotonic_s() - began_s)
+        metrics = services.metrics.request(name_of(frame.api_key), frame.api_version)
+        metrics.answered(services.clock.monotonic_s() - request.received_s)
 
     def _send(self, buffers: list[Buffer]) -> None:
         """Send in the loop's next turn: answers that become ready in the same turn leave in one system call."""
@@ -490,9 +491,3 @@ class ClientConnection(asyncio.BufferedProtocol):
             if self._writable is not None:
                 self._table.keep_unread(self)
         self.regulate_reading()
-
-
-def api_name(api_key: int) -> str:
-    served = range_of(api_key)
-    assert served is not None, f"API {api_key} has no row in protocol.api_versions"
-    return served.name

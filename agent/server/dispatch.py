@@ -8,7 +8,7 @@ are asked for here, before its handler runs.
 """
 
 import pkgutil
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from importlib import import_module
 from typing import Any, Final
@@ -28,7 +28,7 @@ from storage.object_store import Buffer
 
 Handler = Callable[[Services, Request, Any], Awaitable[Values | DeferredValues[Any]]]
 """Takes the decoded body, returns the fields of the response."""
-RawHandler = Callable[[Services, Request], Awaitable[Answer]]
+RawHandler = Callable[[Services, Request], Coroutine[Any, Any, Answer]]
 """Takes the request's bytes, returns those of the response."""
 
 RAW: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.API_VERSIONS})

@@ -1,6 +1,6 @@
 """Quotas of clients: for whom there may be which, and which of those that are set a description asks for.
 
-They are kept and described; nothing enforces them yet (docs/compatibility.md).
+Which of them holds for a client: `coordinator.security.quota_rules`. Agents enforce them: `agent.security.quotas`.
 Source: org.apache.kafka.controller.ClientQuotaControlManager, org.apache.kafka.image.ClientQuotasImage,
 org.apache.kafka.server.config.QuotaConfig (Kafka 4.3). Differs from Kafka: an ip is an address, not a host's name, that
 may mean another one tomorrow.

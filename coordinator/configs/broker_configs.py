@@ -86,6 +86,24 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         is_read_only=True,
     ),
     ConfigSpec(
+        "controller.quota.window.num",
+        _INT,
+        "11",
+        "Windows of time whose mutations a client may make at once before its quota of mutations holds.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "controller.quota.window.size.seconds",
+        _INT,
+        "1",
+        "The length of such a window in seconds.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
         "default.replication.factor",
         _INT,
         "1",
@@ -443,6 +461,24 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     ),
     ConfigSpec(
         "queued.max.requests", _INT, "500", "Requests that wait for a thread in Kafka.", low=1, is_read_only=True
+    ),
+    ConfigSpec(
+        "quota.window.num",
+        _INT,
+        "11",
+        "Windows of time in which quotas of bytes, requests and connections count.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
+    ),
+    ConfigSpec(
+        "quota.window.size.seconds",
+        _INT,
+        "1",
+        "The length of such a window in seconds.",
+        effect=_HONOURED,
+        low=1,
+        is_read_only=True,
     ),
     ConfigSpec(
         "replica.alter.log.dirs.io.max.bytes.per.second",

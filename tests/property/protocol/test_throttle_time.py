@@ -10,7 +10,8 @@ from kio.static.constants import EntityType
 from kio.static.primitive import i32Timedelta
 
 from protocol.api_versions import API_VERSIONS, ApiKey, ApiRange
-from protocol.throttle_time import THROTTLE_MS_MAX, with_throttle_time
+from protocol.limits import THROTTLE_MS_MAX
+from protocol.throttle_time import with_throttle_time
 from protocol.wire import INT32
 from tests.support.records.kio_messages import KioEntity, kio_read, kio_write, response_module
 

@@ -29,6 +29,7 @@ from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.services import Services
 from agent.runtime.ids import SystemIds
 from agent.runtime.threads import run_in_thread
+from agent.security.quotas import Quotas
 from agent.telemetry.subscriptions import ClientTelemetry
 from coordinator.commands.rules import RULES_NEWEST
 from coordinator.ledger.memory import MemoryLedger, MemoryLedgerCore
@@ -242,6 +243,7 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
             metrics=parts.metrics,
             bytes_max=MIB,
         ),
+        quotas=Quotas(state=lambda: parts.ledger.state, broker_configs=configs, clock=clock, metrics=parts.metrics),
         broker_configs=configs,
         configs=ConfigAdmin(ledger=parts.ledger, broker_configs=configs, node_id=1),
         store_url="memory:",

@@ -11,6 +11,7 @@ from kio.static.constants import EntityType
 
 from agent.request.connection_epochs import PendingConnectionEpoch
 from agent.request.services import Request, Services
+from agent.security.throttling import usage_of
 from agent.server.dispatch import HANDLERS
 from agent.telemetry.client_info import ConnectedClient
 from protocol.api_versions import range_of
@@ -28,11 +29,15 @@ async def ask(
     version: int,
     client: ConnectedClient | None = None,
     connection_epoch: PendingConnectionEpoch | None = None,
+    user: str | None = None,
     /,
     **values: object,
 ) -> KioEntity:
-    """The response to a request with these fields; mappings stand for structures, lists for arrays."""
-    data = await ask_for_bytes(services, api_key, version, client, connection_epoch, **values)
+    """The response to a request with these fields; mappings stand for structures, lists for arrays.
+
+    What a `user` asks is counted in that user's quotas.
+    """
+    data = await ask_for_bytes(services, api_key, version, client, connection_epoch, user, **values)
     return kio_read(_response_type(api_key, version), data)
 
 
@@ -42,6 +47,7 @@ async def ask_for_bytes(
     version: int,
     client: ConnectedClient | None = None,
     connection_epoch: PendingConnectionEpoch | None = None,
+    user: str | None = None,
     /,
     **values: object,
 ) -> bytes:
@@ -61,6 +67,7 @@ async def ask_for_bytes(
         peer="127.0.0.1:50000",
         client=client or ConnectedClient(),
         connection_epoch=connection_epoch,
+        usage=None if user is None else usage_of(services.quotas, user, frame),
     )
     answer = await handled(services, request)
     served = range_of(api_key)

@@ -161,6 +161,6 @@ async def test_names_of_kafkas_own_topics_are_taken_and_there_is_nothing_in_them
             await topics.create(name, partition_count=1, configs={})
         assert refused.value.error_code is ErrorCode.topic_already_exists
         with pytest.raises(TopicError) as unknown:
-            await topics.auto_create(name)
+            await topics.auto_create(name, lambda _: None)
         assert unknown.value.error_code is ErrorCode.unknown_topic_or_partition
         assert parts.ledger.state.topics == {}

@@ -1,0 +1,156 @@
+"""Quotas of this agent's clients: what each used, and for how long it is throttled.
+
+In: users, client ids and what their requests used. Out: throttle times. The state says which quotas there are
+(`coordinator.security.quota_rules`), `agent.security.quota_windows` counts. Each agent counts by itself, as each broker
+does in Kafka. Who is held to no quota is counted nowhere.
+Source: kafka.server.ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager,
+kafka.network.ConnectionQuotas (Kafka 4.3).
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+from weakref import WeakValueDictionary
+
+from agent.runtime.clock import Clock
+from agent.runtime.metrics import Metrics
+from agent.security.quota_windows import CountedRate, QuotaWindows, TokenBucket
+from coordinator.configs.broker_configs import broker_value
+from coordinator.security.quota_rules import (
+    CONSUMER_BYTE_RATE,
+    CONTROLLER_MUTATION_RATE,
+    PRODUCER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    AppliedQuota,
+    QuotaEntity,
+    applied_quota,
+    connection_rates,
+    shortest,
+)
+from coordinator.state.state import ClusterState
+from protocol.limits import QUOTA_ADDRESSES_COUNTED_MAX, QUOTA_CLIENTS_COUNTED_MAX
+
+PERCENT_PER_SECOND: Final = 100.0
+"""request_percentage is of one processor: 100 is all the time of the event loop."""
+
+S = TypeVar("S", CountedRate, TokenBucket)
+Shared = WeakValueDictionary[tuple[str, str, str], S]
+"""Counters by quota and by the user and client id that share it, as long as a client of theirs is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meter(Generic[S]):
+    """One quota of a client: its limit a second, and what is counted; others with the same quota share that."""
+
+    limit: float
+    counted: S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientQuotas:
+    """The quotas that hold for a user and a client id, None where there is none of a kind."""
+
+    source: Mapping[QuotaEntity, Mapping[str, float]]
+    """The state's quotas, from which these follow."""
+    produce: Meter[CountedRate] | None
+    fetch: Meter[CountedRate] | None
+    request: Meter[CountedRate] | None
+    mutations: Meter[TokenBucket] | None
+
+    @property
+    def is_any(self) -> bool:
+        return any((self.produce, self.fetch, self.request, self.mutations))
+
+
+class Quotas:
+    """The quotas of all clients of an agent. Not thread-safe: all methods run on the event loop."""
+
+    def __init__(
+        self,
+        *,
+        state: Callable[[], ClusterState],
+        broker_configs: Mapping[str, str],
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._state = state
+        self.clock = clock
+        self.windows = QuotaWindows(
+            int(broker_value(broker_configs, "quota.window.num")),
+            int(broker_value(broker_configs, "quota.window.size.seconds")),
+        )
+        self.mutation_windows = QuotaWindows(
+            int(broker_value(broker_configs, "controller.quota.window.num")),
+            int(broker_value(broker_configs, "controller.quota.window.size.seconds")),
+        )
+        self.throttled_seconds = metrics.request_throttle_duration_seconds
+        self._clients: OrderedDict[tuple[str, str], ClientQuotas] = OrderedDict()
+        """By user and client id, the least recently used first."""
+        self._rates: Shared[CountedRate] = WeakValueDictionary()
+        self._buckets: Shared[TokenBucket] = WeakValueDictionary()
+        self._address_source: Mapping[QuotaEntity, Mapping[str, float]] | None = None
+        self._address_limits: dict[str | None, float] = {}
+        self._addresses: OrderedDict[str, CountedRate] = OrderedDict()
+
+    def of_client(self, user: str, client_id: str) -> ClientQuotas | None:
+        """The quotas that hold for a user and a client id; None where none does."""
+        source = self._state().client_quotas
+        if not source:
+            return None
+        key = (user, client_id)
+        client = self._clients.get(key)
+        if client is None or client.source is not source:
+            # The one before lives until here, and with it what its quotas have counted.
+            client = self._clients[key] = self._judged(source, user, client_id)
+            if len(self._clients) > QUOTA_CLIENTS_COUNTED_MAX:
+                self._clients.popitem(last=False)
+        self._clients.move_to_end(key)
+        return client if client.is_any else None
+
+    def _judged(self, source: Mapping[QuotaEntity, Mapping[str, float]], user: str, client_id: str) -> ClientQuotas:
+        def meter(name: str, kept: Shared[S], new: Callable[[], S]) -> Meter[S] | None:
+            applied = applied_quota(source, name, user, client_id)
+            return None if applied is None else Meter(applied.limit, _shared(kept, name, applied, new))
+
+        return ClientQuotas(
+            source=source,
+            produce=meter(PRODUCER_BYTE_RATE, self._rates, CountedRate),
+            fetch=meter(CONSUMER_BYTE_RATE, self._rates, CountedRate),
+            request=meter(REQUEST_PERCENTAGE, self._rates, CountedRate),
+            mutations=meter(CONTROLLER_MUTATION_RATE, self._buckets, TokenBucket),
+        )
+
+    def connection_delay_s(self, address: str) -> float:
+        """Count a connection from an IP address; 0 where it may be served.
+
+        Otherwise it is not counted, and the seconds, a window at most, for which it is left unread and then closed.
+        """
+        source = self._state().client_quotas
+        if source is not self._address_source:
+            self._address_source, self._address_limits = source, connection_rates(source)
+        if not self._address_limits:
+            return 0.0
+        address = shortest(address)
+        limit = self._address_limits.get(address, self._address_limits.get(None))
+        if limit is None:
+            return 0.0
+        counted = self._addresses.setdefault(address, CountedRate())
+        self._addresses.move_to_end(address)
+        if len(self._addresses) > QUOTA_ADDRESSES_COUNTED_MAX:
+            self._addresses.popitem(last=False)
+        now_s = self.clock.monotonic_s()
+        counted.count(1, now_s, self.windows)
+        delay_s = counted.throttle_s(limit, now_s, self.windows)
+        if delay_s:
+            counted.count(-1, now_s, self.windows)
+        return min(delay_s, self.windows.seconds)
+
+
+def _shared(kept: Shared[S], name: str, applied: AppliedQuota, new: Callable[[], S]) -> S:
+    """The counter of those who share a quota."""
+    key = (name, applied.user, applied.client_id)
+    counted = kept.get(key)
+    if counted is None:
+        counted = kept[key] = new()
+    return counted
