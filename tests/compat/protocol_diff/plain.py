@@ -47,7 +47,7 @@ PRODUCER_IDS = {"ProducerId", "pid"}
 MEMBER_ID_LENGTH_MIN = 21
 NAMING = (
     "Name", "Topic", "TopicName", "TopicId", "GroupId", "TransactionalId", "ResourceName", "ConfigName", "Key", "Index",
-    "PartitionIndex", "Partition", "ApiKey", "base", "ConfigResourceType", "MemberId", "GroupInstanceId",
+    "PartitionIndex", "Partition", "ApiKey", "base", "ResourceType", "MemberId", "GroupInstanceId",
 )  # fmt: skip
 """Fields that tell the rows of a list apart."""
 ABSENT = "absent"

@@ -73,7 +73,7 @@ CASES.add(
     Step(
         "AlterConfigs",
         2,
-        {"Resources": [{"ConfigResourceType": 8, "ResourceName": "1", "Configs": [{"Name": "root", "Value": "INFO"}]}]},
+        {"Resources": [{"ResourceType": 8, "ResourceName": "1", "Configs": [{"Name": "root", "Value": "INFO"}]}]},
     ),
 )
 

@@ -78,7 +78,7 @@ CASES.add(
         {
             "Resources": [
                 {
-                    "ConfigResourceType": 2,
+                    "ResourceType": 2,
                     "ResourceName": T(),
                     "Configs": [{"Name": "retention.ms", "ConfigOperation": 0, "Value": "1"}],
                 }
@@ -99,15 +99,11 @@ CASES.add(
     Step(
         "AlterConfigs",
         2,
-        {
-            "Resources": [
-                {"ConfigResourceType": 2, "ResourceName": T(), "Configs": [{"Name": "retention.ms", "Value": "6"}]}
-            ]
-        },
+        {"Resources": [{"ResourceType": 2, "ResourceName": T(), "Configs": [{"Name": "retention.ms", "Value": "6"}]}]},
     ),
     configs(2, T(), ["retention.ms", "segment.ms"], pause=0.3),
 )
 CASES.add(
     "alter.legacy-unknown-topic",
-    Step("AlterConfigs", 2, {"Resources": [{"ConfigResourceType": 2, "ResourceName": ABSENT, "Configs": []}]}),
+    Step("AlterConfigs", 2, {"Resources": [{"ResourceType": 2, "ResourceName": ABSENT, "Configs": []}]}),
 )

@@ -412,7 +412,7 @@ CASES.add(
     Step(
         "DescribeConfigs",
         4,
-        {"Resources": [{"ConfigResourceType": 2, "ResourceName": T(), "ConfigurationKeys": ["retention.ms"]}] * 2},
+        {"Resources": [{"ResourceType": 2, "ResourceName": T(), "ConfigurationKeys": ["retention.ms"]}] * 2},
     ),
 )
 CASES.add("configs.no-keys", topic(keep=False), configs(2, T(), []))

@@ -400,7 +400,7 @@ def configs(kind: int, name: Any, keys: Any = None, version: int = 4, **step: An
         "DescribeConfigs",
         version,
         {
-            "Resources": [{"ConfigResourceType": kind, "ResourceName": name, "ConfigurationKeys": keys}],
+            "Resources": [{"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": keys}],
             "IncludeSynonyms": step.pop("synonyms", False),
         },
         **step,
@@ -412,7 +412,7 @@ def alter(changes: Any, *, kind: int = 2, name: Any = T(), dry: bool = False, **
     return Step(
         "IncrementalAlterConfigs",
         1,
-        {"Resources": [{"ConfigResourceType": kind, "ResourceName": name, "Configs": rows}], "ValidateOnly": dry},
+        {"Resources": [{"ResourceType": kind, "ResourceName": name, "Configs": rows}], "ValidateOnly": dry},
         **step,
     )
 
