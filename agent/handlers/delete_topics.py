@@ -124,6 +124,8 @@ async def _delete(
             unknown = ErrorCode.unknown_topic_id
         if topic is None:
             raise TopicError(unknown, "This server does not host this topic.")
+        # Rejected or not, the answer has both.
+        result |= {"name": topic.name, "topic_id": uuid.UUID(bytes=topic.topic_id)}
         count_mutations(request, len(topic.partitions), is_strict=request.frame.api_version >= FIRST_STRICT)
         deletion = services.topics.delete(topic, is_by_name=name is not None)
         topic = await before(end_s, services.clock, deletion)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.compat.protocol_diff.messages import Definitions, Reader, Writer
 
-CLIENT_ID = b"protocol-diff"
+CLIENT_ID = "protocol-diff"
 BODY_OF_VERSIONS = 4
 """Where the body of an ApiVersions response begins: its header has no tagged fields in any version."""
 
@@ -14,11 +14,12 @@ BODY_OF_VERSIONS = 4
 class Connection:
     """`send` and `read`, or `call` for both. One request at a time is awaited."""
 
-    def __init__(self, bootstrap: str, definitions: Definitions, timeout_s: float) -> None:
+    def __init__(self, bootstrap: str, definitions: Definitions, timeout_s: float, client_id: str = CLIENT_ID) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._definitions = definitions
+        self._client_id = client_id.encode()
         self._correlation_id = 0
 
     def close(self) -> None:
@@ -31,7 +32,7 @@ class Connection:
         """Send a body that is encoded already under this API's header, or under another key."""
         self._correlation_id += 1
         key = self._definitions.request(api)["apiKey"] if api_key is None else api_key
-        head = struct.pack(">hhih", key, version, self._correlation_id, len(CLIENT_ID)) + CLIENT_ID
+        head = struct.pack(">hhih", key, version, self._correlation_id, len(self._client_id)) + self._client_id
         if self._definitions.is_flexible(api, version):
             head += b"\0"
         self._socket.sendall(struct.pack(">i", len(head) + len(payload)) + head + payload)

@@ -8,7 +8,7 @@ import time
 import uuid
 from typing import Any
 
-from tests.compat.protocol_diff.connection import Connection
+from tests.compat.protocol_diff.connection import CLIENT_ID, Connection
 from tests.compat.protocol_diff.messages import Definitions
 from tests.compat.protocol_diff.plain import Plain, dig, error_codes
 from tests.compat.protocol_diff.steps import Case, G, Lazy, Mode, Step, T, V
@@ -119,7 +119,8 @@ class Run:
         if step.api == "Fetch" and self._is_any_leader:
             # What another agent was told is here a moment later; this request makes sure that it is.
             self._connection("barrier", address).call("DescribeProducers", 0, {"Topics": []})
-        connection = self._connection(step.conn, address)
+        client_id = CLIENT_ID if step.client is None else str(self._resolve(step.client))
+        connection = self._connection(step.conn, address, client_id)
         try:
             if isinstance(body, bytes):
                 connection.send_raw(step.api, step.version, body, step.key)
@@ -242,7 +243,7 @@ class Run:
                     return nodes.get(partition["LeaderId"])
         return None
 
-    def _connection(self, name: str, address: str) -> Connection:
+    def _connection(self, name: str, address: str, client_id: str = CLIENT_ID) -> Connection:
         if (name, address) not in self._connections:
-            self._connections[name, address] = Connection(address, self._definitions, ANSWER_SECONDS)
+            self._connections[name, address] = Connection(address, self._definitions, ANSWER_SECONDS, client_id)
         return self._connections[name, address]

@@ -37,7 +37,6 @@ MASKED = {
     "ReplicaNodes",
     "SessionId",
     "StatusMessage",
-    "ThrottleTimeMs",
     "TransactionStartTimeMs",
     "first_ts",
     "max_ts",
@@ -65,6 +64,8 @@ class Plain:
         """`value`, the field `name` of the answer to `step`, in comparable form."""
         if name in step.mask or name in MASKED:
             return "*"
+        if name == "ThrottleTimeMs":
+            return "throttled" if value else "*"
         if name == "Records" and isinstance(value, bytes):
             if value and step.records:
                 return [self.answer(each, step) for each in batches(value)]

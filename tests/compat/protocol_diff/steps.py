@@ -71,6 +71,8 @@ class Step:
     """Another API key than the one that belongs to `api`."""
     records: bool = False
     """Take the fetched record batches apart."""
+    client: Any = None
+    """The client id of the connection where it is not that of all cases; with placeholders."""
 
     @property
     def label(self) -> str:

@@ -13,6 +13,7 @@ from tests.compat.protocol_diff.cases import (
     negative_ids,
     produce,
     streams,
+    throttling,
     topics,
     transaction_ends,
     transactional_offsets,
@@ -39,6 +40,7 @@ CASES: tuple[Case, ...] = tuple(
         edges,
         streams,
         negative_ids,
+        throttling,
     )
     for case in module.CASES
 )

@@ -1,8 +1,6 @@
 """Quotas, and configs of what is no topic, altered and described."""
 
-from typing import Any
-
-from tests.compat.protocol_diff.cases.pieces import ABSENT, alter, configs, topic
+from tests.compat.protocol_diff.cases.pieces import ABSENT, alter, configs, quota, quotas_of, topic
 from tests.compat.protocol_diff.steps import Cases, G, Step, T
 
 CASES = Cases()
@@ -130,21 +128,6 @@ CASES.add("alter.client-metrics-bad-match", alter([("match", 0, "planet=earth")]
 CASES.add("alter.client-metrics-bad-pattern", alter([("match", 0, "client_id=[")], kind=16, name=G("m")))
 
 # Quotas
-
-
-def quota(
-    entity: dict[str, Any], quotas: dict[str, float | None], *, dry: bool = False, version: int = 1, again: bool = False
-) -> Step:
-    entry = {
-        "Entity": [{"EntityType": kind, "EntityName": name} for kind, name in entity.items()],
-        "Ops": [{"Key": key, "Value": value or 0.0, "Remove": value is None} for key, value in quotas.items()],
-    }
-    return Step("AlterClientQuotas", version, {"Entries": [entry] * (2 if again else 1), "ValidateOnly": dry})
-
-
-def quotas_of(*components: tuple[str, int, Any], strict: bool = True, version: int = 1, **step: Any) -> Step:
-    rows = [{"EntityType": kind, "MatchType": match, "Match": name} for kind, match, name in components]
-    return Step("DescribeClientQuotas", version, {"Components": rows, "Strict": strict}, **step)
 
 
 ANN = {"user": G("ann")}

@@ -442,3 +442,24 @@ def transaction() -> list[Step]:
         add_partitions(quiet=True),
         produce(records(2, pid=V("pid"), epoch=V("epoch"), seq=0, transactional=True), 9, txn=G("x"), quiet=True),
     ]
+
+
+def quota(
+    entity: dict[str, Any],
+    quotas: dict[str, float | None],
+    *,
+    dry: bool = False,
+    version: int = 1,
+    again: bool = False,
+    **step: Any,
+) -> Step:
+    entry = {
+        "Entity": [{"EntityType": kind, "EntityName": name} for kind, name in entity.items()],
+        "Ops": [{"Key": key, "Value": value or 0.0, "Remove": value is None} for key, value in quotas.items()],
+    }
+    return Step("AlterClientQuotas", version, {"Entries": [entry] * (2 if again else 1), "ValidateOnly": dry}, **step)
+
+
+def quotas_of(*components: tuple[str, int, Any], strict: bool = True, version: int = 1, **step: Any) -> Step:
+    rows = [{"EntityType": kind, "MatchType": match, "Match": name} for kind, match, name in components]
+    return Step("DescribeClientQuotas", version, {"Components": rows, "Strict": strict}, **step)
