@@ -840,12 +840,13 @@ CATALOG_METADATA_CACHED_BYTES_MAX = 32 * MIB
 CATALOG_METADATA_CACHED_MAX = 1_000
 CATALOG_LOAD_ATTEMPTS_MAX = 3
 """How often a table is looked up while its metadata is replaced and deleted meanwhile (safety rule S6)."""
-CATALOG_CREDENTIALS_SECONDS = 3_600
-"""For how long credentials hold that clients are handed: what AWS allows a role that another role takes."""
-CATALOG_CREDENTIALS_RENEWED_SECONDS = 1_800
-"""Older ones are not handed out if there can be others."""
-CATALOG_CREDENTIALS_SPARE_SECONDS = 300
-"""Keys that hold for less are not handed out at all."""
+CATALOG_CREDENTIALS_SECONDS_MAX = 3_600
+"""For how long credentials hold that clients are handed, at most: what AWS allows a role that another role takes."""
+CATALOG_CREDENTIALS_SECONDS_MIN = 900
+"""The shortest lifetime of such credentials: what AWS allows."""
+STS_SESSION_NAME_CHARS_MAX = 64
+CATALOG_CREDENTIALS_SPARE_SHARE = 1 / 12
+"""Keys that hold for less than this share of their time are not handed out at all: 300 seconds of an hour."""
 CATALOG_CREDENTIALS_CACHED_MAX = 1_000
 CATALOG_CREDENTIALS_PAUSE_SECONDS = 60.0
 """Between two questions to an STS that gave no credentials."""

@@ -15,6 +15,8 @@ from agent.config.audit_classes import read_audit_class
 from protocol.limits import (
     ARCHIVE_AGE_MS_DEFAULT,
     ARCHIVE_BYTES_DEFAULT,
+    CATALOG_CREDENTIALS_SECONDS_MAX,
+    CATALOG_CREDENTIALS_SECONDS_MIN,
     KIB,
     MIB,
     PROCESSES_MAX,
@@ -161,6 +163,16 @@ class PlainSettings:
             "Spark job.",
         ),
     ] = 3600
+    catalog_credentials_s: Annotated[
+        int,
+        Option(
+            kind=OptionKind.COUNT,
+            minimum=CATALOG_CREDENTIALS_SECONDS_MIN,
+            maximum=CATALOG_CREDENTIALS_SECONDS_MAX,
+            help="Lifetime in seconds of vended S3 credentials. A reader whose rights are revoked can use them until "
+            "then.",
+        ),
+    ] = CATALOG_CREDENTIALS_SECONDS_MAX
     read_cache_bytes: Annotated[
         int,
         Option(

@@ -1,4 +1,4 @@
-"""Credentials for clients: they read one folder of the bucket, for an hour, and allow nothing else.
+"""Credentials for clients: they read one folder of the bucket, for a limited time, and allow nothing else.
 
 Rule: the agent's own keys are never handed out. What is handed out are keys that STS made for a session whose policy
 allows less than the agent's; so what they allow is what both say. This blocks, and is called in a thread.
@@ -6,11 +6,13 @@ Source: AWS STS API Reference, "AssumeRole"; IAM User Guide, "Session policies",
 MinIO's "AssumeRole", which is asked with a user's keys and takes no notice of the role.
 """
 
+import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from protocol.limits import CATALOG_STS_SECONDS_MAX
+from protocol.limits import CATALOG_STS_SECONDS_MAX, STS_SESSION_NAME_CHARS_MAX
 from protocol.types import Milliseconds
 from storage.object_store import StoreError, StoreMisconfigured, StoreUnavailable
 from storage.s3.settings import S3Settings
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 PLACEHOLDER_ROLE = "arn:aws:iam::000000000000:role/penstock"
 """For an STS that takes no notice of it."""
-SESSION_NAME = "penstock-catalog"
+SESSION_PREFIX = "penstock-"
+_NOT_IN_A_SESSION_NAME = re.compile(r"[^\w+=,.@-]", re.ASCII)
 PASSING_STATUS = 500
 NAMED_BY_PATTERNS = frozenset("*?$")
 """In a policy they do not stand for themselves."""
@@ -63,10 +66,22 @@ def read_policy(settings: S3Settings, folder: str) -> str:
     return json.dumps({"Version": "2012-10-17", "Statement": statements}, separators=(",", ":"))
 
 
+def session_name(user: str) -> str:
+    """The name of a session for a user: the cloud's own log then says who reads.
+
+    Characters that STS does not accept, and what is beyond its length, are replaced by a digest of the whole name.
+    """
+    name = SESSION_PREFIX + _NOT_IN_A_SESSION_NAME.sub("_", user)
+    if name == SESSION_PREFIX + user and len(name) <= STS_SESSION_NAME_CHARS_MAX:
+        return name
+    digest = hashlib.sha256(user.encode(errors="replace")).hexdigest()[:12]
+    return f"{name[: STS_SESSION_NAME_CHARS_MAX - len(digest) - 1]}-{digest}"
+
+
 def assume_role(
-    settings: S3Settings, *, role_arn: str | None, sts_endpoint: str | None, folder: str, seconds: int
+    settings: S3Settings, *, role_arn: str | None, sts_endpoint: str | None, folder: str, user: str, seconds: int
 ) -> SessionCredentials:
-    """Keys that read `folder` for so many seconds. `sts_endpoint`: a URL; None is the region's own.
+    """Keys that read `folder` for so many seconds, in a user's name. `sts_endpoint`: a URL; None is the region's own.
 
     Raises `StoreUnavailable` where STS is away, `StoreMisconfigured` where it rejects.
     """
@@ -94,7 +109,7 @@ def assume_role(
         try:
             credentials = client.assume_role(
                 RoleArn=role_arn or PLACEHOLDER_ROLE,
-                RoleSessionName=SESSION_NAME,
+                RoleSessionName=session_name(user),
                 Policy=policy,
                 DurationSeconds=seconds,
             )["Credentials"]

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from agent.config.addresses import FileUrl, MemoryUrl, S3Url, read_store_url, store_root
-from agent.config.catalog_options import CatalogAccess, Credentials
+from agent.config.catalog_options import Credentials
 from agent.config.settings import Settings
 from agent.http.iceberg.vended_credentials import CredentialVendor
 from agent.lake.file_io import LOCAL_FILE_IO, s3_file_io, without_bucket
 from agent.runtime.clock import Clock
-from protocol.limits import CATALOG_CREDENTIALS_SECONDS
-from storage.s3.session_credentials import SessionCredentials, assume_role
+from storage.s3.session_credentials import assume_role
 from storage.s3.settings import S3Settings
 
 
@@ -40,7 +39,7 @@ def catalog_parts(settings: Settings, clock: Clock, environment: Mapping[str, st
             return CatalogParts(
                 root_uri=root,
                 file_io=s3_file_io(s3, access.s3_endpoint),
-                credentials=_vendor(s3, access, clock, environment.get("AWS_ENDPOINT_URL_STS")),
+                credentials=_vendor(s3, settings, clock, environment.get("AWS_ENDPOINT_URL_STS")),
             )
         case FileUrl():
             return CatalogParts(root_uri=root, file_io={"io-impl": LOCAL_FILE_IO})
@@ -48,16 +47,22 @@ def catalog_parts(settings: Settings, clock: Clock, environment: Mapping[str, st
             return CatalogParts(root_uri=root)
 
 
-def _vendor(s3: S3Settings, access: CatalogAccess, clock: Clock, sts_endpoint: str | None) -> CredentialVendor | None:
+def _vendor(s3: S3Settings, settings: Settings, clock: Clock, sts_endpoint: str | None) -> CredentialVendor | None:
     """None where the catalog vends no credentials: by the option, or because AWS's STS needs a role and none is set."""
+    access, seconds = settings.catalog_access, settings.catalog_credentials_s
     is_enabled = access.credentials is Credentials.STS or access.role_arn is not None or not s3.is_amazons
     if access.credentials is Credentials.NONE or not is_enabled:
         return None
-    assume = partial(_assume_role, s3, access.role_arn, sts_endpoint or (None if s3.is_amazons else without_bucket(s3)))
-    return CredentialVendor(ask=assume, clock=clock, is_required=access.credentials is Credentials.STS)
-
-
-def _assume_role(s3: S3Settings, role_arn: str | None, sts_endpoint: str | None, folder: str) -> SessionCredentials:
-    return assume_role(
-        s3, role_arn=role_arn, sts_endpoint=sts_endpoint, folder=folder, seconds=CATALOG_CREDENTIALS_SECONDS
+    assume = partial(
+        assume_role,
+        s3,
+        role_arn=access.role_arn,
+        sts_endpoint=sts_endpoint or (None if s3.is_amazons else without_bucket(s3)),
+        seconds=seconds,
+    )
+    return CredentialVendor(
+        ask=lambda folder, user: assume(folder=folder, user=user),
+        clock=clock,
+        is_required=access.credentials is Credentials.STS,
+        seconds=seconds,
     )

@@ -25,7 +25,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from agent.http.authorization import AccessDenied, described, guarded_route, may_describe, require
+from agent.http.authorization import AccessDenied, described, guarded_route, identity_of, may_describe, require
 from agent.http.iceberg import unsupported
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.iceberg.errors import (
@@ -39,11 +39,13 @@ from agent.http.iceberg.errors import (
 )
 from agent.http.iceberg.tables import CatalogTables, LoadedTable, NoSuchTopic, with_named_snapshots
 from agent.http.iceberg.unsupported import forbidden
+from agent.http.iceberg.vended_credentials import CredentialVendor
 from agent.http.services import AdminServices
 from agent.lake.table_updates import TopicGone
+from agent.security.audit_events import AuditedResource, CredentialEvent
 from coordinator.ledger.port import LedgerError, OutcomeUnknown
 from iceberg_export.tables.edits import EditInvalid, RequirementFailed, decode_edit
-from protocol.auth.operations import ResourceType
+from protocol.auth.operations import Operation, ResourceType
 from protocol.decoding import Undecodable, decode_json_object
 from protocol.limits import CATALOG_BODY_BYTES_MAX
 from storage.object_store import StoreError, StoreUnavailable
@@ -244,7 +246,7 @@ class _Catalog:
         if vendor is None or (delegations and "vended-credentials" not in delegations):
             return config, []
         try:
-            keys = await vendor.of_folder(table.folder)
+            keys = await self._vended(vendor, table.folder, name, request)
         except StoreError as error:
             if vendor.is_required:
                 raise StoreUnavailable(f"the catalog got no credentials for table {name}: {error}") from error
@@ -261,7 +263,22 @@ class _Catalog:
             raise no_such_table(NAMESPACE, name) from None
         if vendor is None:
             return _json({"storage-credentials": []})
-        return _json({"storage-credentials": [self._stored(folder, await vendor.of_folder(folder))]})
+        return _json({"storage-credentials": [self._stored(folder, await self._vended(vendor, folder, name, request))]})
+
+    async def _vended(self, vendor: CredentialVendor, folder: str, name: str, request: Request) -> SessionCredentials:
+        """Credentials for the client, recorded in the audit log."""
+        identity = identity_of(request)
+        keys = await vendor.of_folder(folder, identity.principal.name)
+        identity.record(
+            CredentialEvent(
+                source=identity.audit_source,
+                api=identity.api,
+                resource=AuditedResource(kind=ResourceType.TOPIC, name=name),
+                operation=Operation.READ,
+                scope=f"{folder}*, for at most {vendor.seconds} s",
+            )
+        )
+        return keys
 
     def _stored(self, folder: str, keys: SessionCredentials) -> dict[str, object]:
         return {

@@ -39,7 +39,7 @@ async def vended(store_url: str, minio: Minio, own: S3Store) -> S3Store:
     settings = load_settings(CliCommand.AGENT, options, environment=minio.settings)
     parts = catalog_parts(settings, SystemClock(), minio.settings)
     assert parts.credentials is not None
-    keys = await parts.credentials.of_folder(FOLDER)
+    keys = await parts.credentials.of_folder(FOLDER, "CN=alice, O=example")
     assert keys.access_key_id != minio.access_key
     environment = {
         **minio.settings,

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from storage.object_store import StoreMisconfigured, StoreUnavailable
-from storage.s3.session_credentials import SessionCredentials, assume_role, read_policy
+from storage.s3.session_credentials import SessionCredentials, assume_role, read_policy, session_name
 from storage.s3.settings import S3Settings
 from tests.support.processes import free_port
 from tests.support.services.aws import AwsServices, aws_services
@@ -25,7 +25,7 @@ def sts() -> Iterator[AwsServices]:
 
 
 def ask(endpoint: str, settings: S3Settings = MINIO) -> SessionCredentials:
-    return assume_role(settings, role_arn=None, sts_endpoint=endpoint, folder=FOLDER, seconds=3600)
+    return assume_role(settings, role_arn=None, sts_endpoint=endpoint, folder=FOLDER, user="alice", seconds=3600)
 
 
 def test_a_session_reads_and_lists_one_folder() -> None:
@@ -96,3 +96,24 @@ def test_an_sts_that_is_away_may_come_back(sts: AwsServices) -> None:
         ask(f"http://127.0.0.1:{free_port()}")
     with pytest.raises(StoreUnavailable, match="Invalid endpoint"):
         ask("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("user", "name"),
+    [
+        ("alice", "penstock-alice"),
+        ("CN=bob,O=x", "penstock-CN=bob,O=x"),
+        ("a b", "penstock-a_b-c8687a08aa5d"),
+        ("a/b", "penstock-a_b-c14cddc033f6"),
+        ("\u00e9", "penstock-_-4a99557e4033"),
+        ("x" * 55, "penstock-" + "x" * 55),
+    ],
+)
+def test_a_session_has_its_users_name_as_far_as_sts_accepts_it(user: str, name: str) -> None:
+    assert session_name(user) == name
+
+
+def test_long_names_stay_different() -> None:
+    names = {session_name("x" * 60 + end) for end in "ab"}
+    assert len(names) == 2
+    assert {len(name) for name in names} == {64}

@@ -48,14 +48,14 @@ KEYS = {
 }
 
 
-def make_keys(folder: str) -> SessionCredentials:
-    assert folder == FOLDER
+def make_keys(folder: str, user: str) -> SessionCredentials:
+    assert (folder, user) == (FOLDER, "ANONYMOUS")
     return SessionCredentials(
         access_key_id="key", secret_access_key="secret", session_token="session", expires_ms=Milliseconds(1700000000000)
     )
 
 
-def refuse_keys(_: str) -> SessionCredentials:
+def refuse_keys(_: str, __: str) -> SessionCredentials:
     raise StoreMisconfigured("STS says no")
 
 

@@ -21,13 +21,15 @@ class Sts:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.users: list[str] = []
         self.is_failing = False
         self.go_on = threading.Event()
         self.go_on.set()
 
-    def __call__(self, folder: str) -> SessionCredentials:
+    def __call__(self, folder: str, user: str) -> SessionCredentials:
         assert self.go_on.wait(10)
         self.asked.append(folder)
+        self.users.append(user)
         if self.is_failing:
             raise StoreMisconfigured("not for you")
         number = self.asked.count(folder)
@@ -37,18 +39,33 @@ class Sts:
 
 
 class Vendor(CredentialVendor):
-    def __init__(self) -> None:
+    def __init__(self, seconds: int = int(END_S)) -> None:
         self.sts, self.clock = Sts(), ManualClock()
-        super().__init__(ask=self.sts, clock=self.clock, is_required=False)
+        super().__init__(ask=self.sts, clock=self.clock, is_required=False, seconds=seconds)
 
-    async def key(self, folder: str = "a") -> str:
-        return (await self.of_folder(folder)).access_key_id
+    async def key(self, folder: str = "a", user: str = "alice") -> str:
+        return (await self.of_folder(folder, user)).access_key_id
 
 
 async def test_a_table_has_keys_of_its_own_for_everybody_who_asks() -> None:
     vendor = Vendor()
     assert [await vendor.key("a"), await vendor.key("b"), await vendor.key("a")] == ["a1", "b1", "a1"]
     assert vendor.sts.asked == ["a", "b"]
+
+
+async def test_each_principal_has_keys_of_its_own() -> None:
+    vendor = Vendor()
+    assert [await vendor.key(user=user) for user in ("alice", "bob", "alice")] == ["a1", "a2", "a1"]
+    assert vendor.sts.users == ["alice", "bob"]
+
+
+async def test_keys_that_hold_for_less_are_renewed_earlier() -> None:
+    vendor = Vendor(seconds=900)
+    await vendor.key()
+    vendor.clock.seconds = 449
+    assert await vendor.key() == "a1"
+    vendor.clock.seconds = 450
+    assert await vendor.key() == "a2"
 
 
 async def test_keys_that_are_half_over_are_not_handed_out_again() -> None:
@@ -116,10 +133,10 @@ async def test_keys_of_so_many_tables_are_kept() -> None:
 
 
 async def test_a_mistake_is_no_failure_of_the_store() -> None:
-    def broken(_: str) -> SessionCredentials:
+    def broken(_: str, __: str) -> SessionCredentials:
         raise RuntimeError("a bug")
 
     vendor = CredentialVendor(ask=broken, clock=ManualClock(), is_required=False)
     for _ in range(2):
         with pytest.raises(RuntimeError, match="a bug"):
-            await vendor.of_folder("a")
+            await vendor.of_folder("a", "alice")
