@@ -35,7 +35,7 @@ from agent.security.agent_tls import AgentTls
 from agent.security.authentication import ConnectionAuthenticator
 from agent.security.first_users import create_first_users
 from agent.security.scram_accounts import CredentialSource
-from agent.security.wiring import wire_authentication
+from agent.security.wiring import Authentication, wire_authentication
 from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
@@ -153,13 +153,15 @@ class Agent:
             metrics=self._metrics,
         )
         self.broker.repeat(*(sync.job for sync in self._catalog_syncs))
-        self._supervisor.start("http", partial(http_server.run, self._admin_services()), is_restarted=False)
+        authentication = self._authentication()
+        run_http = partial(http_server.run, self._admin_services(authentication))
+        self._supervisor.start("http", run_http, is_restarted=False)
         KERNELS.watch()
         self._metrics.kernels_loaded.set_function(kernels_ready)
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
         if self._tls.has_listeners:
             self.broker.repeat(self._tls.job)
-        await self._server.start_serving(self._acceptor())
+        await self._server.start_serving(self._acceptor(authentication))
         await http_server.serving()
         self.is_ready = True
 
@@ -174,20 +176,24 @@ class Agent:
         else:
             self._supervisor.start("first users", create)
 
-    def _acceptor(self) -> Callable[[str], asyncio.BaseProtocol]:
-        """Makes the protocol of a connection, given its listener's name."""
-        services, table, metrics = self.broker.services, self._server.table, self._metrics
+    def _authentication(self) -> Authentication:
+        """The authentication of clients by the users in the state."""
+        services = self.broker.services
         source = CredentialSource(
             credentials=lambda: services.state.scram, version=lambda: services.state.scram_version
         )
-        authentication = wire_authentication(
+        return wire_authentication(
             self._settings,
             source,
             cluster_id=self._identity.cluster_id,
             clock=self._clock,
             ids=self._ids,
-            metrics=metrics,
+            metrics=self._metrics,
         )
+
+    def _acceptor(self, authentication: Authentication) -> Callable[[str], asyncio.BaseProtocol]:
+        """Makes the protocol of a connection, given its listener's name."""
+        services, table, metrics = self.broker.services, self._server.table, self._metrics
         if authentication.listeners:
             self._supervisor.start("deleted credentials", authentication.connections.run)
         metrics.connections_unauthenticated.set_function(lambda: len(table.unauthenticated))
@@ -208,7 +214,7 @@ class Agent:
 
         return accept
 
-    def _admin_services(self) -> AdminServices:
+    def _admin_services(self, authentication: Authentication) -> AdminServices:
         services, lake = self.broker.services, self.broker.lake
         return AdminServices(
             is_ready=lambda: self.is_ready,
@@ -227,6 +233,8 @@ class Agent:
             catalog_syncs=self._catalog_syncs,
             new_audit=partial(self.broker.new_audit, self._damages),
             digest_key=self._digest_key,
+            passwords=authentication.user_passwords,
+            record=self.broker.audit_log.record,
         )
 
     async def _bind(self) -> None:

@@ -829,6 +829,8 @@ HTTP_TOKEN_CHARS_MAX = 512
 HTTP_PASSWORD_SECONDS_REMEMBERED = 60.0
 """How long a password that was right is not checked again, unless the user's credential changes."""
 HTTP_PASSWORDS_REMEMBERED_MAX = 1_000
+HTTP_FAILED_LOGIN_SECONDS = 0.1
+"""For how long the answer to a failed login waits: Kafka's default of connection.failed.authentication.delay.ms."""
 HTTP_FAILED_LOGINS_WAITING_MAX = 50
 """Answers to failed logins that wait. While there are so many, no other password is checked."""
 

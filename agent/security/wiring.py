@@ -14,6 +14,7 @@ from agent.security.listener_authentication import ListenerAuthentication
 from agent.security.password_checks import PasswordChecks
 from agent.security.plain_users import PlainUsers
 from agent.security.scram_accounts import CredentialSource, ScramAccounts
+from agent.security.user_passwords import UserPasswords
 
 DECOY_PURPOSE: Final = b"decoys of SCRAM credentials\0"
 
@@ -26,6 +27,8 @@ class Authentication:
     """Has to run while there are listeners with SASL."""
     listeners: Mapping[str, ListenerAuthentication] = field(default_factory=dict)
     """That of each listener with SASL, by its name."""
+    user_passwords: UserPasswords
+    """The users' passwords for HTTP."""
 
 
 def wire_authentication(
@@ -52,4 +55,7 @@ def wire_authentication(
         for name, security in settings.listener_security.items()
         if security.sasl is not None
     }
-    return Authentication(connections=connections, listeners=listeners)
+    user_passwords = UserPasswords(
+        passwords=passwords, source=source, plain_users=plain_users, failures=failures, clock=clock
+    )
+    return Authentication(connections=connections, listeners=listeners, user_passwords=user_passwords)
