@@ -137,6 +137,7 @@ class Agent:
             address=self._settings.http,
             catalog=catalog_parts(self._settings, self._clock),
             access=self._settings.http_access,
+            tls=self._tls,
         )
         self.http = http_server.bind()
         self._server = KafkaServer(table=ConnectionTable(metrics=self._metrics), clock=self._clock)
@@ -287,6 +288,9 @@ class Agent:
             "session": self.broker.session,
             "kafka": [str(listener) for listener in self.advertised],
             "listeners": [str(listener) for listener in self.bound],
+            "protocols": {
+                listener.name: self._settings.security_of(listener.name).protocol.value for listener in self.bound
+            },
             "store": self._settings.store_url,
             "position": self.broker.state.position,
             "clock": self.broker.clock_text or "believed",

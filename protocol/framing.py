@@ -15,6 +15,8 @@ from protocol.limits import RECEIVE_BUFFER_BYTES, RECEIVE_BUFFER_FIRST_BYTES, RE
 from protocol.wire import INT32, Buffer
 
 SIZE_BYTES: Final = 4
+TLS_RECORD_START: Final = 0x160301
+"""The first bytes of a TLS connection: a handshake record (RFC 8446, 5.1)."""
 """The size prefix of a frame."""
 
 
@@ -97,6 +99,8 @@ class FrameReceiver:
         while end - first >= SIZE_BYTES:
             (frame_bytes,) = INT32.unpack_from(view, first)
             if not 0 <= frame_bytes <= self._frame_bytes_max:
+                if frame_bytes >> 8 == TLS_RECORD_START:
+                    raise MalformedRequest("the client speaks TLS, and this listener does not")
                 raise MalformedRequest(f"a frame of {frame_bytes} bytes; at most {self._frame_bytes_max} are accepted")
             needed_bytes = SIZE_BYTES + frame_bytes
             if end - first < needed_bytes:

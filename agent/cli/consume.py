@@ -16,9 +16,9 @@ from agent.cli.server_flags import with_server
 from agent.runtime.clock import SystemClock
 
 if TYPE_CHECKING:
+    from agent.cli.clients.http_client import KafkaAddress
     from agent.cli.clients.kafka_client import FetchedPartition, KafkaClient
     from agent.cli.clients.record_reader import ReadRecord
-    from agent.config.addresses import HostPort
 
 HELP = "Print the values of a topic's committed records, up to the end of the log."
 WAIT_MS = 1_000
@@ -90,7 +90,7 @@ def consume(
 
 
 async def _records(
-    find_address: "Callable[[], HostPort]", topic: str, partition: int, start: str, *, is_followed: bool
+    find_address: "Callable[[], KafkaAddress]", topic: str, partition: int, start: str, *, is_followed: bool
 ) -> "AsyncIterator[ReadRecord]":
     """The records of the partitions as they are fetched.
 
@@ -127,7 +127,7 @@ async def _records(
 
 
 async def _out_of_range(
-    find_address: "Callable[[], HostPort]", topic: str, positions: Mapping[int, int], partition: int
+    find_address: "Callable[[], KafkaAddress]", topic: str, positions: Mapping[int, int], partition: int
 ) -> CommandFailed:
     """The error with the offsets of the partition, by a new connection: the other may be in use, or gone."""
     from agent.cli.clients.kafka_client import EARLIEST, LATEST, KafkaClient
@@ -144,7 +144,7 @@ async def _out_of_range(
 class _Reconnecting:
     """Fetches, and connects again after an outage; it reports the outage's beginning and end on stderr."""
 
-    def __init__(self, find_address: "Callable[[], HostPort]", client: "KafkaClient") -> None:
+    def __init__(self, find_address: "Callable[[], KafkaAddress]", client: "KafkaClient") -> None:
         self._find_address = find_address
         self._client: KafkaClient | None = client
         self._clock = SystemClock()

@@ -21,8 +21,8 @@ from agent.runtime.clock import SystemClock
 from protocol.limits import KIB
 
 if TYPE_CHECKING:
+    from agent.cli.clients.http_client import KafkaAddress
     from agent.cli.clients.kafka_client import KafkaClient
-    from agent.config.addresses import HostPort
 
 HELP = "Send lines from stdin, or one --value, to a topic. Returns after the records are durable."
 LINES_PER_REQUEST = 1_000
@@ -84,7 +84,7 @@ class _Split:
 
 
 async def _produce(
-    address: "HostPort",
+    address: "KafkaAddress",
     topic: str,
     partition: int,
     source: "_LineSource",

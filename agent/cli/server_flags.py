@@ -1,4 +1,4 @@
-"""Gives a command the flags of a running agent's HTTP port: --server and --token-file."""
+"""Gives a command the flags of a running agent: --server, --token-file, --command-config and --ca."""
 
 import inspect
 from collections.abc import Callable
@@ -7,12 +7,18 @@ from typing import Annotated, Any, Final
 import typer
 
 from agent.cli.clients.http_client import AgentServer
+from agent.cli.clients.security import client_security
 
 SERVER_DEFAULT: Final = "127.0.0.1:9644"
 PARAMETER: Final = "server"
 _ServerOption = Annotated[
     str,
-    typer.Option("--server", envvar="PENSTOCK_SERVER", metavar="HOST:PORT", help="HTTP address of a running agent."),
+    typer.Option(
+        "--server",
+        envvar="PENSTOCK_SERVER",
+        metavar="ADDRESS",
+        help="HTTP address of a running agent, [https://]HOST:PORT.",
+    ),
 ]
 _TokenFileOption = Annotated[
     str | None,
@@ -23,17 +29,45 @@ _TokenFileOption = Annotated[
         help="File whose first line is a bearer token of the agent's --http-token-file.",
     ),
 ]
+_CommandConfigOption = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        envvar="PENSTOCK_COMMAND_CONFIG",
+        metavar="FILE",
+        help="Properties file of Kafka client configs: security.protocol, ssl.truststore.location and others.",
+    ),
+]
+_CaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--ca",
+        envvar="PENSTOCK_CA",
+        metavar="FILE",
+        help="PEM file of the authorities of the agent's certificate. Default: those of the system.",
+    ),
+]
 _FLAGS: Final = (
     inspect.Parameter(PARAMETER, inspect.Parameter.KEYWORD_ONLY, default=SERVER_DEFAULT, annotation=_ServerOption),
     inspect.Parameter("token_file", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_TokenFileOption),
+    inspect.Parameter("command_config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_CommandConfigOption),
+    inspect.Parameter("ca", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_CaOption),
 )
 
 
 def with_server(command: Callable[..., None]) -> Callable[..., None]:
     """A command with a keyword parameter `server: AgentServer` as a function for Typer, with a parameter per flag."""
 
-    def flagged(*arguments: Any, server: str, token_file: str | None, **values: Any) -> None:  # noqa: ANN401
-        command(*arguments, server=AgentServer(address=server, token_file=token_file), **values)
+    def flagged(  # Typer passes each flag's own type
+        *arguments: Any,  # noqa: ANN401
+        server: str,
+        token_file: str | None,
+        command_config: str | None,
+        ca: str | None,
+        **values: Any,  # noqa: ANN401
+    ) -> None:
+        security = client_security(command_config, ca)
+        command(*arguments, server=AgentServer(address=server, token_file=token_file, security=security), **values)
 
     parameters: list[inspect.Parameter] = []
     for own in inspect.signature(command).parameters.values():

@@ -6,7 +6,7 @@ The report is for people and goes to stderr. The `ready` line is for programs, a
 import shlex
 from collections.abc import Sequence
 
-from agent.config.addresses import HostPort, ListenerAddress, is_every_interface
+from agent.config.addresses import HostPort, ListenerAddress, is_every_interface, is_loopback, read_host_port
 from agent.config.settings import Settings
 
 
@@ -32,22 +32,34 @@ def startup_report(
     server = HostPort(host="127.0.0.1" if is_every_interface(http.host) else http.host, port=http.port)
     kafka_word, http_word = shlex.quote(str(bootstrap)), shlex.quote(str(server))
     width = max(len(str(listener)) for listener in bound)
+    is_encrypted = settings.security_of(bound[0].name).protocol.is_encrypted
+    kcat = f"kcat -b {kafka_word}{' -X security.protocol=SSL -X ssl.ca.location=ca.pem' if is_encrypted else ''}"
+    tool = f"--bootstrap-server {kafka_word}{' --command-config client.properties' if is_encrypted else ''}"
+    ca_words = " --ca ca.pem" if is_encrypted or settings.http_tls is not None else ""
+    open_addresses = [
+        *(str(each) for each in bound if not settings.security_of(each.name).protocol.is_encrypted),
+        *([f"http://{http}"] if settings.http_tls is None else []),
+    ]
+    open_addresses = [each for each in open_addresses if not is_loopback(read_host_port(each.split("://")[1]).host)]
+    scheme = "http" if settings.http_tls is None else "https"
     lines = [
         f"Penstock agent {settings.name} of cluster {cluster_id}",
         *(
             f"  Kafka       {listener!s:<{width}}  clients connect to {HostPort(host=shown.host, port=shown.port)}"
             for listener, shown in zip(bound, advertised, strict=True)
         ),
-        f"  HTTP        http://{server}  (/live /ready /metrics /api/status)",
+        f"  HTTP        {scheme}://{server}  (/live /ready /metrics /api/status)",
         f"  ledger      {settings.ledger_url}",
         f"  store       {settings.store_url}",
         f"  durability  {durability_text(settings)}",
+        *(f"  WARNING     {address} does not encrypt, and other machines can reach it" for address in open_addresses),
         "Try it:",
-        f"  kcat        echo hello | kcat -b {kafka_word} -P -t greetings && kcat -b {kafka_word} -C -t greetings -e",
-        f"  Java tools  kafka-console-producer.sh --bootstrap-server {kafka_word} --topic greetings",
-        f"              kafka-console-consumer.sh --bootstrap-server {kafka_word} --topic greetings --from-beginning",
-        f"  Python      {python_line(bootstrap)}",
-        f"  without     {shlex.quote(program)} consume greetings --from earliest --server {http_word}",
+        f"  kcat        echo hello | {kcat} -P -t greetings && {kcat} -C -t greetings -e",
+        f"  Java tools  kafka-console-producer.sh {tool} --topic greetings",
+        f"              kafka-console-consumer.sh {tool} --topic greetings --from-beginning",
+        f"  Python      {python_line(bootstrap, is_encrypted=is_encrypted)}",
+        f"  without     {shlex.quote(program)} consume greetings --from earliest --server "
+        f"{'https://' if settings.http_tls else ''}{http_word}{ca_words}",
     ]
     return "\n".join(lines)
 
@@ -67,9 +79,10 @@ def durability_text(settings: Settings) -> str:
     return "an acknowledged record is on disk (fsync) and survives a loss of power"
 
 
-def python_line(bootstrap: HostPort) -> str:
+def python_line(bootstrap: HostPort, *, is_encrypted: bool = False) -> str:
     """A line for a shell that produces one record with confluent-kafka."""
+    tls = ", 'security.protocol': 'SSL', 'ssl.ca.location': 'ca.pem'" if is_encrypted else ""
     return (
         'python -c "from confluent_kafka import Producer; '
-        f"p = Producer({{'bootstrap.servers': '{bootstrap}'}}); p.produce('greetings', 'hello'); p.flush()\""
+        f"p = Producer({{'bootstrap.servers': '{bootstrap}'{tls}}}); p.produce('greetings', 'hello'); p.flush()\""
     )

@@ -131,8 +131,6 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
     is_https, http = read_http_address(_text(values, "http", HTTP_DEFAULT))
     http_tls = read_http_tls(pairs, values, is_https=is_https)
     check_configs_are_used(security, http_tls, pairs, values)
-    if is_https:
-        raise InvalidSettings("an HTTP port that encrypts is not supported yet")
     if not values.get("insecure", False):
         for listener in listeners:
             check_is_protected("listen", listener, is_encrypted=security[listener.name].protocol.is_encrypted)

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent.config.http_auth import AccessRejection
 from agent.http.authorization import STATE_KEY, AccessDenied
+from agent.http.client_certificates import certificate_principal
 from agent.http.iceberg.errors import CATALOG_PREFIX
 from agent.http.iceberg.errors import rejected as rejected_by_catalog
 from agent.http.registry.rest_api import PREFIX
@@ -49,6 +50,7 @@ class AccessGuard:
             return HttpIdentity()
         head = HttpRequestHead(
             peer=request.client.host if request.client else None,
+            certificate=certificate_principal(request.scope),
             headers=request.headers,
             api=f"{request.method} {path}",
         )

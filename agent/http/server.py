@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING
 
 from agent.config.addresses import HostPort
 from agent.config.http_auth import HttpAccess
+from agent.config.listener_security import HTTPS_LISTENER
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.services import AdminServices
+from agent.security.agent_tls import AgentTls
 from agent.security.http_identity import HttpIdentities
 from protocol.limits import (
     HTTP_CONNECTIONS_MAX,
@@ -33,9 +35,18 @@ class HttpServer:
     """The HTTP server. Call `bind`, then `run` as a task. `serving` returns once it answers; `stop` ends `run`."""
 
     def __init__(
-        self, *, address: HostPort, catalog: CatalogParts | None = None, access: HttpAccess | None = None
+        self,
+        *,
+        address: HostPort,
+        catalog: CatalogParts | None = None,
+        access: HttpAccess | None = None,
+        tls: AgentTls | None = None,
     ) -> None:
-        """Without a `catalog` there are no routes below /iceberg; without `access` only this machine is answered."""
+        """Without a `catalog` there are no routes below /iceberg; without `access` only this machine is answered.
+
+        Connections are encrypted where `tls` has the listener HTTPS.
+        """
+        self._tls = tls if tls is not None and tls.is_encrypted(HTTPS_LISTENER) else None
         self._access = HttpAccess() if access is None else access
         self._catalog = catalog
         self._address = address
@@ -66,7 +77,7 @@ class HttpServer:
         )
         is_metrics_open = self._access.is_metrics_open
         app = build_app(services, self._catalog, identities=identities, is_metrics_open=is_metrics_open)
-        self._server = _quiet_server(app, self._serving)
+        self._server = _quiet_server(app, self._serving, self._tls)
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
@@ -92,10 +103,10 @@ def _own_names(host: str) -> frozenset[str]:
     return frozenset({host.lower(), machine, machine.partition(".")[0]} - {""})
 
 
-def _quiet_server(app: "ASGIApp", serving: asyncio.Event) -> "uvicorn.Server":
+def _quiet_server(app: "ASGIApp", serving: asyncio.Event, tls: AgentTls | None) -> "uvicorn.Server":
     import uvicorn
 
-    from agent.http.uvicorn_protocol import BoundedProtocol
+    from agent.http.uvicorn_protocol import BoundedProtocol, encrypted_protocol
 
     class Server(uvicorn.Server):
         @contextmanager
@@ -112,7 +123,7 @@ def _quiet_server(app: "ASGIApp", serving: asyncio.Event) -> "uvicorn.Server":
         log_config=None,
         access_log=False,
         loop="none",
-        http=BoundedProtocol,
+        http=BoundedProtocol if tls is None else encrypted_protocol(tls),
         h11_max_incomplete_event_size=HTTP_HEAD_BYTES_MAX,
         ws="none",
         server_header=False,

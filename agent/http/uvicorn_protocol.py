@@ -6,10 +6,16 @@ connections. So a client that sends or reads too slowly cannot keep health check
 """
 
 import asyncio
+import ssl
+from collections.abc import Callable
+from typing import Any, cast
 
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from agent.config.listener_security import HTTPS_LISTENER
+from agent.http.client_certificates import with_certificate
+from agent.security.agent_tls import AgentTls
 from protocol.limits import (
     HTTP_CONNECTIONS_OPEN_MAX,
     HTTP_READ_BYTES_MIN,
@@ -114,3 +120,18 @@ class BoundedProtocol(H11Protocol):
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
+
+
+def encrypted_protocol(tls: AgentTls) -> type[asyncio.Protocol]:
+    """The protocols of connections, for uvicorn: `BoundedProtocol` behind TLS."""
+
+    def accept(**parts: Any) -> asyncio.BaseProtocol:  # noqa: ANN401 - uvicorn passes what a protocol is made with
+        def new_protocol(ssl_object: ssl.SSLObject) -> asyncio.Protocol:
+            protocol = BoundedProtocol(**parts)
+            protocol.app = cast("Any", with_certificate(protocol.app, tls.principal_of(HTTPS_LISTENER, ssl_object)))
+            return protocol
+
+        return tls.accept(HTTPS_LISTENER, new_protocol)
+
+    # uvicorn wants a class and only calls it.
+    return cast("type[asyncio.Protocol]", cast("Callable[..., asyncio.BaseProtocol]", accept))

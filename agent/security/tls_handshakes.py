@@ -44,6 +44,7 @@ class TlsHandshakes:
         self._waiting: deque[tuple[TlsSession, Stepped]] = deque()
         self._under_way_count = 0
         self._open: set[ShakingConnection] = set()
+        self._is_over = False
 
     def begin(self, connection: ShakingConnection) -> bool:
         """Count a connection in; False where TLS_HANDSHAKES_OPEN_MAX have not finished: it is closed."""
@@ -61,6 +62,8 @@ class TlsHandshakes:
 
         False where too many wait. Nothing else may use the session until then.
         """
+        if self._is_over:
+            return False
         if self._under_way_count < TLS_HANDSHAKES_UNDER_WAY_MAX:
             self._start(session, stepped)
         elif len(self._waiting) < TLS_HANDSHAKES_WAITING_MAX:
@@ -71,6 +74,7 @@ class TlsHandshakes:
 
     def abort(self) -> None:
         """Close every connection whose handshake is not done: the agent stops."""
+        self._is_over = True
         self._waiting.clear()
         for connection in list(self._open):
             connection.abort()

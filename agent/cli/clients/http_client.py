@@ -2,19 +2,24 @@
 
 import json
 import os
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 from urllib.parse import quote, urlencode
 
 import typer
 
+from agent.cli.clients.security import NO_SECURITY, PLAINTEXT, PROTOCOLS, SSL, ClientSecurity, untrusted
 from agent.cli.failure import EXIT_USAGE, CommandFailed, Unavailable
-from agent.config.addresses import HostPort, InvalidAddress, read_host_port, read_listener
+from agent.config.addresses import HostPort, InvalidAddress, read_host_port, read_http_address, read_listener
 from iceberg_export.jobs.agents import read_token
 from iceberg_export.spark.options import OptionError
 from protocol.decoding import Undecodable, decode_json
 from protocol.limits import CLIENT_ANSWER_SECONDS_MAX
+
+if TYPE_CHECKING:
+    from http.client import HTTPConnection
 
 JsonOption = Annotated[bool, typer.Option("--json", envvar="PENSTOCK_JSON", help="Print one JSON document.")]
 BootstrapOption = Annotated[
@@ -33,11 +38,13 @@ HINT_UNAUTHENTICATED = " (--token-file FILE, or PENSTOCK_TOKEN_FILE)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentServer:
-    """The HTTP port of a running agent, HOST:PORT. `agent.cli.server_flags` reads it from the command line."""
+    """The HTTP port of a running agent, [https://]HOST:PORT. `agent.cli.server_flags` reads the flags of it."""
 
     address: str
     token_file: str | None = None
     """The file with the bearer token that requests carry; None for an agent that needs none."""
+    security: ClientSecurity = NO_SECURITY
+    """How connections to the agent are encrypted."""
 
     @property
     def job_arguments(self) -> list[str]:
@@ -51,6 +58,13 @@ class AgentServer:
         except OptionError as error:
             raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
         return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+class KafkaAddress(NamedTuple):
+    """The address of a Kafka listener, and the security of a connection to it; None where it does not encrypt."""
+
+    address: HostPort
+    security: ClientSecurity | None
 
 
 class NoAnswerInTime(Unavailable):
@@ -79,57 +93,83 @@ def path_part(text: str) -> str:
     return quote(os.fsencode(text), safe="")
 
 
-def kafka_address(server: AgentServer, bootstrap: str | None) -> HostPort:
-    """The address of the agent's Kafka listener: `bootstrap`, or the first one that the agent at `server` returns."""
+def kafka_address(server: AgentServer, bootstrap: str | None) -> KafkaAddress:
+    """The address of the agent's Kafka listener: `bootstrap`, or the first fitting one that the agent returns.
+
+    A listener fits that has the protocol of --command-config or, where that names none, one that this client speaks.
+    """
+    security = server.security
+    protocol = security.protocol
     try:
         if bootstrap is not None:
-            return read_host_port(bootstrap)
-        listeners = get(server, "/api/status")["kafka"]
+            is_encrypted = protocol == SSL or (protocol is None and security.ca is not None)
+            return KafkaAddress(read_host_port(bootstrap), security if is_encrypted else None)
+        status = get(server, "/api/status")
+        listeners, protocols = status["kafka"], status.get("protocols", {})
         assert isinstance(listeners, list), "status lists the Kafka listeners"
-        listener = read_listener(str(listeners[0]))
+        assert isinstance(protocols, dict), "and their protocols"
+        addresses = [read_listener(str(each)) for each in listeners]
     except InvalidAddress as error:
         raise CommandFailed(f"--bootstrap: {error}", exit_code=EXIT_USAGE) from error
-    return HostPort(host=listener.host, port=listener.port)
+    for address in addresses:
+        own_protocol = str(protocols.get(address.name, PLAINTEXT))
+        if own_protocol == protocol or (protocol is None and own_protocol in PROTOCOLS):
+            host_port = HostPort(host=address.host, port=address.port)
+            return KafkaAddress(host_port, security if own_protocol == SSL else None)
+    raise CommandFailed(
+        f"no listener of the agent speaks {protocol or ' or '.join(PROTOCOLS)}; "
+        f"its listeners are {', '.join(map(str, listeners))}",
+        exit_code=EXIT_USAGE,
+    )
 
 
 def _ask(server: AgentServer, method: str, path: str, body: bytes | None, seconds_max: float) -> Json:
-    from http.client import BadStatusLine, HTTPConnection, HTTPException
+    from http.client import BadStatusLine, HTTPException
 
     try:
-        address = read_host_port(server.address)
+        is_https, address = read_http_address(server.address)
     except InvalidAddress as error:
         raise CommandFailed(f"--server: {error}", exit_code=EXIT_USAGE) from error
     headers = server.headers() | ({"Content-Type": "application/json"} if body else {})
-    connection = HTTPConnection(address.host or "127.0.0.1", address.port, timeout=seconds_max)
+    url = f"{'https' if is_https else 'http'}://{address}"
+    connection = _connection(address, seconds_max, server.security.context() if is_https else None)
     try:
         connection.request(method, path, body, headers)
         response = connection.getresponse()
         data = response.read()
     except TimeoutError as error:
-        raise NoAnswerInTime(
-            f"http://{address} did not answer within {seconds_max:.0f} s: see the agent's log"
-        ) from error
+        raise NoAnswerInTime(f"{url} did not answer within {seconds_max:.0f} s: see the agent's log") from error
+    except ssl.SSLError as error:
+        raise Unavailable(untrusted(url, error)) from error
     except (ConnectionResetError, BadStatusLine) as error:
         # A Kafka listener closes what does not speak its protocol.
         raise Unavailable(
             f"{address} closed the connection without an HTTP answer. Is that the Kafka port? --server takes an "
-            "agent's HTTP address (--http, port 9644 by default), --bootstrap that of its Kafka listener (--listen)"
+            "agent's HTTP address (--http, port 9644 by default), --bootstrap that of its Kafka listener (--listen). "
+            "An agent that encrypts has an address with https://"
         ) from error
     except (OSError, HTTPException) as error:
         raise Unavailable(
-            f"no agent answers at http://{address}: {error}. Is it running? --server takes its HTTP address.",
+            f"no agent answers at {url}: {error}. Is it running? --server takes its HTTP address.",
         ) from error
     finally:
         connection.close()
     try:
         value = decode_json(data)
     except Undecodable as error:
-        raise CommandFailed(
-            f"the answer of http://{address}{path} is not JSON: is it a Penstock agent's HTTP address?"
-        ) from error
+        raise CommandFailed(f"the answer of {url}{path} is not JSON: is it a Penstock agent's HTTP address?") from error
     if response.status >= 400 or not isinstance(value, dict):
         raise CommandFailed(_words(value) + (HINT_UNAUTHENTICATED if response.status == 401 else ""))
     return value
+
+
+def _connection(address: HostPort, seconds_max: float, context: ssl.SSLContext | None) -> "HTTPConnection":
+    from http.client import HTTPConnection, HTTPSConnection
+
+    host = address.host or "127.0.0.1"
+    if context is None:
+        return HTTPConnection(host, address.port, timeout=seconds_max)
+    return HTTPSConnection(host, address.port, timeout=seconds_max, context=context)
 
 
 def _words(value: object) -> str:

@@ -5,6 +5,7 @@ version of each API. Messages: kio; batches: `protocol.records.batch`.
 """
 
 import asyncio
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,6 +32,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 from kio.static.protocol import RequestPayload, ResponsePayload
 
+from agent.cli.clients.http_client import KafkaAddress
+from agent.cli.clients.security import untrusted
 from agent.cli.failure import EXIT_USAGE, CommandFailed, Unavailable
 from agent.config.addresses import HostPort
 from protocol.errors import ErrorCode
@@ -102,10 +105,14 @@ class KafkaClient:
         self._correlation_id = 0
 
     @classmethod
-    async def connect(cls, address: HostPort) -> Self:
+    async def connect(cls, kafka: KafkaAddress) -> Self:
+        address = kafka.address
+        context = None if kafka.security is None else kafka.security.context()
         try:
             async with asyncio.timeout(CLIENT_CONNECT_SECONDS_MAX):
-                reader, writer = await asyncio.open_connection(address.host, address.port)
+                reader, writer = await asyncio.open_connection(address.host, address.port, ssl=context)
+        except ssl.SSLError as error:
+            raise Unavailable(untrusted(str(address), error)) from error
         except OSError as error:  # TimeoutError is one
             raise Unavailable(f"no Kafka listener answers at {address}: is the agent running?") from error
         return cls(address, reader, writer)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agent.cli.clients.http_client import AgentServer, get
+from agent.cli.clients.security import ClientSecurity
 from agent.cli.failure import CommandFailed
 from agent.cli.processes import settings_of_processes
 from agent.config.addresses import HostPort, is_every_interface
@@ -36,11 +37,17 @@ class RunningAgent:
         return address == self.http or any(listener.endswith(f"://{address}") for listener in self.listeners)
 
 
-def agent_at(address: HostPort, access: HttpAccess | None = None) -> RunningAgent | None:
+def agent_at(address: HostPort, access: HttpAccess | None = None, *, is_encrypted: bool = False) -> RunningAgent | None:
     """The agent with that HTTP address; None where no agent answers. `access`: that of the agent's settings."""
     host = "127.0.0.1" if is_every_interface(address.host) else address.host
     token_file = None if access is None or access.token_file is None else str(access.token_file)
-    server = AgentServer(address=str(HostPort(host=host, port=address.port)), token_file=token_file)
+    scheme = "https" if is_encrypted else "http"
+    server = AgentServer(
+        address=f"{scheme}://{HostPort(host=host, port=address.port)}",
+        token_file=token_file,
+        # The address may be no name of the certificate, whose files the settings name: it is this machine's own agent.
+        security=ClientSecurity(is_unverified=True),
+    )
     try:
         status = get(server, "/api/status", seconds_max=CLIENT_CONNECT_SECONDS_MAX)
     except CommandFailed:

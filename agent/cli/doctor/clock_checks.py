@@ -23,7 +23,7 @@ async def check_clock(settings: Settings) -> AsyncIterator[DoctorFinding]:
     ledger, store = read_ledger_url(settings.ledger_url), read_store_url(settings.store_url)
     if not isinstance(store, FileUrl) or not isinstance(ledger, SqliteUrl):
         return
-    running = agent_at(settings.http, settings.http_access)
+    running = agent_at(settings.http, settings.http_access, is_encrypted=settings.http_tls is not None)
     if running is not None and running.is_of(settings):
         text = "" if running.clock == "believed" else running.clock
         yield _finding(text or "the running broker believes it", is_believed=not text)

@@ -1,8 +1,8 @@
 """`penstock doctor`: checks whether an agent with these settings can run on this machine.
 
-Each finding that is not fine has a remedy. The checks are in `machine_checks`, `pack_checks`, `ledger_checks`,
-`bucket_checks` and `clock_checks`; where ledger and bucket are fine, `identity_checks` compares the two. Exit code 1
-where a check failed.
+Each finding that is not fine has a remedy. The checks are in `machine_checks`, `certificate_checks`, `pack_checks`,
+`ledger_checks`, `bucket_checks` and `clock_checks`; where ledger and bucket are fine, `identity_checks` compares the
+two. Exit code 1 where a check failed.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ HELP = (
 
 def _doctor(config: str | None, values: Mapping[str, object]) -> None:
     from agent.cli.doctor.bucket_checks import check_bucket
+    from agent.cli.doctor.certificate_checks import check_certificates
     from agent.cli.doctor.clock_checks import check_clock
     from agent.cli.doctor.identity_checks import check_identity
     from agent.cli.doctor.ledger_checks import check_ledger
@@ -43,7 +44,7 @@ def _doctor(config: str | None, values: Mapping[str, object]) -> None:
         if finding.remedy:
             sys.stdout.write(f"{'':<20} -> {finding.remedy}\n")
 
-    for finding in (*check_machine(settings), *check_packs(settings)):
+    for finding in (*check_machine(settings), *check_certificates(settings), *check_packs(settings)):
         show(finding)
 
     async def remote() -> None:

@@ -92,7 +92,9 @@ def _ports(settings: Settings) -> Iterator[DoctorFinding]:
                 sockets.enter_context(socket.create_server((address.host, address.port), family=family))
             except OSError as error:
                 if address == settings.http and error.errno == errno.EADDRINUSE:
-                    running = running or agent_at(address, settings.http_access)
+                    running = running or agent_at(
+                        address, settings.http_access, is_encrypted=settings.http_tls is not None
+                    )
                 yield _port_taken(settings, f"{option} {address}", address, error, running)
             else:
                 text = f"{address} is free" if address.port else f"{address}: the agent will take a free port"

@@ -226,3 +226,8 @@ class TestBuffersOfFewBytes:
         fill(receiver, b"\0\0\0")
         receiver.shrink()
         assert (receiver.is_roomy, len(receiver.get_buffer())) == (False, 16)
+
+
+def test_a_client_that_speaks_tls_is_named() -> None:
+    with pytest.raises(MalformedRequest, match="the client speaks TLS"):
+        FrameReceiver().receive_data(bytes.fromhex("16030102000100"))

@@ -1,0 +1,140 @@
+"""How the commands reach an agent that encrypts: `--ca`, and `--command-config` with Kafka's client configs.
+
+Both options hold for the HTTP and the Kafka connections of a command. The configs are those of Kafka's own tools, of
+which TLS is read here; stores are PEM or PKCS12.
+Source: org.apache.kafka.clients.CommonClientConfigs, org.apache.kafka.common.config.SslConfigs (Kafka 4.3).
+"""
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent.cli.failure import EXIT_USAGE, CommandFailed
+
+PLAINTEXT, SSL = "PLAINTEXT", "SSL"
+PROTOCOLS = (PLAINTEXT, SSL)
+
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_PAIR = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSecurity:
+    """The options of one command."""
+
+    configs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca: Path | None = None
+    is_unverified: bool = False
+    """Whether any certificate is taken. Only for what would be asked without encryption, too."""
+
+    @property
+    def protocol(self) -> str | None:
+        """The security protocol of Kafka connections; None where no option says one."""
+        protocol = self.configs.get("security.protocol")
+        if protocol is not None and protocol.upper() not in PROTOCOLS:
+            raise CommandFailed(
+                f"--command-config: security.protocol={protocol} is none of {', '.join(PROTOCOLS)}",
+                exit_code=EXIT_USAGE,
+            )
+        return None if protocol is None else protocol.upper()
+
+    def context(self) -> ssl.SSLContext:
+        """TLS towards an agent. Raises `CommandFailed` where a file cannot be used."""
+        from agent.security.certificates import InvalidCertificate  # late: few commands encrypt
+
+        try:
+            return self._context()
+        except (OSError, InvalidCertificate) as error:
+            raise CommandFailed(f"--ca or --command-config: {error}", exit_code=EXIT_USAGE) from error
+
+    def _context(self) -> ssl.SSLContext:
+        from agent.security.certificates import (
+            KeyAndChain,
+            authorities_of_pkcs12,
+            identity_of_pkcs12,
+            load_authorities,
+            load_identity,
+            reject_jks,
+        )
+
+        configs = self.configs
+        context = ssl.create_default_context()
+        if self.is_unverified:
+            context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            return context
+        trusted = self.ca or _path(configs, "ssl.truststore.location")
+        if trusted is not None:
+            pem = trusted.read_bytes()
+            reject_jks(pem, trusted)
+            if self.ca is None and configs.get("ssl.truststore.type") == "PKCS12":
+                pem = authorities_of_pkcs12(pem, configs.get("ssl.truststore.password", ""), trusted)
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            load_authorities(context, pem, str(trusted))
+        context.check_hostname = configs.get("ssl.endpoint.identification.algorithm", "https").strip() != ""
+        keystore = _path(configs, "ssl.keystore.location")
+        if keystore is not None:
+            data = keystore.read_bytes()
+            if configs.get("ssl.keystore.type") == "PKCS12":
+                identity = identity_of_pkcs12(data, configs.get("ssl.keystore.password", ""), keystore)
+            else:
+                reject_jks(data, keystore)
+                password = configs.get("ssl.key.password", "")
+                identity = KeyAndChain(origin=str(keystore), chain_pem=data, key_pem=data, key_password=password)
+            load_identity(context, identity)
+        return context
+
+
+NO_SECURITY = ClientSecurity()
+
+
+def untrusted(address: str, error: ssl.SSLError) -> str:
+    """The sentence about a TLS connection that failed, and what to do."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return (
+            f"the certificate of {address} is not trusted: {error.verify_message}. Give its authority with --ca FILE, "
+            "and address the agent by a name of its certificate"
+        )
+    return f"{address} does not speak TLS, or requires a client certificate: {error.reason or error}"
+
+
+def client_security(command_config: str | None, ca: str | None) -> ClientSecurity:
+    """The security that these options describe. Raises `CommandFailed`."""
+    configs = {} if command_config is None else read_properties(command_config)
+    return ClientSecurity(configs=configs, ca=None if ca is None else Path(ca))
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The pairs of a properties file. Raises `CommandFailed`. Source: java.util.Properties.load."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandFailed(f"--command-config {path} cannot be read: {error}", exit_code=EXIT_USAGE) from error
+    pairs: dict[str, str] = {}
+    line = ""
+    for part in text.splitlines():
+        line += part.lstrip()
+        if not line or (line == part.lstrip() and line[0] in "#!"):
+            line = ""
+            continue
+        if (len(line) - len(line.rstrip("\\"))) % 2:  # the line goes on
+            line = line[:-1]
+            continue
+        match = _PAIR.fullmatch(line)
+        assert match is not None, "every line matches"
+        pairs[_unescaped(match[1])] = _unescaped(match[2]).strip()
+        line = ""
+    return pairs
+
+
+def _unescaped(text: str) -> str:
+    return _ESCAPE.sub(
+        lambda match: chr(int(match[1][1:], 16)) if len(match[1]) == 5 else _CONTROL.get(match[1], match[1]),
+        text,
+    )
+
+
+def _path(configs: Mapping[str, str], name: str) -> Path | None:
+    return Path(configs[name]) if configs.get(name) else None

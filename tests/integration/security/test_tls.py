@@ -1,0 +1,350 @@
+"""Other people's clients over TLS: they produce and consume, show certificates, and are rejected where they must be."""
+
+import asyncio
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from tests.support.certificates import PemFiles, TestAuthority
+from tests.support.processes import provided
+from tests.support.services.java import SHORT_LIVED
+from tests.support.services.local_services import PENSTOCK, Penstock, PenstockFactory
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", DeprecationWarning)  # this library reads its own files in a deprecated way
+    from kafka import KafkaConsumer, KafkaProducer
+
+VALUES = [b"small", b"x" * 900_000, *(f"value {number}".encode() for number in range(50))]
+SECONDS_MAX = 30.0
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> TestAuthority:
+    return TestAuthority(folder=tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def server(authority: TestAuthority) -> PemFiles:
+    return authority.issue("server")
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PenstockFactory]:
+    provided(PENSTOCK)
+    with ExitStack() as stack:
+        yield PenstockFactory(folder=tmp_path_factory.mktemp("brokers"), stack=stack)
+
+
+@pytest.fixture(scope="module")
+def broker(start: PenstockFactory, server: PemFiles) -> Penstock:
+    options = {"tls-cert": str(server.cert), "tls-key": str(server.key), "http": "https://127.0.0.1:0"}
+    return start(listen="SSL://127.0.0.1:0", options=options)
+
+
+@pytest.fixture(scope="module")
+def mutual(start: PenstockFactory, server: PemFiles, authority: TestAuthority) -> Penstock:
+    options = {"tls-cert": str(server.cert), "tls-key": str(server.key), "tls-client-ca": str(authority.ca_path)}
+    settings = {"ssl.principal.mapping.rules": "RULE:^CN=([a-z]+),OU=Tests.*$/$1/"}
+    return start(listen="SSL://127.0.0.1:0", options=options, settings=settings)
+
+
+def confluent_configs(
+    bootstrap: str, authority: TestAuthority, client: PemFiles | None = None
+) -> dict[str, str | int | float | bool]:
+    configs: dict[str, str | int | float | bool] = {
+        "bootstrap.servers": bootstrap,
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(authority.ca_path),
+        "log_level": 0,
+    }
+    if client is not None:
+        configs |= {"ssl.certificate.location": str(client.cert), "ssl.key.location": str(client.key)}
+    return configs
+
+
+def test_librdkafka_produces_and_consumes(broker: Penstock, authority: TestAuthority) -> None:
+    configs = confluent_configs(broker.bootstrap, authority)
+    producer = Producer(configs)
+    for value in VALUES:
+        producer.produce("confluent", value)
+    assert producer.flush(SECONDS_MAX) == 0
+    consumer = Consumer({**configs, "group.id": "confluent", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["confluent"])
+    received: list[bytes | None] = []
+    while len(received) < len(VALUES):
+        message = consumer.poll(SECONDS_MAX)
+        assert message is not None, f"{len(received)} of {len(VALUES)} arrived"
+        assert message.error() is None
+        received.append(message.value())
+    consumer.close()
+    assert received == VALUES
+
+
+def test_kafka_python_produces_and_consumes(broker: Penstock, authority: TestAuthority) -> None:
+    configs = {
+        "bootstrap_servers": broker.bootstrap,
+        "security_protocol": "SSL",
+        "ssl_cafile": str(authority.ca_path),
+    }
+    producer = KafkaProducer(**configs)
+    for value in VALUES:
+        producer.send("kafka-python", value)
+    producer.flush(SECONDS_MAX)
+    producer.close()
+    consumer = KafkaConsumer("kafka-python", auto_offset_reset="earliest", group_id="kp", **configs)
+    received: list[bytes] = []
+    while len(received) < len(VALUES):
+        batches = consumer.poll(SECONDS_MAX * 1000)
+        assert batches, f"{len(received)} of {len(VALUES)} arrived"
+        received += [record.value for records in batches.values() for record in records]
+    consumer.close()
+    assert received == VALUES
+
+
+async def test_aiokafka_produces_and_consumes(broker: Penstock, authority: TestAuthority) -> None:
+    context = ssl.create_default_context(cafile=authority.ca_path)
+    producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap, security_protocol="SSL", ssl_context=context)
+    await producer.start()
+    for value in VALUES:
+        await producer.send_and_wait("aiokafka", value)
+    await producer.stop()
+    consumer = AIOKafkaConsumer(
+        "aiokafka",
+        bootstrap_servers=broker.bootstrap,
+        security_protocol="SSL",
+        ssl_context=context,
+        auto_offset_reset="earliest",
+    )
+    await consumer.start()
+    async with asyncio.timeout(SECONDS_MAX):
+        received = [(await consumer.getone()).value for _ in VALUES]
+    await consumer.stop()
+    assert received == VALUES
+
+
+def test_kafkas_console_clients_produce_and_consume(
+    mutual: Penstock, authority: TestAuthority, java: Path, kafka_jars: Path, tmp_path: Path
+) -> None:
+    client = authority.issue("java", "bob@example.org", common_name="bob")
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        "security.protocol=SSL\nssl.truststore.type=PEM\nssl.keystore.type=PEM\n"
+        f"ssl.truststore.location={authority.ca_path}\nssl.keystore.location={_pkcs8(client, tmp_path)}\n",
+        encoding="utf-8",
+    )
+    common = ["--bootstrap-server", mutual.bootstrap, "--topic", "java", "--command-config", str(properties)]
+    run = [str(java), *SHORT_LIVED, "-cp", f"{kafka_jars}/*"]
+    values = [f"line {number}" for number in range(20)]
+    produced = subprocess.run(
+        [*run, "org.apache.kafka.tools.ConsoleProducer", *common],
+        input="\n".join(values) + "\n",
+        text=True,
+        capture_output=True,
+        timeout=60,
+    )
+    assert produced.returncode == 0, produced.stderr
+    consumed = subprocess.run(
+        [
+            *run,
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *common,
+            "--from-beginning",
+            "--max-messages",
+            str(len(values)),
+            "--timeout-ms",
+            "30000",
+        ],
+        text=True,
+        capture_output=True,
+        timeout=60,
+    )
+    assert consumed.stdout.splitlines() == values, consumed.stderr
+
+
+def _pkcs8(files: PemFiles, folder: Path) -> Path:
+    """A PEM keystore for Java, which reads PKCS8 keys only."""
+    from cryptography.hazmat.primitives import serialization
+
+    key = serialization.load_pem_private_key(files.key.read_bytes(), None)
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = folder / "keystore.pem"
+    path.write_bytes(pem + files.cert.read_bytes())
+    return path
+
+
+def lists_topics(bootstrap: str, authority: TestAuthority, client: PemFiles | None = None) -> bool:
+    try:
+        AdminClient(confluent_configs(bootstrap, authority, client)).list_topics(timeout=1.5)
+    except KafkaException:
+        return False
+    return True
+
+
+def test_a_client_needs_a_certificate_that_a_rule_names(
+    mutual: Penstock, authority: TestAuthority, tmp_path: Path
+) -> None:
+    assert lists_topics(mutual.bootstrap, authority, authority.issue("alice", "a@example.org", common_name="alice"))
+    for client, reason in [
+        (None, "the client has no certificate"),
+        (authority.issue("nameless", "n@example.org", common_name="17"), "no rule of ssl.principal.mapping.rules"),
+        (_stranger(tmp_path), "certificate verify failed"),
+    ]:
+        assert not lists_topics(mutual.bootstrap, authority, client)
+        assert reason in mutual.process.stderr
+
+
+def _stranger(folder: Path) -> PemFiles:
+    return TestAuthority(folder=folder).issue("stranger", "s@example.org", common_name="alice")
+
+
+def connect(penstock: Penstock) -> socket.socket:
+    host, _, port = penstock.bootstrap.rpartition(":")
+    return socket.create_connection((host, int(port)), timeout=SECONDS_MAX)
+
+
+def test_tls_1_1_is_rejected(broker: Penstock) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings(action="ignore"):  # Python deprecates what is tried here
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+    with connect(broker) as raw, pytest.raises(ssl.SSLError, match=r"(?i)alert protocol version"):
+        context.wrap_socket(raw)
+    assert "the client speaks an older version of TLS" in broker.process.stderr
+
+
+def test_plaintext_on_a_tls_port_is_closed(broker: Penstock) -> None:
+    with connect(broker) as raw:
+        raw.sendall(b"\x00\x00\x00\x14\x00\x12\x00\x03\x00\x00\x00\x01\x00\x01a\x00" + bytes(20))
+        received = raw.recv(100)
+        assert received[:1] in (b"", b"\x15")  # closed, or a TLS alert
+    assert "the client does not speak TLS" in broker.process.stderr
+
+
+def test_tls_on_a_plaintext_port_is_closed(start: PenstockFactory, authority: TestAuthority) -> None:
+    plain = start()
+    context = ssl.create_default_context(cafile=authority.ca_path)
+    with connect(plain) as raw, pytest.raises((ssl.SSLError, ConnectionError)):
+        context.wrap_socket(raw, server_hostname="localhost")
+    assert "the client speaks TLS" in plain.process.stderr
+
+
+def test_silent_strangers_keep_nobody_out(broker: Penstock, authority: TestAuthority) -> None:
+    with ExitStack() as stack:
+        for number in range(600):
+            stranger = stack.enter_context(connect(broker))
+            stranger.sendall(b"\x16\x03\x01\x02\x00"[: number % 6])
+        assert lists_topics(broker.bootstrap, authority)
+
+
+def serial(bootstrap: str, authority: TestAuthority) -> object:
+    host, _, port = bootstrap.rpartition(":")
+    context = ssl.create_default_context(cafile=authority.ca_path)
+    with (
+        socket.create_connection((host, int(port)), timeout=SECONDS_MAX) as raw,
+        context.wrap_socket(raw, server_hostname="127.0.0.1") as connection,
+    ):
+        certificate = connection.getpeercert()
+    assert certificate is not None
+    return certificate["serialNumber"]
+
+
+def test_a_swapped_secret_is_served_within_15_seconds_and_no_client_notices(
+    start: PenstockFactory, authority: TestAuthority, tmp_path: Path
+) -> None:
+    secret = KubernetesSecret(tmp_path / "secret")
+    secret.write(authority.issue("first"))
+    options = {"tls-cert": str(secret.folder / "tls.crt"), "tls-key": str(secret.folder / "tls.key")}
+    broker = start(listen="SSL://127.0.0.1:0", options=options)
+    errors: list[object] = []
+    producer = Producer(
+        {**confluent_configs(broker.bootstrap, authority), "error_cb": errors.append, "message.timeout.ms": 20_000}
+    )
+    stopped = threading.Event()
+
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            errors.append(error)
+
+    def produce() -> None:
+        while not stopped.is_set():
+            producer.produce("load", bytes(1000), on_delivery=delivered)
+            producer.poll(0.002)
+        producer.flush(SECONDS_MAX)
+
+    load = threading.Thread(target=produce)
+    load.start()
+    try:
+        before = serial(broker.bootstrap, authority)
+        secret.write(authority.issue("second"))
+        tries = 0
+        while serial(broker.bootstrap, authority) == before:
+            tries += 1
+            assert tries < 150, "the new certificate is not served"
+            stopped.wait(0.1)
+    finally:
+        stopped.set()
+        load.join(SECONDS_MAX)
+    assert errors == []
+
+
+class KubernetesSecret:
+    """A folder as the kubelet mounts a secret: files are links through `..data`, which is swapped by a rename."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._count = 0
+        folder.mkdir()
+        for name in ("tls.crt", "tls.key"):
+            (folder / name).symlink_to(Path("..data") / name)
+
+    def write(self, files: PemFiles) -> None:
+        self._count += 1
+        version = self.folder / f"..{self._count}"
+        version.mkdir()
+        shutil.copy(files.cert, version / "tls.crt")
+        shutil.copy(files.key, version / "tls.key")
+        link = self.folder / "..data_tmp"
+        link.symlink_to(version.name)
+        os.replace(link, self.folder / "..data")
+
+
+def test_commands_and_the_http_port_work_over_tls(broker: Penstock, authority: TestAuthority, tmp_path: Path) -> None:
+    context = ssl.create_default_context(cafile=authority.ca_path)
+    with urlopen(f"https://{broker.http}/ready", context=context, timeout=SECONDS_MAX) as response:
+        assert response.status == 200
+    with pytest.raises((URLError, OSError)):
+        urlopen(f"http://{broker.http}/ready", timeout=SECONDS_MAX)
+
+    def penstock(*words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        command = [str(PENSTOCK), *words, "--server", f"https://{broker.http}"]
+        return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60)
+
+    ca = ("--ca", str(authority.ca_path))
+    produced = penstock("produce", "commands", *ca, text="one\ntwo\n")
+    assert produced.returncode == 0, produced.stderr
+    properties = tmp_path / "client.properties"
+    properties.write_text(
+        f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={authority.ca_path}\n",
+        encoding="utf-8",
+    )
+    consumed = penstock("consume", "commands", "--from", "earliest", "--command-config", str(properties))
+    assert consumed.stdout.splitlines() == ["one", "two"], consumed.stderr
+    untrusted = penstock("topics", "list")
+    assert untrusted.returncode == 1
+    assert "is not trusted" in untrusted.stderr

@@ -1,0 +1,77 @@
+"""The commands' TLS: properties of Kafka's tools, and `--ca`."""
+
+import ssl
+from pathlib import Path
+
+import pytest
+
+from agent.cli.clients.http_client import AgentServer, kafka_address
+from agent.cli.clients.security import ClientSecurity, client_security, read_properties
+from agent.cli.failure import CommandFailed
+from tests.support.certificates import TestAuthority
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "client.properties"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_properties_are_read_as_java_reads_them(tmp_path: Path) -> None:
+    text = (
+        "# a comment\n! another\n\nsecurity.protocol=SSL\n  ssl.truststore.location : /ca.pem\n"
+        "spaces value with spaces\nlong=a,\\\n    b\nescaped\\=key=\\u0041\\tb\\\\\nempty=\nalone\n"
+    )
+    assert read_properties(write(tmp_path, text)) == {
+        "security.protocol": "SSL",
+        "ssl.truststore.location": "/ca.pem",
+        "spaces": "value with spaces",
+        "long": "a,b",
+        "escaped=key": "A\tb\\",
+        "empty": "",
+        "alone": "",
+    }
+
+
+def test_files_that_cannot_be_used_are_usage_errors(tmp_path: Path) -> None:
+    for security in (
+        ClientSecurity(ca=tmp_path / "none"),
+        ClientSecurity(configs={"ssl.truststore.location": write(tmp_path, "x")}),
+        ClientSecurity(configs={"ssl.keystore.location": str(tmp_path / "none")}),
+    ):
+        with pytest.raises(CommandFailed, match="--ca or --command-config"):
+            security.context()
+    with pytest.raises(CommandFailed, match="cannot be read"):
+        client_security(str(tmp_path / "none"), None)
+    with pytest.raises(CommandFailed, match=r"security.protocol=TLS is none of PLAINTEXT, SSL"):
+        _ = ClientSecurity(configs={"security.protocol": "TLS"}).protocol
+
+
+def test_a_context_trusts_what_the_options_say(tmp_path: Path) -> None:
+    authority = TestAuthority(folder=tmp_path)
+    client = authority.issue("client", "a@example.org")
+    configs = {
+        "ssl.truststore.location": str(authority.ca_path),
+        "ssl.keystore.location": str(client.both),
+        "ssl.endpoint.identification.algorithm": "",
+    }
+    context = ClientSecurity(configs=configs).context()
+    assert context.verify_mode is ssl.CERT_REQUIRED
+    assert not context.check_hostname
+    assert len(context.get_ca_certs()) == 1
+    assert ClientSecurity(ca=authority.ca_path).context().check_hostname
+    assert ClientSecurity(is_unverified=True).context().verify_mode is ssl.CERT_NONE
+
+
+def test_a_given_bootstrap_encrypts_where_the_options_say_so() -> None:
+    def is_encrypted(security: ClientSecurity) -> bool:
+        return kafka_address(AgentServer(address="", security=security), "127.0.0.1:9").security is not None
+
+    assert not is_encrypted(ClientSecurity())
+    assert is_encrypted(ClientSecurity(ca=Path("/ca.pem")))
+    assert is_encrypted(ClientSecurity(configs={"security.protocol": "ssl"}))
+    assert not is_encrypted(ClientSecurity(configs={"security.protocol": "PLAINTEXT"}, ca=Path("/ca.pem")))
+
+
+def test_no_text_shows_a_password() -> None:
+    assert "hush" not in repr(ClientSecurity(configs={"ssl.key.password": "hush"}))
