@@ -87,13 +87,6 @@ class ConnectionAuthenticator:
             self._session = SaslSession(self._listener.rules, previous=(self.mechanism, self.principal.name))
         return await self._settle(self._session.receive_request(request))
 
-    def failed_again(self, failure: Settled) -> tuple[str, bytes | None]:
-        """Counts a failed re-authentication; the reason, and the answer where there is one."""
-        assert self._listener is not None
-        assert isinstance(failure, Failure), "ApiVersions is no part of a re-authentication"
-        self._listener.metrics.authentication_failures.labels(self._listener.listener, self.mechanism).inc()
-        return failure.reason, failure.answer
-
     def failure_delay_s(self, address: str) -> float:
         """Counts a failure of the client's address, and returns for how many seconds its answer waits."""
         assert self._listener is not None

@@ -439,7 +439,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         try:
             answer: Answer = None
             if self._authenticator.ends_s is not None:
-                answer = await reauthenticate(self._authenticator, frame, self.peer, services.clock)
+                answer = await reauthenticate(self._authenticator, request, services)
             if answer is None:
                 handling = HANDLERS[frame.api_key](services, request)
                 answer = await (handling if usage is None else usage.measure(handling))

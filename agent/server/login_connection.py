@@ -19,6 +19,7 @@ from agent.security.listener_authentication import ListenerAuthentication
 from agent.server.connection import ClientConnection
 from agent.server.connection_table import ConnectionTable
 from agent.server.dispatch import HANDLERS
+from agent.server.login_audit import record_failure, record_success
 from agent.telemetry.client_info import ConnectedClient
 from protocol.api_versions import ApiKey
 from protocol.auth.sasl_session import Failure, ListVersions, Reply, Success
@@ -197,6 +198,7 @@ class LoginConnection(asyncio.BufferedProtocol):
         if transport.is_closing():
             return
         self._services.metrics.authentications.labels(self.listener, success.mechanism).inc()
+        record_success(self._services, self._authenticator, self.listener, self.peer)
         log.debug(
             "a client has authenticated",
             extra={"peer": self.peer, "mechanism": success.mechanism, "principal": str(self._authenticator.principal)},
@@ -219,6 +221,7 @@ class LoginConnection(asyncio.BufferedProtocol):
 
     async def _fail(self, failure: Failure) -> None:
         self._services.metrics.authentication_failures.labels(self.listener, failure.mechanism).inc()
+        record_failure(self._services, failure, self.listener, self.peer)
         log.info(
             "a client failed to authenticate",
             extra={

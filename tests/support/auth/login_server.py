@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from agent.config.sasl_settings import SaslSettings
 from agent.runtime.ids import SystemIds
@@ -20,6 +20,7 @@ from agent.server.login_connection import LoginConnection
 from protocol.auth.scram_credentials import ScramCredential, ScramMechanism
 from protocol.auth.scram_keys import credential_of, salt_password
 from protocol.wire import INT32
+from tests.support.agent.audit_logs import KeptAuditLog
 from tests.support.agent.data_paths import data_paths, services_of
 from tests.support.agent.ledger_parts import ManualClock
 from tests.support.auth.sasl_frames import (
@@ -140,6 +141,7 @@ class LoginServer:
     metrics: Metrics
     credentials: UserCredentials
     connections: AuthenticatedConnections
+    audit_log: KeptAuditLog
     peers: list[RawPeer] = field(default_factory=list)
 
     async def connect(self) -> RawPeer:
@@ -175,10 +177,11 @@ async def login_server(
             ids=SystemIds(),
             metrics=metrics,
         )
-        services = services_of(paths, clock, tasks)
+        audit_log = KeptAuditLog(clock)
+        services = replace(services_of(paths, clock, tasks), audit_log=audit_log)
         port = await server.listen(LISTENER, "127.0.0.1", 0)
         await server.start_serving(lambda _: LoginConnection(table, services, tasks, authentication))
-        login = LoginServer(port, table, server, clock, metrics, credentials, connections)
+        login = LoginServer(port, table, server, clock, metrics, credentials, connections, audit_log)
         yield login
         for peer in login.peers:
             peer.writer.transport.abort()

@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from collections.abc import Mapping
 from unittest import mock
 
 import pytest
@@ -147,6 +148,43 @@ class TestFailing:
             login.credentials.by_key.clear()
             peer.send(authenticate(client.final(first.token)))
             assert await peer.is_closed()
+
+
+class TestAudit:
+    async def lines(self, login: LoginServer) -> list[Mapping[str, object]]:
+        await login.audit_log.flush()
+        names = ("principal", "mechanism", "host", "listener", "api", "decision", "rule")
+        return [{name: line[name] for name in names} for line in login.audit_log.sink.lines]
+
+    async def test_both_outcomes_are_recorded(self) -> None:
+        async with login_server() as login:
+            for client in (ScramClient(), ScramClient(user="eve")):
+                await (await login.connect()).log_in(client)
+            shared = {
+                "mechanism": "SCRAM-SHA-256",
+                "host": "127.0.0.1",
+                "listener": LISTENER,
+                "api": "SaslAuthenticate",
+            }
+            assert await self.lines(login) == [
+                {"principal": "User:alice", "decision": "authenticated", "rule": "", **shared},
+                {"principal": "User:eve", "decision": "rejected", "rule": "the user is not known", **shared},
+            ]
+
+    async def test_so_are_those_of_a_re_authentication(self) -> None:
+        settings = SaslSettings(mechanisms=("SCRAM-SHA-256",), reauth_ms={"SCRAM-SHA-256": 60_000})
+        async with login_server(settings) as login:
+            peer = await login.connect()
+            await peer.log_in()
+            login.clock.seconds += 5
+            await peer.log_in()
+            login.clock.seconds += 5
+            await peer.log_in(ScramClient(password="other"))
+            assert [(line["decision"], line["rule"]) for line in await self.lines(login)] == [
+                ("authenticated", ""),
+                ("authenticated", ""),
+                ("rejected", "the password is wrong"),
+            ]
 
 
 class TestLimits:
