@@ -33,10 +33,12 @@ from agent.runtime.supervisor import Supervisor
 from agent.runtime.version import VERSION
 from agent.security.agent_tls import AgentTls
 from agent.security.authentication import ConnectionAuthenticator
+from agent.security.connection_limits import ConnectionLimits, ip_rate_of
 from agent.security.first_users import create_first_users
 from agent.security.scram_accounts import CredentialSource
 from agent.security.wiring import Authentication, wire_authentication
 from agent.server.connection import ClientConnection
+from agent.server.connection_gate import ConnectionGate
 from agent.server.connection_table import ConnectionTable
 from agent.server.kafka_server import KafkaServer
 from agent.server.login_connection import LoginConnection
@@ -213,7 +215,18 @@ class Agent:
                 return self._tls.accept(listener, partial(new_connection, listener))
             return new_connection(listener, None)
 
-        return accept
+        return self._limited(accept)
+
+    def _limited(self, accept: Callable[[str], asyncio.BaseProtocol]) -> Callable[[str], asyncio.BaseProtocol]:
+        services = self.broker.services
+        limits = ConnectionLimits(
+            configs=lambda: services.broker_configs.now,
+            ip_rate=lambda address: ip_rate_of(services.state.client_quotas, address),
+            monotonic_s=self._clock.monotonic_s,
+        )
+        return lambda listener: ConnectionGate(
+            limits, listener, accept, tasks=self._tasks, clock=self._clock, metrics=self._metrics
+        )
 
     def _admin_services(self, authentication: Authentication) -> AdminServices:
         services, lake = self.broker.services, self.broker.lake

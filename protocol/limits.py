@@ -76,6 +76,16 @@ REAUTHENTICATION_SECONDS_MIN = 1.0
 """Between two re-authentications of a connection (KIP-368, MIN_REAUTH_INTERVAL_ONE_SECOND_NANOS)."""
 CREDENTIAL_CHECK_SECONDS = 0.5
 """How often deleted credentials are looked for: their connections end within a second."""
+CONNECTION_RATE_BURST_SECONDS = 10.0
+"""Connections that may come at once, in seconds of their rate; Kafka's windows allow as many (quota.window.num)."""
+CONNECTION_HOLD_SECONDS_MAX = 1.0
+"""How long a connection beyond a rate is held before it is closed: Kafka's quota.window.size.seconds."""
+CONNECTION_RATES_MAX = 10_000
+"""Addresses whose rate is known; beyond it the one that came the longest time ago begins with a full bucket."""
+CONNECTION_RECOUNT_MIN = 1_000
+"""Sockets that were accepted since the last count before all are counted again without need."""
+CONNECTION_RECOUNT_SECONDS_MIN = 0.05
+"""How often sockets are counted again because one is beyond a limit: 20,000 of them take 2 ms."""
 FIRST_USERS_POLL_SECONDS = 1.0
 """How often an agent that has first users to create looks whether older agents are gone."""
 SASL_NAME_CHARS_MAX = 1_024

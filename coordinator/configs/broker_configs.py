@@ -370,9 +370,36 @@ BROKER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     ConfigSpec("log.roll.ms", _LONG, None, "The default of segment.ms."),
     ConfigSpec("log.segment.bytes", _INT, "1073741824", "The default of segment.bytes.", low=1048576),
     ConfigSpec("log.segment.delete.delay.ms", _LONG, "60000", "The default of file.delete.delay.ms.", low=0),
-    ConfigSpec("max.connections", _INT, "2147483647", "The largest number of connections to an agent.", low=0),
     ConfigSpec(
-        "max.connections.per.ip", _INT, "2147483647", "The largest number of connections from one address.", low=0
+        "max.connection.creation.rate",
+        _INT,
+        "2147483647",
+        "Connections that an agent accepts in a second. Further ones are held and closed.",
+        effect=_HONOURED,
+        low=0,
+    ),
+    ConfigSpec(
+        "max.connections",
+        _INT,
+        "2147483647",
+        "The largest number of connections to an agent.",
+        effect=_HONOURED,
+        low=0,
+    ),
+    ConfigSpec(
+        "max.connections.per.ip",
+        _INT,
+        "2147483647",
+        "The largest number of connections from one address.",
+        effect=_HONOURED,
+        low=0,
+    ),
+    ConfigSpec(
+        "max.connections.per.ip.overrides",
+        _STRING,
+        "",
+        "The same for addresses of their own: ADDRESS:COUNT, separated by commas.",
+        effect=_HONOURED,
     ),
     ConfigSpec(
         "max.incremental.fetch.session.cache.slots",

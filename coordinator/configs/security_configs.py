@@ -127,6 +127,17 @@ LISTENER_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     ),
 )
 """The configs that hold for all listeners, or for one behind `listener.name.NAME.`."""
+_OF_ONE_LISTENER: Final[Mapping[str, ConfigSpec]] = table(
+    _spec("max.connections", ConfigType.INT, None, "The largest number of connections to this listener.", low=0),
+    _spec(
+        "max.connection.creation.rate",
+        ConfigType.INT,
+        None,
+        "Connections that this listener accepts in a second. Further ones are held and closed.",
+        low=0,
+    ),
+)
+"""Further configs of a listener, beside those that hold for the whole agent."""
 
 SECURITY_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
     _spec(
@@ -168,6 +179,8 @@ def security_spec(name: str) -> ConfigSpec | None:
     spec = (SECURITY_CONFIGS if own is None else LISTENER_CONFIGS).get(plain)
     if spec is not None:
         return spec if own is None else replace(spec, name=name, default=None)
+    if own is not None and plain in _OF_ONE_LISTENER:
+        return replace(_OF_ONE_LISTENER[plain], name=name)
     if own is not None and _MECHANISM_REAUTH.fullmatch(plain):
         return replace(LISTENER_CONFIGS[_REAUTH], name=name, default=None)
     if own is not None and sni_config(plain) is not None:
