@@ -111,19 +111,17 @@ async def _reported(
     isolation: IsolationLevel,
 ) -> Sequence[Buffer]:
     """The response to a fetch; to a client above a quota it has no records, and its session stays as it was."""
-    frame, session_id = request.frame, _session_id(context)
     reported = [read for read in reads if context.is_full or _is_changed(read)]
-    if request.usage is not None:
-        answer = await inline_or_in_thread(len(reported), _answer, frame, reported, isolation, session_id)
-        if request.usage.is_fetch_throttled(sum(memoryview(part).nbytes for part in answer)):
-            return _throttled(services, frame, context)
+    answer = await inline_or_in_thread(len(reported), _answer, request.frame, reported, isolation, _session_id(context))
+    if request.usage is not None and request.usage.is_fetch_throttled(sum(memoryview(part).nbytes for part in answer)):
+        return _throttled(services, request.frame, context)
     services.metrics.fetch_bytes.inc(sum(read.record_bytes for read in reads))
     if context.session is not None:
         _rotate(context, reads)
         for read in reported:
             read.requested.high_watermark_reported = read.high_watermark
             read.requested.log_start_reported = read.log_start
-    return await inline_or_in_thread(len(reported), _answer, frame, reported, isolation, session_id)
+    return answer
 
 
 async def _denied(
