@@ -377,8 +377,6 @@ SECURITY_NAME_CHARS_MAX = 1_024
 """The name of a principal, a host, a user, or an ACL's pattern."""
 QUOTA_CLIENTS_COUNTED_MAX = 10_000
 """Pairs of user and client id whose use is counted; beyond it the least recently seen begin again at zero."""
-QUOTA_ADDRESSES_COUNTED_MAX = 10_000
-"""Addresses whose new connections are counted, likewise."""
 THROTTLE_MS_MAX = (1 << 31) - 1
 """The longest throttle time that a response can have."""
 

@@ -3,8 +3,8 @@
 In: users, client ids and what their requests used. Out: throttle times. The state says which quotas there are
 (`coordinator.security.quota_rules`), `agent.security.quota_windows` counts. Each agent counts by itself, as each broker
 does in Kafka. Who is held to no quota is counted nowhere.
-Source: kafka.server.ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager,
-kafka.network.ConnectionQuotas (Kafka 4.3).
+Quotas of addresses, which limit connections, are no part of it.
+Source: kafka.server.ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager (Kafka 4.3).
 """
 
 from collections import OrderedDict
@@ -25,11 +25,9 @@ from coordinator.security.quota_rules import (
     AppliedQuota,
     QuotaEntity,
     applied_quota,
-    connection_rates,
-    shortest,
 )
 from coordinator.state.state import ClusterState
-from protocol.limits import QUOTA_ADDRESSES_COUNTED_MAX, QUOTA_CLIENTS_COUNTED_MAX
+from protocol.limits import QUOTA_CLIENTS_COUNTED_MAX
 
 PERCENT_PER_SECOND: Final = 100.0
 """request_percentage is of one processor: 100 is all the time of the event loop."""
@@ -89,9 +87,6 @@ class Quotas:
         """By user and client id, the least recently used first."""
         self._rates: Shared[CountedRate] = WeakValueDictionary()
         self._buckets: Shared[TokenBucket] = WeakValueDictionary()
-        self._address_source: Mapping[QuotaEntity, Mapping[str, float]] | None = None
-        self._address_limits: dict[str | None, float] = {}
-        self._addresses: OrderedDict[str, CountedRate] = OrderedDict()
 
     def of_client(self, user: str, client_id: str) -> ClientQuotas | None:
         """The quotas that hold for a user and a client id; None where none does."""
@@ -120,31 +115,6 @@ class Quotas:
             request=meter(REQUEST_PERCENTAGE, self._rates, CountedRate),
             mutations=meter(CONTROLLER_MUTATION_RATE, self._buckets, TokenBucket),
         )
-
-    def connection_delay_s(self, address: str) -> float:
-        """Count a connection from an IP address; 0 where it may be served.
-
-        Otherwise it is not counted, and the seconds, a window at most, for which it is left unread and then closed.
-        """
-        source = self._state().client_quotas
-        if source is not self._address_source:
-            self._address_source, self._address_limits = source, connection_rates(source)
-        if not self._address_limits:
-            return 0.0
-        address = shortest(address)
-        limit = self._address_limits.get(address, self._address_limits.get(None))
-        if limit is None:
-            return 0.0
-        counted = self._addresses.setdefault(address, CountedRate())
-        self._addresses.move_to_end(address)
-        if len(self._addresses) > QUOTA_ADDRESSES_COUNTED_MAX:
-            self._addresses.popitem(last=False)
-        now_s = self.clock.monotonic_s()
-        counted.count(1, now_s, self.windows)
-        delay_s = counted.throttle_s(limit, now_s, self.windows)
-        if delay_s:
-            counted.count(-1, now_s, self.windows)
-        return min(delay_s, self.windows.seconds)
 
 
 def _shared(kept: Shared[S], name: str, applied: AppliedQuota, new: Callable[[], S]) -> S:

@@ -3,10 +3,9 @@
 In: the state's quotas, a user and a client id. Out: the limit, and who shares it. Levels, the first one first: user and
 client id, user and any client id, user, any user and client id, any user and any client id, any user, client id, any
 client id. A quota of any user or any client id holds for each user or client id by itself.
-Source: kafka.server.ClientQuotaManager.DefaultQuotaCallback, kafka.network.ConnectionQuotas (Kafka 4.3).
+Source: kafka.server.ClientQuotaManager.DefaultQuotaCallback (Kafka 4.3).
 """
 
-import ipaddress
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -59,21 +58,3 @@ def _levels(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, str, str]]
     if client_id:
         yield ((CLIENT_ID, client_id),), ANY, client_id
         yield ((CLIENT_ID, None),), ANY, client_id
-
-
-def connection_rates(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> dict[str | None, float]:
-    """Connections per second that addresses may open, by the address in its shortest form; None is any other one."""
-    rates: dict[str | None, float] = {}
-    for entity, values in quotas.items():
-        (entity_type, address), *_ = entity
-        if entity_type == IP and CONNECTION_CREATION_RATE in values:
-            rates[None if address is None else shortest(address)] = values[CONNECTION_CREATION_RATE]
-    return rates
-
-
-def shortest(address: str) -> str:
-    """The usual text of an IP address: `0:0::1` is `::1`. Any other text is as it was."""
-    try:
-        return str(ipaddress.ip_address(address))
-    except ValueError:
-        return address

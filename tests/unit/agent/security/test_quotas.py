@@ -12,8 +12,6 @@ from tests.support.agent.ledger_parts import ManualClock
 
 ANN: QuotaEntity = (("user", "ann"),)
 EACH_CLIENT: QuotaEntity = (("client-id", None),)
-HERE: QuotaEntity = (("ip", "127.0.0.1"),)
-OTHERS: QuotaEntity = (("ip", None),)
 
 
 class World:
@@ -102,42 +100,3 @@ def test_windows_are_as_the_broker_was_configured() -> None:
     world = World(quota_window_num="3", quota_window_size_seconds="2", controller_quota_window_num="5")
     assert (world.quotas.windows.count, world.quotas.windows.seconds) == (3, 2.0)
     assert (world.quotas.mutation_windows.count, world.quotas.mutation_windows.seconds) == (5, 1.0)
-
-
-class TestConnections:
-    def test_without_a_quota_of_addresses_none_is_delayed(self) -> None:
-        world = World()
-        world.set(producer_byte_rate=5.0)
-        assert world.quotas.connection_delay_s("127.0.0.1") == 0.0
-
-    def test_those_beyond_the_rate_are_delayed_and_not_counted(self) -> None:
-        world = World()
-        world.state.client_quotas = {HERE: {"connection_creation_rate": 2.0}}
-        served = [world.quotas.connection_delay_s("127.0.0.1") for _ in range(21)]
-        assert served == [0.0] * 20 + [pytest.approx(0.5)]
-        # Each of those that are refused waits as long as the first one.
-        assert world.quotas.connection_delay_s("127.0.0.1") == pytest.approx(0.5)
-        assert world.quotas.connection_delay_s("10.0.0.1") == 0.0
-
-    def test_a_delay_is_a_window_at_most(self) -> None:
-        world = World()
-        world.state.client_quotas = {HERE: {"connection_creation_rate": 0.01}}
-        assert world.quotas.connection_delay_s("127.0.0.1") == 1.0
-
-    def test_addresses_without_a_quota_of_their_own_are_held_to_the_default_each(self) -> None:
-        world = World()
-        world.state.client_quotas = {HERE: {"connection_creation_rate": 9.0}, OTHERS: {"connection_creation_rate": 0.1}}
-        assert world.quotas.connection_delay_s("10.0.0.1") == 0.0
-        assert world.quotas.connection_delay_s("10.0.0.1") == 1.0
-        assert world.quotas.connection_delay_s("10.0.0.2") == 0.0
-        assert world.quotas.connection_delay_s("127.0.0.1") == 0.0
-
-    def test_beyond_the_limit_the_address_that_was_away_for_longest_is_forgotten(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(quotas_module, "QUOTA_ADDRESSES_COUNTED_MAX", 1)
-        world = World()
-        world.state.client_quotas = {OTHERS: {"connection_creation_rate": 0.1}}
-        assert world.quotas.connection_delay_s("10.0.0.1") == 0.0
-        assert world.quotas.connection_delay_s("10.0.0.2") == 0.0
-        assert world.quotas.connection_delay_s("10.0.0.1") == 0.0

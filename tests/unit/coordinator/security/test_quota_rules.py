@@ -3,13 +3,11 @@
 import pytest
 
 from coordinator.security.quota_rules import (
-    CONNECTION_CREATION_RATE,
     CONSUMER_BYTE_RATE,
     PRODUCER_BYTE_RATE,
     AppliedQuota,
     QuotaEntity,
     applied_quota,
-    connection_rates,
 )
 
 LEVELS: list[tuple[QuotaEntity, str, str]] = [
@@ -67,18 +65,3 @@ def test_who_has_no_name_is_held_to_no_quota_of_names(user: str, client_id: str,
 
 def _row(entity: QuotaEntity) -> tuple[QuotaEntity, str, str]:
     return next(row for row in LEVELS if row[0] == entity)
-
-
-def test_addresses_have_rates_of_connections_in_their_shortest_form() -> None:
-    quotas: dict[QuotaEntity, dict[str, float]] = {
-        (("ip", "0:0::1"),): {CONNECTION_CREATION_RATE: 1.0},
-        (("ip", "10.0.0.7"),): {CONNECTION_CREATION_RATE: 2.0},
-        (("ip", None),): {CONNECTION_CREATION_RATE: 3.0},
-        (("ip", "10.0.0.8"),): {},
-        (("user", None),): {PRODUCER_BYTE_RATE: 4.0},
-    }
-    assert connection_rates(quotas) == {"::1": 1.0, "10.0.0.7": 2.0, None: 3.0}
-
-
-def test_an_address_that_is_none_stays_as_it_was() -> None:
-    assert connection_rates({(("ip", "a host"),): {CONNECTION_CREATION_RATE: 1.0}}) == {"a host": 1.0}
