@@ -11,6 +11,7 @@ from kio.static.constants import EntityType
 
 from agent.request.connection_epochs import PendingConnectionEpoch
 from agent.request.services import Request, Services
+from agent.security.rights import ALL_RIGHTS, Rights
 from agent.security.throttling import usage_of
 from agent.server.dispatch import HANDLERS
 from agent.telemetry.client_info import ConnectedClient
@@ -30,6 +31,7 @@ async def ask(
     client: ConnectedClient | None = None,
     connection_epoch: PendingConnectionEpoch | None = None,
     user: str | None = None,
+    rights: Rights = ALL_RIGHTS,
     /,
     **values: object,
 ) -> KioEntity:
@@ -37,7 +39,7 @@ async def ask(
 
     What a `user` asks is counted in that user's quotas.
     """
-    data = await ask_for_bytes(services, api_key, version, client, connection_epoch, user, **values)
+    data = await ask_for_bytes(services, api_key, version, client, connection_epoch, user, rights, **values)
     return kio_read(_response_type(api_key, version), data)
 
 
@@ -48,6 +50,7 @@ async def ask_for_bytes(
     client: ConnectedClient | None = None,
     connection_epoch: PendingConnectionEpoch | None = None,
     user: str | None = None,
+    rights: Rights = ALL_RIGHTS,
     /,
     **values: object,
 ) -> bytes:
@@ -68,6 +71,7 @@ async def ask_for_bytes(
         client=client or ConnectedClient(),
         connection_epoch=connection_epoch,
         usage=None if user is None else usage_of(services.quotas, user, frame),
+        rights=rights,
     )
     answer = await handled(services, request)
     served = range_of(api_key)

@@ -1,9 +1,12 @@
 """Rights that a test fixes, and what a barrier changes of them."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from agent.security.rights import Rights
-from protocol.auth.operations import Operation, ResourceType
+from coordinator.security.acl_index import AclIndex
+from coordinator.security.acls import Acl
+from protocol.auth.operations import CLUSTER_NAME, EVERY_NAME, Operation, PatternType, Permission, ResourceType
+from protocol.auth.principals import ANONYMOUS, Principal
 
 Table = Mapping[tuple[ResourceType, str], int]
 """The bits by type and name; `*` is every name."""
@@ -43,3 +46,37 @@ class FixedJudge:
 def rights_of(table: Table) -> Rights:
     """Rights that stay as they are."""
     return Rights(FixedJudge(lambda: table))
+
+
+class AclJudge(FixedJudge):
+    """A judge by ACLs for one principal."""
+
+    def __init__(self, principal: Principal, acls: Iterable[Acl]) -> None:
+        super().__init__(dict)
+        self._principals = (principal,)
+        self._index = AclIndex.of(acls)
+
+    def bits(self, resource_type: ResourceType, name: str) -> int:
+        return self._index.rights_of(self._principals, "h", resource_type, name, is_allowed_without_acls=False)
+
+    def may_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        return self._index.may_on_any(self._principals, "h", operation, resource_type, is_allowed_without_acls=False)
+
+
+def single_right(operation: Operation, resource_type: ResourceType) -> Rights:
+    """The rights of a principal with one ACL: an operation on all resources of a type."""
+    acl = Acl(
+        principal=ANONYMOUS,
+        host="*",
+        operation=operation,
+        permission=Permission.ALLOW,
+        resource_type=resource_type,
+        name=CLUSTER_NAME if resource_type is ResourceType.CLUSTER else EVERY_NAME,
+        pattern=PatternType.LITERAL,
+    )
+    return Rights(AclJudge(ANONYMOUS, [acl]))
+
+
+def no_rights() -> Rights:
+    """The rights of a principal that no ACL names."""
+    return Rights(AclJudge(ANONYMOUS, ()))
