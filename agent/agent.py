@@ -33,8 +33,10 @@ from agent.runtime.supervisor import Supervisor
 from agent.runtime.version import VERSION
 from agent.security.agent_tls import AgentTls
 from agent.security.authentication import ConnectionAuthenticator
+from agent.security.authorizer import check_administrator
 from agent.security.connection_limits import ConnectionLimits, ip_rate_of
 from agent.security.first_users import create_first_users
+from agent.security.http_identity import HttpRights
 from agent.security.scram_accounts import CredentialSource
 from agent.security.wiring import Authentication, wire_authentication
 from agent.server.connection import ClientConnection
@@ -164,6 +166,8 @@ class Agent:
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
         if self._tls.has_listeners:
             self.broker.repeat(self._tls.job)
+        if not self._settings.bootstrap_users:
+            check_administrator(self._settings.authorizer, self.broker.state.acls)
         await self._server.start_serving(self._acceptor(authentication))
         await http_server.serving()
         self.is_ready = True
@@ -230,7 +234,13 @@ class Agent:
 
     def _admin_services(self, authentication: Authentication) -> AdminServices:
         services, lake = self.broker.services, self.broker.lake
+        authorizer = self.broker.authorizer
         return AdminServices(
+            http_rights=HttpRights(
+                is_enabled=authorizer.settings.is_enabled,
+                rights_of=lambda principal, host: authorizer.rights(principal, (), host),
+                is_allowed_without_acls=authorizer.settings.is_allowed_without_acls,
+            ),
             is_ready=lambda: self.is_ready,
             notices=self.notices,
             status=self.status,

@@ -37,6 +37,7 @@ from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob, loops_of
 from agent.runtime.supervisor import Run, Supervisor
 from agent.security.audit_log import AuditLog
+from agent.security.authorizer import Authorizer, StateAcls
 from agent.views.state import state_statistics
 from coordinator.commands.commands import Endpoint, StartSession
 from coordinator.follower import Follower
@@ -199,7 +200,7 @@ class Broker:
             tasks=self._tasks,
             is_store_cheap=settings.is_store_cheap,
         )
-        self._groups = GroupServices(context)
+        self._groups = GroupServices(context, is_authorizer_enabled=settings.authorizer.is_enabled)
         self.lake = LakeRoles(context, settings=settings, archive=archive)
         self._maintenance = MaintenanceRoles(context, settings=settings, leader=self._maintenance_leader)
         self.audit_log = wire_audit_log(
@@ -209,6 +210,14 @@ class Broker:
             agent=settings.name,
             topics=TopicAdmin(ledger=self._ledger, ids=context.ids, broker_configs=self._broker_configs),
             produce=self._produce,
+        )
+        self.authorizer = Authorizer(
+            settings.authorizer,
+            acls=StateAcls(self._ledger),
+            ledger=self._ledger,
+            clock=context.clock,
+            metrics=context.metrics,
+            audit_log=self.audit_log,
         )
         self.services = wire_services(
             context,
@@ -220,10 +229,13 @@ class Broker:
             fetch=self._fetch,
             groups=self._groups,
             is_clock_ahead=lambda: self._clock_check.verdict.ahead_ms > 0,
+            authorizer=self.authorizer,
             audit_log=self.audit_log,
             tasks=self._tasks,
         )
         metrics = context.metrics
+        if settings.authorizer.is_enabled:
+            metrics.authorizer_view_age_seconds.set_function(lambda: self.authorizer.view_age_s)
         metrics.watch_state(lambda: state_statistics(self.state, context.proposed_time()))
         metrics.intake_buffer_bytes.set_function(lambda: self._produce.bytes_held)
         metrics.ledger_entries_applied.set_function(lambda: self._ledger.apply_loop.entries_applied_count)

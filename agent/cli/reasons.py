@@ -12,11 +12,11 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from agent.config.addresses import HostPort
-from agent.config.settings import Settings
+from agent.config.settings import InvalidSettings, Settings
 from coordinator.ledger.port import LedgerError
 from storage.object_store import StoreError
 
-ENVIRONMENT_ERRORS = (OSError, LedgerError, StoreError)
+ENVIRONMENT_ERRORS = (OSError, LedgerError, StoreError, InvalidSettings)
 
 ADDRESS_REMEDIES = {
     errno.EADDRINUSE: "stop the program that listens there, or choose another port (0 takes a free one)",
@@ -40,7 +40,7 @@ def reason(error: BaseException, settings: Settings) -> str:
     """The reason of a failure, and the remedy where it is known."""
     text = str(error) or "no reason given"
     match error:
-        case LedgerError() | StoreError():
+        case LedgerError() | StoreError() | InvalidSettings():
             return text
         case OSError(filename=str() | Path() as path):
             remedy = FILE_REMEDIES.get(error.errno or 0, "check the folder and its disk")

@@ -48,6 +48,11 @@ class ListenerSecurity:
     sasl: SaslSettings | None = None
     """Set where clients authenticate by SASL."""
 
+    @property
+    def is_authenticating(self) -> bool:
+        """Whether clients say who they are: by SASL or by a certificate."""
+        return self.protocol.has_sasl or (self.tls is not None and self.tls.client_auth is not ClientAuth.NONE)
+
 
 PLAINTEXT = ListenerSecurity()
 

@@ -26,6 +26,7 @@ from agent.config.addresses import (
     read_store_url,
 )
 from agent.config.audit_options import AuditSettings, audit_settings
+from agent.config.authorizer_settings import AuthorizerSettings, read_authorizer
 from agent.config.bootstrap_users import BootstrapUser, read_bootstrap_users
 from agent.config.catalog_options import CatalogAccess, catalog_access
 from agent.config.etcd_options import LedgerAccess, ledger_access
@@ -70,6 +71,7 @@ class Settings(PlainSettings):
     for the agent's name.
     """
     listener_security: Mapping[str, ListenerSecurity] = field(default_factory=dict)
+    authorizer: AuthorizerSettings = field(default_factory=AuthorizerSettings)
     """The protection of each listener by its name; one that is not listed is PLAINTEXT."""
     http: HostPort
     http_tls: TlsSettings | None = None
@@ -128,6 +130,7 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
     pairs = _broker_configs(values)
     listeners = _listeners(_texts(values, "listen", (LISTEN_DEFAULT,)))
     security = read_listener_security(listeners, pairs, values)
+    authorizer = read_authorizer(pairs, is_authenticating=any(each.is_authenticating for each in security.values()))
     is_https, http = read_http_address(_text(values, "http", HTTP_DEFAULT))
     http_tls = read_http_tls(pairs, values, is_https=is_https)
     check_configs_are_used(security, http_tls, pairs, values)
@@ -143,6 +146,7 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         listeners=listeners,
         advertised=_advertised(listeners, _texts(values, "advertise", ())),
         listener_security=security,
+        authorizer=authorizer,
         http=http,
         http_tls=http_tls,
         bootstrap_users=_bootstrap_users(values),

@@ -8,7 +8,7 @@ is over, the group is unloaded: its members get NOT_COORDINATOR, and the next co
 import asyncio
 import contextlib
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from agent.context import AgentContext
 from agent.groups.consumer_group import HostedConsumerGroup, until_applied
@@ -20,6 +20,9 @@ from agent.groups.migrations import ClassicGroups, GroupMigrations, consumers_ma
 from agent.groups.owned_groups import OwnedGroups
 from agent.runtime.regexes import matcher, regex_problem
 from agent.runtime.threads import run_in_thread
+from agent.runtime.yielding import CooperativeYield
+from agent.security.required_rights import DESCRIBE_TOPIC
+from agent.security.rights import ALL_RIGHTS, Rights
 from coordinator.commands.commands import Done, Outcome
 from coordinator.commands.consumer_group_values import (
     JOIN_EPOCH,
@@ -59,7 +62,18 @@ SILENT = "silent for too long, or too slow to give up partitions"
 class ConsumerGroupCoordinator:
     """The consumer groups of this agent."""
 
-    def __init__(self, context: AgentContext, *, group_ledger: GroupLedger, classic: ClassicGroups) -> None:
+    def __init__(
+        self,
+        context: AgentContext,
+        *,
+        group_ledger: GroupLedger,
+        classic: ClassicGroups,
+        default_rights: Rights | None = ALL_RIGHTS,
+    ) -> None:
+        """`default_rights`: those by which an expression is resolved before one of its members sent a heartbeat.
+
+        None where an authorizer is on: such an expression is resolved once one did.
+        """
         self._ledger = context.ledger
         self._classic = classic
         self._topics = GroupTopics(context.ledger)
@@ -75,6 +89,7 @@ class ConsumerGroupCoordinator:
         self._assignors = tuple(split_list(broker_value(context.broker_configs, "group.consumer.assignors")))
         self._size_max = consumers_max(context.broker_configs)
         self._regex_refresh_ms = int(broker_value(context.broker_configs, "group.consumer.regex.refresh.interval.ms"))
+        self._default_rights = default_rights
         self._live: dict[str, HostedConsumerGroup] = {}
         self._handed_over: set[str] = set()
         """Groups whose change to a classic one is proposed and not applied yet."""
@@ -96,7 +111,9 @@ class ConsumerGroupCoordinator:
 
     # Requests
 
-    async def heartbeat(self, group_id: str, request: ConsumerHeartbeat, *, is_id_required: bool) -> HeartbeatAnswer:
+    async def heartbeat(
+        self, group_id: str, request: ConsumerHeartbeat, *, is_id_required: bool, rights: Rights = ALL_RIGHTS
+    ) -> HeartbeatAnswer:
         """The answer to a ConsumerGroupHeartbeat, once the ledger has all changes before it.
 
         One that changes nothing costs no ledger entry. Raises `GroupRejection` and `NotCoordinator`.
@@ -122,6 +139,9 @@ class ConsumerGroupCoordinator:
             # Classic members that were about to begin a group join again, and become members of this one.
             self._classic.forget(group_id, ErrorCode.rebalance_in_progress)
             live.write(change)
+        member = live.group.group.members.get(answer.member_id)
+        if member is not None and member.subscribed_regex:
+            live.rights_by_regex[member.subscribed_regex] = rights
         if self._due_regexes(live):
             self._has_due_regexes.set()
         await live.until_applied()
@@ -423,13 +443,37 @@ class ConsumerGroupCoordinator:
         if not regexes:
             return
         live.names_seen = self._topics.names_number
-        names, before = list(self._ledger.state.topic_ids), dict(live.group.group.regexes)
-        matches = await run_in_thread(lambda: room_for(regexes, matcher(names), before))
+        before = dict(live.group.group.regexes)
+        rights_by_regex = {regex: live.rights_by_regex.get(regex, self._default_rights) for regex in regexes}
+        match = await self._matcher(rights_by_regex)
+        known = [regex for regex in regexes if rights_by_regex[regex] is not None]
+        matches = await run_in_thread(lambda: room_for(known, match, before))
+        live.rights_by_regex = {regex: rights for regex, rights in live.rights_by_regex.items() if regex in known}
         if self._current(live.group_id) is live:  # it may have been unloaded during the await
             for change in live.group.regexes.put(
                 live.group.copy, matches, self._topics.finder, self._clock.monotonic_s()
             ):
                 live.write(change)
+
+    async def _matcher(self, rights_by_regex: Mapping[str, Rights | None]) -> Callable[[str], tuple[str, ...]]:
+        """The function that returns the topics which an expression matches, of those that its member may describe."""
+        pacer = CooperativeYield(self._clock)
+        matchers: dict[Rights, Callable[[str], tuple[str, ...]]] = {}
+        for rights in {each for each in rights_by_regex.values() if each is not None}:
+            rights.refresh()
+            names: list[str] = []
+            for name in tuple(self._ledger.state.topic_ids):
+                if rights.topics[name] >> DESCRIBE_TOPIC.operation & 1:
+                    names.append(name)
+                await pacer.step()
+            matchers[rights] = matcher(names)
+
+        def match(regex: str) -> tuple[str, ...]:
+            rights = rights_by_regex[regex]
+            assert rights is not None, "resolved without rights"
+            return matchers[rights](regex)
+
+        return match
 
     def _is_to_load(self, group: GroupState) -> bool:
         return isinstance(group.value, ConsumerGroup) and group.has_members and group.group_id not in self._live

@@ -13,6 +13,7 @@ from agent.groups.group_ledger import GroupLedger, NotCoordinator
 from agent.groups.logging import log_changes, log_instance_rejected
 from agent.groups.membership_errors import check_confirmed, is_fatal_to_member
 from agent.runtime.clock import Clock
+from agent.security.rights import Rights
 from coordinator.commands.commands import Done, Outcome, Rejected
 from coordinator.commands.consumer_group_values import ConsumerGroup, ConsumerGroupChange
 from coordinator.commands.group_values import GroupState
@@ -44,6 +45,8 @@ class HostedConsumerGroup:
         self.group = group
         self._unloaded: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self._waiting_count = 0
+        self.rights_by_regex: dict[str, Rights] = {}
+        """The rights of the member that last sent a heartbeat with each regular expression."""
         self.names_seen = -1
         """The number of the set of topic names that its regular expressions were matched with."""
         self._ledger = ledger

@@ -54,7 +54,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     )
     try:
         heartbeat_answer = await services.consumer_groups.heartbeat(
-            body.group_id, heartbeat, is_id_required=is_id_required
+            body.group_id, heartbeat, is_id_required=is_id_required, rights=request.rights
         )
     except GroupRejection as rejection:
         return _error(rejection.error_code, rejection.message)

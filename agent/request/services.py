@@ -29,6 +29,7 @@ from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
 from agent.security.audit_events import AuditSource
 from agent.security.audit_log import AuditLog, no_audit_log
+from agent.security.authorizer import Authorizer
 from agent.security.quotas import Quotas
 from agent.security.rights import ALL_RIGHTS, Rights
 from agent.security.throttling import RequestUsage
@@ -78,10 +79,15 @@ class Services:
     audit_log: AuditLog = field(default_factory=no_audit_log)
     tasks: asyncio.TaskGroup | None = None
     """The group of tasks that outlive the request that began them; None where there is none, as in tests."""
-    is_authorizer_on: bool = False
-    """Whether ACLs are enforced; where not, requests about them are rejected."""
+    authorizer: Authorizer
+    """The rights of principals. A request has its own: `Request.rights`."""
     draining: Draining = field(default_factory=Draining)
     placements: Placements = field(default_factory=Placements)
+
+    @property
+    def is_authorizer_on(self) -> bool:
+        """Whether ACLs are enforced; where not, requests about them are rejected."""
+        return self.authorizer.settings.is_enabled
 
     @property
     def placement(self) -> Placement:

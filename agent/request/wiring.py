@@ -16,6 +16,7 @@ from agent.produce.record_rules import RecordRulesOfTopics
 from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.services import Services
 from agent.security.audit_log import AuditLog
+from agent.security.authorizer import Authorizer
 from agent.security.quotas import Quotas
 from agent.telemetry.subscriptions import ClientTelemetry
 from coordinator.configs.broker_configs import broker_value
@@ -32,6 +33,7 @@ def wire_services(
     fetch: FetchServices,
     groups: GroupServices,
     is_clock_ahead: Callable[[], bool],
+    authorizer: Authorizer,
     audit_log: AuditLog,
     tasks: asyncio.TaskGroup,
 ) -> Services:
@@ -65,6 +67,7 @@ def wire_services(
         ids=context.ids,
         checked_time=context.proposed_time,
         is_clock_ahead=is_clock_ahead,
+        authorizer=authorizer,
         audit_log=audit_log,
         tasks=tasks,
     )

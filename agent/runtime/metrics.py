@@ -189,6 +189,15 @@ class Metrics:
             "Time for which a client is throttled after a request above a quota, by quota.",
             ("quota",),
         )
+        self.authorizer_view_age_seconds = self._gauge(
+            "authorizer_view_age_seconds",
+            "The greatest age of the ACLs that requests are judged by; infinite without a session.",
+        )
+        self.authorization_denials = self._counter(
+            "authorization_denials",
+            "Resources on which a client was denied an operation, without those that a list left out.",
+            ("resource_type", "operation"),
+        )
         self.client_telemetry_pushes = self._counter(
             "client_telemetry_pushes", "Pushes of client metrics (KIP-714), by outcome.", ("outcome",)
         )

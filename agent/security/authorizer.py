@@ -8,29 +8,22 @@ Source: org.apache.kafka.metadata.authorizer.StandardAuthorizer (Kafka 4.3).
 """
 
 import math
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, Protocol
 
+from agent.config.authorizer_settings import CLASS_NAME, SUPER_USERS, AuthorizerSettings
+from agent.config.option_sources import InvalidSettings
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
+from agent.runtime.metrics import Metrics
+from agent.security.audit_log import AuditLog, no_audit_log
+from agent.security.audit_subject import record_denials
 from agent.security.denial_barrier import DenialBarrier
 from agent.security.rights import ALL_RIGHTS, Rights
-from protocol.auth.operations import Operation, ResourceType
+from coordinator.security.acls import Acl
+from protocol.auth.operations import Operation, Permission, ResourceType
 from protocol.auth.principals import Principal
 from protocol.limits import RIGHTS_NAMES_MAX
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AuthorizerSettings:
-    """The settings of the authorizer, by default those of one that is off."""
-
-    is_enabled: bool = False
-    super_users: frozenset[Principal] = frozenset()
-    is_allowed_without_acls: bool = False
-    """`allow.everyone.if.no.acl.found`."""
-    stale_max_s: float = math.inf
-    """`authorizer.stale.max.ms`."""
 
 
 class AclView(Protocol):
@@ -76,16 +69,96 @@ class AclView(Protocol):
         ...
 
 
+class StateAcls:
+    """The ACLs in the state that an agent has applied."""
+
+    def __init__(self, ledger: LedgerClient) -> None:
+        self._ledger = ledger
+        self._index = ledger.state.acl_index
+        self._reloads_count = 0
+
+    @property
+    def version(self) -> tuple[int, int]:
+        state = self._ledger.state
+        if state.acl_index is not self._index:  # a reload counts changes from 0 again
+            self._index = state.acl_index
+            self._reloads_count += 1
+        return self._reloads_count, state.acls_version
+
+    @property
+    def is_confirmed(self) -> bool:
+        return self._ledger.state.is_acls_confirmed
+
+    @property
+    def names_hosts(self) -> bool:
+        return self._ledger.state.acl_index.names_hosts
+
+    def rights_of(
+        self,
+        principals: Sequence[Principal],
+        host: str,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        is_allowed_without_acls: bool,
+    ) -> int:
+        return self._ledger.state.acl_index.rights_of(
+            principals, host, resource_type, name, is_allowed_without_acls=is_allowed_without_acls
+        )
+
+    def may_on_any(
+        self,
+        principals: Sequence[Principal],
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        *,
+        is_allowed_without_acls: bool,
+    ) -> bool:
+        return self._ledger.state.acl_index.may_on_any(
+            principals, host, operation, resource_type, is_allowed_without_acls=is_allowed_without_acls
+        )
+
+
+def check_administrator(settings: AuthorizerSettings, acls: Iterable[Acl]) -> None:
+    """Raise `InvalidSettings` where no principal could ever create an ACL: the cluster could not be administered."""
+    if not settings.is_enabled or settings.super_users or settings.is_allowed_without_acls:
+        return
+    for acl in acls:
+        if (
+            acl.permission is Permission.ALLOW
+            and acl.resource_type is ResourceType.CLUSTER
+            and acl.operation in (Operation.ALTER, Operation.ALL)
+        ):
+            return
+    raise InvalidSettings(
+        "the authorizer is on, and no principal may administer the cluster. Name one with "
+        f"--set {SUPER_USERS}=User:NAME (a client that does not authenticate is User:ANONYMOUS), or turn the "
+        f"authorizer off with --set {CLASS_NAME}="
+    )
+
+
 class Authorizer:
     """One agent has one. Ask it for rights at the start of each request."""
 
-    def __init__(self, settings: AuthorizerSettings, *, acls: AclView, ledger: LedgerClient, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: AuthorizerSettings,
+        *,
+        acls: AclView,
+        ledger: LedgerClient,
+        clock: Clock,
+        metrics: Metrics,
+        audit_log: AuditLog | None = None,
+    ) -> None:
         self.settings: Final = settings
         self.acls: Final = acls
         self.barrier: Final = DenialBarrier(ledger=ledger, clock=clock)
         """The barrier before every denial; authentication takes it before it denies that a user exists."""
         self._ledger = ledger
         self._clock = clock
+        self._audit_log = audit_log or no_audit_log()
+        self._denials = metrics.authorization_denials
         self._rights: dict[tuple[Principal, Sequence[Principal], str], Rights] = {}
         self._remembered_count = 0
 
@@ -99,14 +172,14 @@ class Authorizer:
         """Whether the ACLs may be older than the settings accept."""
         return self.settings.stale_max_s < math.inf and self.view_age_s > self.settings.stale_max_s
 
-    def rights(self, principal: Principal, groups: tuple[Principal, ...] = (), host: str = "") -> Rights:
+    def rights(self, principal: Principal, groups: Sequence[Principal] = (), host: str = "") -> Rights:
         """The rights of a principal now. `host` is the address alone: no slash, no port."""
         settings = self.settings
         if not settings.is_enabled or not settings.super_users.isdisjoint((principal, *groups)):
             return ALL_RIGHTS
         if self.is_stale:
             return Rights(_PrincipalJudge(self, (principal, *groups), host, is_barrier_required=True))
-        key = (principal, groups, host if self.acls.names_hosts else "")
+        key = (principal, tuple(groups), host if self.acls.names_hosts else "")
         rights = self._rights.get(key)
         if rights is None:
             rights = Rights(_PrincipalJudge(self, (principal, *groups), key[2]))
@@ -125,10 +198,10 @@ class Authorizer:
             self._remembered_count = 1
         return True
 
-    def count_denials(
-        self, principals: Sequence[Principal], operation: Operation, resource_type: ResourceType, names: Collection[str]
-    ) -> None:
-        """Counts denials that are answered."""
+    def count_denials(self, operation: Operation, resource_type: ResourceType, names: Collection[str]) -> None:
+        """Counts denials that are answered, and records them in the audit log."""
+        self._denials.labels(resource_type.name.lower(), operation.name.lower()).inc(len(names))
+        record_denials(self._audit_log, operation, resource_type, names, rule="no ACL allows it, or one denies it")
 
 
 class _PrincipalJudge:
@@ -183,4 +256,4 @@ class _PrincipalJudge:
             self._is_barrier_required = False
 
     def count_denials(self, operation: Operation, resource_type: ResourceType, names: Collection[str]) -> None:
-        self._authorizer.count_denials(self._principals, operation, resource_type, names)
+        self._authorizer.count_denials(operation, resource_type, names)

@@ -94,14 +94,15 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._closing_since_s: float | None = None
         self._client = client or ConnectedClient()
         self._connection_epoch: PendingConnectionEpoch | None = None
+        self._host = ""
         self.peer = ""
         self.used_s = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports have these methods without deriving from asyncio's classes.
         self._transport = cast("asyncio.Transport", transport)
-        host_port = transport.get_extra_info("peername") or ("?", 0)
-        self.peer = f"{host_port[0]}:{host_port[1]}"
+        self._host, port, *_ = transport.get_extra_info("peername") or ("?", 0)
+        self.peer = f"{self._host}:{port}"
         self.used_s = self._services.clock.monotonic_s()
         # One with a mechanism comes from a `LoginConnection`, which was counted.
         if not self._table.register(self, is_new=not self._authenticator.mechanism):
@@ -425,6 +426,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             listener=self.listener,
             peer=self.peer,
             principal=self._authenticator.principal,
+            rights=services.authorizer.rights(self._authenticator.principal, self._authenticator.groups, self._host),
             groups=self._authenticator.groups,
             mechanism=self._authenticator.mechanism,
             client=self._client,

@@ -154,6 +154,29 @@ SECURITY_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=0,
         high=60_000,
     ),
+    _spec(
+        "authorizer.class.name",
+        _STRING,
+        "",
+        "The authorizer: empty for none, or org.apache.kafka.metadata.authorizer.StandardAuthorizer. Without this "
+        "config it is on where a listener authenticates its clients.",
+    ),
+    _spec("super.users", _STRING, "", "Principals that may do everything, as in User:alice;User:bob."),
+    _spec(
+        "allow.everyone.if.no.acl.found",
+        ConfigType.BOOLEAN,
+        "false",
+        "Whether everybody may do everything on a resource that no ACL names.",
+    ),
+    ConfigSpec(
+        "authorizer.stale.max.ms",
+        ConfigType.LONG,
+        None,
+        "The age of an agent's ACLs beyond which it allows nothing before the ledger confirms them.",
+        effect=Effect.HONOURED,
+        low=100,
+        is_read_only=True,
+    ),
     *LISTENER_CONFIGS.values(),
 )
 

@@ -218,6 +218,8 @@ class Plan:
     """Whether others than members ask how far the groups have come."""
     transactions: TransactionPlan | None = None
     has_older_agents: bool = False
+    has_authorizer: bool = False
+    """Whether agents authorise their clients, who may do everything that no ACL is about."""
     """Whether all agents begin as an older program, and are upgraded one after another (safety rule S3)."""
     table_editors: int = 0
     """People who change properties and tags of tables, and have tables begun again from their files."""

@@ -24,6 +24,7 @@ from tests.simulation.faults.hard_faults import HardFaults
 from tests.simulation.mutations import safety_rules as _entered  # noqa: F401
 from tests.simulation.mutations.mutation import MUTATIONS, drawn_mutations
 from tests.simulation.plan import Plan
+from tests.simulation.rights_scenes import a_grant_that_another_agent_has_not_applied_yet
 from tests.simulation.scripted_plans import SEED, calm_plan
 from tests.simulation.seeds import assert_sound
 from tests.simulation.transaction_scenes import (
@@ -248,6 +249,11 @@ SCRIPTS = {
         scene=puts_that_land_long_after_their_agents_crash,
         plan=calm_plan(gc_min_age_s=5),
         violation="are left that nobody refers to",
+    ),
+    "s16_a_denial_needs_no_barrier": Script(
+        scene=a_grant_that_another_agent_has_not_applied_yet,
+        plan=calm_plan(has_authorizer=True),
+        violation="was granted before it asked (S16)",
     ),
     "s20_rows_are_believed_unchecked": Script(
         scene=files_with_flipped_bits,

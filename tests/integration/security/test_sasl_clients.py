@@ -43,7 +43,11 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
         yield PenstockFactory(folder=folder, stack=stack)(
             listen="SASL_PLAINTEXT://127.0.0.1:0",
             options={"bootstrap-users": str(folder / "users.toml")},
-            settings={"sasl.enabled.mechanisms": ",".join(MECHANISMS), "connections.max.reauth.ms": "2000"},
+            settings={
+                "sasl.enabled.mechanisms": ",".join(MECHANISMS),
+                "connections.max.reauth.ms": "2000",
+                "super.users": "User:alice",
+            },
         )
 
 

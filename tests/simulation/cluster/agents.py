@@ -18,6 +18,7 @@ from agent.bucket.conditional_puts import check_before_claim
 from agent.bucket.full_disk import FullDiskStore
 from agent.bucket.permissions import check_access
 from agent.config.addresses import HostPort, ListenerAddress
+from agent.config.authorizer_settings import AuthorizerSettings
 from agent.config.settings import Settings
 from agent.ledger.bootstrap import load_state
 from agent.maintenance.progress_marks import leave_mark
@@ -393,6 +394,7 @@ def settings_of(name: str, plan: Plan) -> Settings:
         read_cache_bytes=plan.read_cache_bytes,
         snapshot_entries=plan.snapshot_entries,
         broker_configs=_broker_configs(plan),
+        authorizer=AuthorizerSettings(is_enabled=plan.has_authorizer, is_allowed_without_acls=True),
     )
 
 

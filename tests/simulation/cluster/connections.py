@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from agent.request.services import NoAnswerOwed, Request, Services
 from agent.server.dispatch import HANDLERS
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
+from protocol.auth.principals import ANONYMOUS
 from protocol.connection import read_request_frame
 from storage.object_store import Buffer, StoreError
 from tests.simulation.cluster.agents import AgentInWorld, Life, Surroundings
@@ -192,7 +193,13 @@ class _ServerEnd:
     async def _take_up(self, received: bytes) -> None:
         frame = read_request_frame(self._number, memoryview(received))
         self._number += 1
-        request = Request(frame=frame, listener="PLAINTEXT", peer="client", connection_epoch=self._connection_epoch)
+        request = Request(
+            frame=frame,
+            listener="PLAINTEXT",
+            peer="client",
+            rights=self._services.authorizer.rights(ANONYMOUS),
+            connection_epoch=self._connection_epoch,
+        )
         place: asyncio.Future[bytes] = self._around.loop.create_future()
         self._answers.append(place)
         try:

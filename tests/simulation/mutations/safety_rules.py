@@ -59,6 +59,7 @@ from tests.simulation.loop import NODE
 from tests.simulation.mutations import groups as _of_groups  # noqa: F401 - an import enters its mutations
 from tests.simulation.mutations import losses as _entered  # noqa: F401
 from tests.simulation.mutations import rejections as _of_stores  # noqa: F401
+from tests.simulation.mutations import rights as _of_rights  # noqa: F401
 from tests.simulation.mutations import rules_versions as _of_rules  # noqa: F401
 from tests.simulation.mutations import transaction_maintenance as _of_upkeep  # noqa: F401
 from tests.simulation.mutations import transactional_members as _of_members  # noqa: F401

@@ -10,6 +10,7 @@ from agent.admin.config_layers import BrokerConfigs
 from agent.admin.configs import ConfigAdmin
 from agent.admin.topics import TopicAdmin
 from agent.cache.chunk_cache import ChunkCache
+from agent.config.authorizer_settings import AuthorizerSettings
 from agent.fetch.chunk_reader import ChunkReader
 from agent.fetch.damaged_objects import DamagedObjects
 from agent.fetch.fetch_path import FetchPath
@@ -29,6 +30,7 @@ from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.services import Services
 from agent.runtime.ids import SystemIds
 from agent.runtime.threads import run_in_thread
+from agent.security.authorizer import Authorizer, StateAcls
 from agent.security.quotas import Quotas
 from agent.telemetry.subscriptions import ClientTelemetry
 from coordinator.commands.rules import RULES_NEWEST
@@ -202,7 +204,9 @@ async def tasks_that_fail() -> AsyncIterator[asyncio.TaskGroup]:
         pass
 
 
-def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) -> Services:
+def services_of(
+    paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup, authorizer: AuthorizerSettings | None = None
+) -> Services:
     """What handlers use, over these paths."""
     parts = paths.parts
     configs = BrokerConfigs({}, node_id=1, state=lambda: parts.ledger.state)
@@ -252,4 +256,11 @@ def services_of(paths: DataPaths, clock: ManualClock, tasks: asyncio.TaskGroup) 
         ids=SystemIds(),
         checked_time=parts.proposed_time,
         is_clock_ahead=lambda: False,
+        authorizer=Authorizer(
+            authorizer or AuthorizerSettings(),
+            acls=StateAcls(parts.ledger),
+            ledger=parts.ledger,
+            clock=clock,
+            metrics=parts.metrics,
+        ),
     )

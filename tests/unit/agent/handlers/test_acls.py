@@ -9,7 +9,9 @@ import pytest
 
 from agent.admin import security_changes
 from agent.admin.security_changes import entry_batches
+from agent.config.authorizer_settings import AuthorizerSettings
 from agent.request.services import Services
+from agent.security.authorizer import Authorizer, StateAcls
 from coordinator.apply import security as apply_security
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES
 from coordinator.ledger.port import LedgerUnavailable
@@ -45,7 +47,7 @@ EVERYTHING: Mapping[str, object] = {
 @asynccontextmanager
 async def serving() -> AsyncIterator[Services]:
     async with data_paths() as paths, asyncio.TaskGroup() as tasks:
-        yield replace(services_of(paths, ManualClock(), tasks), is_authorizer_on=True)
+        yield services_of(paths, ManualClock(), tasks, AuthorizerSettings(is_enabled=True))
 
 
 async def create(services: Services, *changes: Mapping[str, object], version: int = 3) -> list[ErrorCode]:
@@ -174,7 +176,14 @@ async def test_without_the_ledger_requests_time_out(monkeypatch: pytest.MonkeyPa
         raise LedgerUnavailable("away")
 
     async with stalled(Impatient()) as without_authorizer:
-        services = replace(without_authorizer, is_authorizer_on=True)
+        authorizer = Authorizer(
+            AuthorizerSettings(is_enabled=True),
+            acls=StateAcls(without_authorizer.ledger),
+            ledger=without_authorizer.ledger,
+            clock=without_authorizer.clock,
+            metrics=without_authorizer.metrics,
+        )
+        services = replace(without_authorizer, authorizer=authorizer)
         assert await create(services, {}) == [ErrorCode.request_timed_out]
         deleted = await ask(services, DELETE, 3, filters=[EVERYTHING])
         assert [result.error_code for result in deleted.filter_results] == [ErrorCode.request_timed_out]

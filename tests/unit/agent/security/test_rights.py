@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from agent.config.authorizer_settings import AuthorizerSettings
 from agent.security import authorizer as authorizer_module
-from agent.security.authorizer import Authorizer, AuthorizerSettings
+from agent.security.authorizer import Authorizer
 from agent.security.rights import ALL_RIGHTS, EVERY_OPERATION
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.auth.operations import CLUSTER_NAME, Operation, ResourceType, bits
@@ -60,7 +61,7 @@ class FakeAcls:
 
 def enabled(parts: Parts, acls: FakeAcls, **settings: object) -> Authorizer:
     given = AuthorizerSettings(is_enabled=True, **settings)  # type: ignore[arg-type]  # a test's own settings
-    return Authorizer(given, acls=acls, ledger=parts.ledger, clock=parts.clock)
+    return Authorizer(given, acls=acls, ledger=parts.ledger, clock=parts.clock, metrics=parts.metrics)
 
 
 def granting_at_the_barrier(authorizer: Authorizer, acls: FakeAcls, monkeypatch: pytest.MonkeyPatch) -> list[int]:
@@ -79,7 +80,9 @@ def granting_at_the_barrier(authorizer: Authorizer, acls: FakeAcls, monkeypatch:
 
 async def test_without_an_authorizer_everybody_may_do_everything() -> None:
     async with running_parts() as parts:
-        off = Authorizer(AuthorizerSettings(), acls=FakeAcls(), ledger=parts.ledger, clock=parts.clock)
+        off = Authorizer(
+            AuthorizerSettings(), acls=FakeAcls(), ledger=parts.ledger, clock=parts.clock, metrics=parts.metrics
+        )
         assert off.rights(ANONYMOUS) is ALL_RIGHTS
     assert ALL_RIGHTS.bits(TOPIC, "t") == ALL_RIGHTS.topics["t"] == EVERY_OPERATION
     assert ALL_RIGHTS.may(Operation.ALTER, CLUSTER, CLUSTER_NAME)
