@@ -43,7 +43,11 @@ API_KEY = 1
 FIRST_WITH_SESSIONS = 7
 FIRST_WITH_TOPIC_IDS = 13
 LEVELS = tuple(IsolationLevel)
-UNKNOWN = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
+UNKNOWN = (
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+    ErrorCode.topic_authorization_failed,
+)
 """Errors with which Kafka leaves the list of aborted transactions empty; null otherwise."""
 
 

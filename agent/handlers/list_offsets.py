@@ -70,9 +70,12 @@ async def handle(services: Services, request: Request) -> Sequence[Buffer]:
     row_count = 0
     for topic in body.topics:
         partitions: list[PartitionOffset] = []
-        for partition in {each.partition_index: each for each in topic.partitions}.values():
+        # As in Kafka, each mention of a partition has its row in a denied topic, and the last one in any other.
+        is_denied = topic.name in denied
+        last_mentions = {each.partition_index: each for each in topic.partitions}.values()
+        for partition in topic.partitions if is_denied else last_mentions:
             error_code = ErrorCode.not_leader_or_follower if is_behind else ErrorCode.none
-            if topic.name in denied:
+            if is_denied:
                 error_code = ErrorCode.topic_authorization_failed
             elif (topic.name, partition.partition_index) in repeated:
                 error_code = ErrorCode.invalid_request

@@ -8,6 +8,7 @@ from agent.ledger.node_ids import DEFAULT_NAME
 from protocol.api_versions import API_VERSIONS
 from tests.compat.protocol_diff.cases import CASES
 from tests.compat.protocol_diff.comparison import (
+    DENIED_TABLE_HEADER,
     TABLE_HEADER,
     Difference,
     case_differences,
@@ -15,9 +16,11 @@ from tests.compat.protocol_diff.comparison import (
     read_allowed,
     read_recorded,
 )
+from tests.compat.protocol_diff.logins import DENIED, PENSTOCK_SETTINGS, RECORDED_DENIED
 from tests.compat.protocol_diff.messages import kafka_definitions
 from tests.compat.protocol_diff.plain import differences
 from tests.compat.protocol_diff.steps import Case, Step
+from tests.support.auth.plain_users import plain_user
 from tests.support.cluster.cluster import ClusterFactory
 from tests.support.services.local_services import PenstockFactory
 
@@ -110,3 +113,27 @@ def test_the_list_is_read_row_by_row() -> None:
 def test_a_row_without_a_reason_is_refused(row: str) -> None:
     with pytest.raises(ValueError, match="reason"):
         read_allowed(f"{TABLE_HEADER}\n|---|---|---|---|---|\n{row}\n")
+
+
+def test_penstock_answers_a_client_without_rights_as_kafka(
+    penstock: PenstockFactory, kafka_jars: Path, tmp_path: Path
+) -> None:
+    users = tmp_path / "users"
+    users.write_text("\n".join(plain_user(each.name, each.password) for each in (DENIED.administrator, DENIED.client)))
+    broker = penstock(
+        listen="SASL_PLAINTEXT://127.0.0.1:0",
+        settings={**KAFKA_SETTINGS, **PENSTOCK_SETTINGS},
+        options={"plain-users": str(users)},
+    )
+    report = compare(
+        broker.bootstrap,
+        CASES,
+        kafka_definitions(kafka_jars),
+        served={row.name for row in API_VERSIONS},
+        recorded=read_recorded(RECORDED_DENIED),
+        allowed=read_allowed(header=DENIED_TABLE_HEADER),
+        logins=DENIED,
+    )
+    lines = "\n".join(report.lines())
+    print(lines)
+    assert report.is_passed, lines

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.compat.protocol_diff.engine import Answers, Run
+from tests.compat.protocol_diff.logins import Logins
 from tests.compat.protocol_diff.messages import Definitions
 from tests.compat.protocol_diff.plain import differences
 from tests.compat.protocol_diff.steps import Case
@@ -23,6 +24,7 @@ RECORDED = Path(__file__).parent / "kafka-4.3.1.json"
 PAGE = Path(__file__).parents[3] / "docs" / "compatibility.md"
 TABLE_HEADER = "| case | request | Kafka 4.3.1 | Penstock | why |"
 THREADS = 8
+DENIED_TABLE_HEADER = "| case without rights | request | Kafka 4.3.1 | Penstock | why |"
 MANY = "; "
 ON_A_FRESH_BROKER = ("idempotent.first-not-zero",)
 """Asked first and alone: what is answered depends on whether a topic was deleted before (safety rule S8)."""
@@ -84,6 +86,7 @@ def compare(
     recorded: Mapping[str, Answers],
     allowed: Sequence[Difference],
     is_any_leader: bool = False,
+    logins: Logins | None = None,
 ) -> Report:
     """Runs every case that needs no more than the APIs `served`, several at a time.
 
@@ -91,7 +94,7 @@ def compare(
     """
     not_served = {case.name: case.needs - served for case in cases if case.needs - served}
     run = [case for case in cases if case.name not in not_served]
-    answers = ask(bootstrap, run, definitions, is_any_leader=is_any_leader)
+    answers = ask(bootstrap, run, definitions, is_any_leader=is_any_leader, logins=logins)
     names = {case.name for case in run}
     expected = {each for each in allowed if each.case in names}
     found = {each for case in run for each in case_differences(case, recorded[case.name], answers[case.name])}
@@ -108,13 +111,19 @@ def compare(
 
 
 def ask(
-    bootstrap: str, cases: Sequence[Case], definitions: Definitions, *, is_any_leader: bool = False
+    bootstrap: str,
+    cases: Sequence[Case],
+    definitions: Definitions,
+    *,
+    is_any_leader: bool = False,
+    logins: Logins | None = None,
 ) -> dict[str, Answers]:
     """Each case's answers in comparable form, as they read back from JSON."""
     run_id = f"{random.randrange(10**8):08d}"
 
     def ask_one(case: Case) -> tuple[str, Answers]:
-        answers = Run(bootstrap, definitions, run_id, case, is_any_leader=is_any_leader).answers()
+        run = Run(bootstrap, definitions, run_id, case, is_any_leader=is_any_leader, logins=logins)
+        answers = run.answers()
         return case.name, _from_json(json.loads(json.dumps(answers)))
 
     told = dict(ask_one(case) for case in cases if case.name in ON_A_FRESH_BROKER)
@@ -154,11 +163,11 @@ def case_differences(case: Case, kafka: Answers, penstock: Answers) -> list[Diff
     ]
 
 
-def read_allowed(text: str | None = None) -> list[Difference]:
+def read_allowed(text: str | None = None, *, header: str = TABLE_HEADER) -> list[Difference]:
     """The table of docs/compatibility.md. Raises `ValueError` for a row without a reason, or a case named twice."""
     lines = iter((PAGE.read_text(encoding="utf-8") if text is None else text).splitlines())
     for line in lines:
-        if line.strip() == TABLE_HEADER:
+        if line.strip() == header:
             next(lines)
             break
     rows: list[Difference] = []

@@ -4,6 +4,7 @@ import socket
 import struct
 from typing import Any
 
+from tests.compat.protocol_diff.logins import Login
 from tests.compat.protocol_diff.messages import Definitions, Reader, Writer
 
 CLIENT_ID = "protocol-diff"
@@ -14,16 +15,35 @@ BODY_OF_VERSIONS = 4
 class Connection:
     """`send` and `read`, or `call` for both. One request at a time is awaited."""
 
-    def __init__(self, bootstrap: str, definitions: Definitions, timeout_s: float, client_id: str = CLIENT_ID) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        definitions: Definitions,
+        timeout_s: float,
+        client_id: str = CLIENT_ID,
+        login: Login | None = None,
+    ) -> None:
         host, _, port = bootstrap.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._definitions = definitions
         self._client_id = client_id.encode()
         self._correlation_id = 0
+        if login is not None:
+            self._log_in(login)
 
     def close(self) -> None:
         self._socket.close()
+
+    def _log_in(self, login: Login) -> None:
+        for api, version, body in (
+            ("SaslHandshake", 1, {"Mechanism": "PLAIN"}),
+            ("SaslAuthenticate", 2, {"AuthBytes": login.token}),
+        ):
+            answer = self.call(api, version, body)
+            if answer["ErrorCode"] != 0:
+                raise ConnectionError(f"{login.name} cannot log in: {answer}")
+        self._correlation_id = 0
 
     def send(self, api: str, version: int, body: dict[str, Any]) -> None:
         self.send_raw(api, version, Writer(self._definitions.request(api), version).encode(body))

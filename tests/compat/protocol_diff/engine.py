@@ -9,6 +9,7 @@ import uuid
 from typing import Any
 
 from tests.compat.protocol_diff.connection import CLIENT_ID, Connection
+from tests.compat.protocol_diff.logins import Logins
 from tests.compat.protocol_diff.messages import Definitions
 from tests.compat.protocol_diff.plain import Plain, dig, error_codes
 from tests.compat.protocol_diff.steps import Case, G, Lazy, Mode, Step, T, V
@@ -19,6 +20,10 @@ Answers = list[tuple[str, Any]]
 TRANSIENT = {14, 15, 16, 51}
 """Errors that mean "ask again": waited out unless a step says `raw`."""
 WAIT_SECONDS = 20.0
+DENIED_WAIT_SECONDS = 3.0
+"""A client without rights never gets most of what it waits for."""
+ADMINISTRATOR = "administrator"
+"""The name of the connection that prepares what a client without rights asks."""
 ANSWER_SECONDS = 8.0
 POLL_SECONDS = 0.05
 
@@ -36,13 +41,22 @@ class Run:
     """One case on one broker."""
 
     def __init__(
-        self, bootstrap: str, definitions: Definitions, run_id: str, case: Case, *, is_any_leader: bool = False
+        self,
+        bootstrap: str,
+        definitions: Definitions,
+        run_id: str,
+        case: Case,
+        *,
+        is_any_leader: bool = False,
+        logins: Logins | None = None,
     ) -> None:
         self._bootstrap = bootstrap
         self._definitions = definitions
         self._prefix = f"pd{run_id}-{case.name.replace('.', '-')}-"
         self._case = case
         self._is_any_leader = is_any_leader
+        self._logins = logins
+        self._wait_seconds = WAIT_SECONDS if logins is None else DENIED_WAIT_SECONDS
         self._connections: dict[tuple[str, str], Connection] = {}
         self._saved: dict[str, Any] = {}
         self._topics: set[str] = set()
@@ -63,7 +77,8 @@ class Run:
                     break
                 self._save(step, answer)
                 plain = self._plain.answer(answer, step)  # of quiet steps too: they bring symbols
-                if not step.quiet or (isinstance(answer, dict) and "never" in answer):
+                is_unprepared = self._logins is None and isinstance(answer, dict) and "never" in answer
+                if not step.quiet or is_unprepared:
                     out.append((label, plain))
         finally:
             self._close()
@@ -90,7 +105,7 @@ class Run:
             connection, sent = self._pending.pop(step.conn)
             return self._read(connection, sent)
         body = self._resolve(step.body)
-        deadline_s = time.monotonic() + WAIT_SECONDS
+        deadline_s = time.monotonic() + self._wait_seconds
         while True:
             answer = self._asked(step, body)
             if not isinstance(answer, dict):
@@ -120,7 +135,8 @@ class Run:
             # What another agent was told is here a moment later; this request makes sure that it is.
             self._connection("barrier", address).call("DescribeProducers", 0, {"Topics": []})
         client_id = CLIENT_ID if step.client is None else str(self._resolve(step.client))
-        connection = self._connection(step.conn, address, client_id)
+        is_preparing = self._logins is not None and step.quiet and step.mode is Mode.CALL
+        connection = self._connection(ADMINISTRATOR if is_preparing else step.conn, address, client_id)
         try:
             if isinstance(body, bytes):
                 connection.send_raw(step.api, step.version, body, step.key)
@@ -245,5 +261,9 @@ class Run:
 
     def _connection(self, name: str, address: str, client_id: str = CLIENT_ID) -> Connection:
         if (name, address) not in self._connections:
-            self._connections[name, address] = Connection(address, self._definitions, ANSWER_SECONDS, client_id)
+            login = None
+            if self._logins is not None:
+                is_administrator = name in (ADMINISTRATOR, "route", "barrier")
+                login = self._logins.administrator if is_administrator else self._logins.client
+            self._connections[name, address] = Connection(address, self._definitions, ANSWER_SECONDS, client_id, login)
         return self._connections[name, address]
