@@ -166,7 +166,7 @@ class Agent:
         self._supervisor.start("idle connections", self._server.run_idle_sweep)
         if self._tls.has_listeners:
             self.broker.repeat(self._tls.job)
-        if not self._settings.bootstrap_users:
+        if self.broker.state.rules_version >= RULES_SECURITY:  # before, the first users have no ACLs yet
             check_administrator(self._settings.authorizer, self.broker.state.acls)
         await self._server.start_serving(self._acceptor(authentication))
         await http_server.serving()

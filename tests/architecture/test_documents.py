@@ -35,6 +35,7 @@ OPTIONS_OF_OTHERS = frozenset(
         "add-config",
         "auto-compaction-mode",
         "auto-compaction-retention",
+        "allow-principal",
         "bootstrap-server",
         "bucket",
         "cacert",
