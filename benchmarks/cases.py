@@ -60,6 +60,10 @@ class Kind(Enum):
     """As fast as it goes in transactions of a length, beside the same producer without them."""
     COMMIT = "commit"
     """One record in each of the partitions: until the commit is answered, and until everybody can read it."""
+    TLS_PRODUCE = "tls-produce"
+    """As fast as it goes over TLS, beside the same over plaintext."""
+    TLS_CONSUME = "tls-consume"
+    """The same from memory."""
     COLD_START = "cold-start"
     """Start-up where nothing of the program is in the system's page cache."""
 
@@ -105,6 +109,8 @@ class Case:
                 return f"end-to-end {self.value_bytes:>4} B"
             case Kind.CONSUME_MEMORY | Kind.CONSUME_ARCHIVE:
                 return f"{self.kind.value} {shape} {self.compression}"
+            case Kind.TLS_PRODUCE | Kind.TLS_CONSUME:
+                return f"{self.kind.value} {shape} {batch}"
             case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
                 rate = "" if self.rate < 0 else f" {self.rate * self.value_bytes / 1e6:g} MB/s"
                 flush = f"{self.flush_interval_ms} ms" if self.flush_interval_ms else "express"
@@ -151,6 +157,7 @@ def cases() -> Iterator[Case]:
     yield from _transactions()
     yield Case(kind=Kind.IDLE)
     yield Case(kind=Kind.GROUPS, peers=FAST_PEERS)
+    yield from _tls()
     yield Case(kind=Kind.COLD_START, peers=(PeerName.EMBEDDED,))
 
 
@@ -197,6 +204,14 @@ def _transactions() -> Iterator[Case]:
         yield Case(kind=Kind.TRANSACTIONS, value_bytes=1000, partitions=16, transaction_ms=transaction_ms)
     for partitions in (1, 10, 100, 1000):
         yield Case(kind=Kind.COMMIT, partitions=partitions)
+
+
+def _tls() -> Iterator[Case]:
+    """The last rows of brokers that are warm: they restart with listeners that encrypt, and without them behind."""
+    small = Case(kind=Kind.TLS_PRODUCE, value_bytes=1000, partitions=16, peers=FAST_PEERS)
+    yield small
+    yield replace(small, batch_bytes=MIB, request_bytes=8 * MIB)
+    yield replace(small, kind=Kind.TLS_CONSUME, batch_bytes=256 * KIB, linger_ms=20)
 
 
 def _consume() -> Iterator[Case]:

@@ -22,6 +22,7 @@ from benchmarks.measure import agent as measure_agent
 from benchmarks.measure import cluster as measure_cluster
 from benchmarks.measure import groups as measure_groups
 from benchmarks.measure import rows as measure
+from benchmarks.measure import tls as measure_tls
 from benchmarks.measure import transactions as measure_transactions
 from benchmarks.measure.rows import Bench
 from benchmarks.peers.brokers import KafkaPeer, Peer, PenstockPeer
@@ -168,6 +169,12 @@ def _measurement(  # noqa: C901 - one arm per kind
             yield lambda: measure.end_to_end(bench, peer, case)
         case Kind.PRODUCE | Kind.PRODUCE_BULK | Kind.PRODUCE_PACED | Kind.LATENCY:
             yield lambda: measure.produce(bench, peer, case)
+        case Kind.TLS_PRODUCE:
+            with measure_tls.encrypted(bench, peer):
+                yield lambda: measure_tls.produce(bench, peer, case)
+        case Kind.TLS_CONSUME:
+            with measure_tls.encrypted(bench, peer), measure.loaded(bench, peer, case) as topics:
+                yield lambda: measure_tls.consume(bench, peer, case, topics)
         case Kind.METADATA:
             yield lambda: measure_agent.metadata(bench)
         case Kind.OBJECT_REQUESTS:

@@ -63,7 +63,7 @@ class Scale:
     def records(self, case: Case, peer: PeerName) -> int:
         """How many records one measurement of a row sends to a peer, or loads into it."""
         match case.kind:
-            case Kind.PRODUCE | Kind.PRODUCE_BULK | Kind.TRANSACTIONS:
+            case Kind.PRODUCE | Kind.PRODUCE_BULK | Kind.TRANSACTIONS | Kind.TLS_PRODUCE:
                 is_small = case.batch_bytes < MIB
                 speed = PRODUCED_MB_PER_S[case.value_bytes, not is_small, case.partitions > 1]
                 # Where each flush is a PUT over HTTP, five small requests in flight leave a client little.
@@ -111,6 +111,11 @@ def _preparation_seconds(case: Case, scale: Scale, peer: PeerName) -> float:
             return 2 * CLIENT_SECONDS + passes * megabytes / LOADED_MB_PER_S
         case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:
             return CLUSTER_START_SECONDS * case.agents + 2 * CLIENT_SECONDS
+        case Kind.TLS_PRODUCE:
+            return 2 * RESTART_SECONDS + PEER_SECONDS
+        case Kind.TLS_CONSUME:
+            megabytes = 1.25 * scale.records(case, peer) * case.value_bytes / 1e6
+            return 2 * RESTART_SECONDS + PEER_SECONDS + 2 * CLIENT_SECONDS + megabytes / LOADED_MB_PER_S
         case _:
             return 0.0
 
@@ -119,7 +124,7 @@ def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:  # 
     match case.kind:
         case Kind.PRODUCE | Kind.PRODUCE_BULK:
             return CLIENT_SECONDS + 1.2 * scale.produce_seconds
-        case Kind.TRANSACTIONS:
+        case Kind.TRANSACTIONS | Kind.TLS_PRODUCE:
             return 2 * (CLIENT_SECONDS + 1.2 * scale.produce_seconds)
         case Kind.COMMIT:
             return CLIENT_SECONDS + scale.commits * (COMMIT_SECONDS + case.partitions * COMMIT_PARTITION_SECONDS)
@@ -131,6 +136,9 @@ def _measurement_seconds(case: Case, scale: Scale, peer: PeerName) -> float:  # 
             megabytes = 1.25 * scale.records(case, peer) * case.value_bytes / 1e6
             is_restarted = case.kind is Kind.CONSUME_ARCHIVE and peer is not PeerName.KAFKA
             return CLIENT_SECONDS + megabytes / CONSUMED_MB_PER_S + (RESTART_SECONDS if is_restarted else 0.0)
+        case Kind.TLS_CONSUME:
+            megabytes = 1.25 * scale.records(case, peer) * case.value_bytes / 1e6
+            return 2 * (CLIENT_SECONDS + megabytes / CONSUMED_MB_PER_S)
         case Kind.RAW_PUT:
             return 0.5 + scale.megabytes / CONSUMED_MB_PER_S
         case Kind.CLUSTER_PRODUCE | Kind.CLUSTER_COST | Kind.CLUSTER_LATENCY:

@@ -14,9 +14,10 @@ from urllib.request import Request, urlopen
 from benchmarks.cases import MIB, Case, Kind
 from benchmarks.measure import process_usage
 from benchmarks.measure.agent_kernels import load_kernels
-from benchmarks.peers.brokers import Peer, PenstockPeer
+from benchmarks.peers.brokers import NO_CONFIG, Peer, PenstockPeer
 from benchmarks.peers.java_tools import JavaTools
 from benchmarks.peers.minio import MinioServer
+from benchmarks.peers.tls import TlsListener
 from benchmarks.schedule import Scale
 
 ARCHIVE_SECONDS_MAX = 300
@@ -47,14 +48,19 @@ class Loaded:
     """What loading them showed: the archive pass."""
 
 
-def produce(bench: Bench, peer: Peer, case: Case) -> dict[str, float]:
-    """PRODUCE, PRODUCE_BULK, PRODUCE_PACED and LATENCY."""
+def produce(bench: Bench, peer: Peer, case: Case, *, tls: TlsListener | None = None) -> dict[str, float]:
+    """PRODUCE, PRODUCE_BULK, PRODUCE_PACED and LATENCY; through the listener that encrypts, where one is given."""
     records = bench.scale.records(case, peer.name)
     with topic_of(peer, case.partitions) as topic:
         process_usage.reset_peak(peer.pid)
         before = peer.cpu_seconds()
         figures = bench.tools.produce(
-            peer.bootstrap, topic, case, records=records, warm_up_records=records // WARM_UP_SHARE
+            peer.bootstrap if tls is None else tls.bootstrap,
+            topic,
+            case,
+            records=records,
+            warm_up_records=records // WARM_UP_SHARE,
+            security=NO_CONFIG if tls is None else tls.client_configs,
         )
         cpu = peer.cpu_seconds() - before
         return figures | _cpu_figures(cpu, records, case.value_bytes) | _memory_figures(peer)
@@ -81,7 +87,9 @@ def loaded(bench: Bench, peer: Peer, case: Case) -> Iterator[Loaded]:
         yield Loaded(warm_topic=warm_topic, warm_records=warm_records, topic=topic, records=records, figures=figures)
 
 
-def consume(bench: Bench, peer: Peer, case: Case, topics: Loaded) -> dict[str, float]:
+def consume(
+    bench: Bench, peer: Peer, case: Case, topics: Loaded, *, tls: TlsListener | None = None
+) -> dict[str, float]:
     """CONSUME_MEMORY and CONSUME_ARCHIVE: the second of two passes by one client; the first is over another topic."""
     if case.kind is Kind.CONSUME_ARCHIVE and isinstance(peer, PenstockPeer):
         peer.restart()
@@ -89,9 +97,10 @@ def consume(bench: Bench, peer: Peer, case: Case, topics: Loaded) -> dict[str, f
         peer.settle()
     process_usage.reset_peak(peer.pid)
     _, measured = bench.tools.consume(
-        peer.bootstrap,
+        peer.bootstrap if tls is None else tls.bootstrap,
         [(topics.warm_topic, topics.warm_records), (topics.topic, topics.records)],
         peer.cpu_seconds,
+        security=NO_CONFIG if tls is None else tls.client_configs,
     )
     cpu = measured.after - measured.before
     figures = measured.figures | _cpu_figures(cpu, topics.records, case.value_bytes) | _memory_figures(peer)

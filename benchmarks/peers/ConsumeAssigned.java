@@ -12,7 +12,7 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
  * Reads topics from their beginning as fast as it can, one after the other: the counterpart of Kafka's
  * ConsumerPerformance, with its settings, for brokers without consumer groups (it assigns partitions itself).
  *
- * Arguments: BOOTSTRAP SECONDS_MAX TOPIC=RECORDS... A topic may come several times; the first ones warm the client.
+ * Arguments: BOOTSTRAP SECONDS_MAX TOPIC=RECORDS... [--CONFIG=VALUE...], the latter of the client. A topic may come several times; the first ones warm the client.
  * Prints for each "start TOPIC" and "done TOPIC records=N bytes=VALUE_BYTES ns=NANOSECONDS". Status 1 where the records
  * do not come in time.
  */
@@ -25,10 +25,19 @@ public final class ConsumeAssigned {
         settings.put("receive.buffer.bytes", Integer.toString(2 * 1024 * 1024));
         settings.put("max.partition.fetch.bytes", Integer.toString(1024 * 1024));
         settings.put("check.crcs", "false");
+        for (String argument : arguments) {
+            if (argument.startsWith("--")) {
+                int end = argument.indexOf('=');
+                settings.put(argument.substring(2, end), argument.substring(end + 1));
+            }
+        }
         long deadline = System.nanoTime() + Long.parseLong(arguments[1]) * 1_000_000_000L;
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, bytes, bytes)) {
             for (int index = 2; index < arguments.length; index++) {
+                if (arguments[index].startsWith("--")) {
+                    continue;
+                }
                 String[] words = arguments[index].split("=");
                 if (!readTopic(consumer, words[0], Long.parseLong(words[1]), deadline)) {
                     System.exit(1);

@@ -18,6 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from benchmarks.cases import PeerName
 from benchmarks.measure import process_usage
 from benchmarks.peers.java_tools import JavaTools
+from benchmarks.peers.tls import TlsListener
 from tests.support.processes import Process, free_port, is_listening
 from tests.support.services.java import KAFKA_LOGGING, KAFKA_PROPERTIES
 from tests.support.services.local_services import PENSTOCK, READY
@@ -46,11 +47,32 @@ class Peer(ABC):
         self.start_seconds = 0.0
         self._process: Process | None = None
         self._starts = 0
+        self._tls: TlsListener | None = None
+        self._is_encrypted = False
         folder.mkdir(parents=True)
 
     @abstractmethod
     def command(self) -> Sequence[str | Path]:
         """What starts it in the foreground."""
+
+    @contextlib.contextmanager
+    def encrypted(self) -> Iterator[None]:
+        """Restarts it with a second listener, `tls`, and at the end without."""
+        if self._tls is None:
+            self._tls = TlsListener.make(self.folder, free_port())
+        self._is_encrypted = True
+        self.restart()
+        try:
+            yield
+        finally:
+            self._is_encrypted = False
+            self.restart()
+
+    @property
+    def tls(self) -> TlsListener:
+        """The listener that encrypts, which is there within `encrypted`."""
+        assert self._tls is not None
+        return self._tls
 
     @abstractmethod
     def is_ready(self, process: Process) -> bool:
@@ -149,7 +171,7 @@ class KafkaPeer(Peer):
         properties.write_text(text + KAFKA_GROUP_DELAY, encoding="utf-8")
         class_path = f"{tools.kafka_jars}/*"
         self._java: list[str | Path] = [tools.java, f"-Dlog4j2.configurationFile={logging}", "-cp", class_path]
-        self._properties = properties
+        self._properties, self._text = properties, text + KAFKA_GROUP_DELAY
         format_log: list[str | Path] = [
             "kafka.tools.StorageTool",
             "format",
@@ -161,7 +183,18 @@ class KafkaPeer(Peer):
         subprocess.run([*self._java, *format_log], cwd=folder, capture_output=True, timeout=120, check=True)
 
     def command(self) -> Sequence[str | Path]:
+        # The last line of a name counts.
+        self._properties.write_text(self._text + (self._tls_lines() if self._is_encrypted else ""), encoding="utf-8")
         return [self._java[0], *KAFKA_TUNING, *self._java[1:], "kafka.Kafka", self._properties]
+
+    def _tls_lines(self) -> str:
+        listeners = f"PLAINTEXT://{self.bootstrap},SSL://{self.tls.bootstrap}"
+        (own,) = (line for line in self._text.splitlines() if line.startswith("listeners="))
+        return (
+            f"{own},SSL://{self.tls.bootstrap}\nadvertised.listeners={listeners}\n"
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL\n"
+            f"ssl.keystore.type=PEM\nssl.keystore.location={self.tls.keystore}\n"
+        )
 
     def is_ready(self, process: Process) -> bool:
         assert process.is_running
@@ -192,8 +225,13 @@ class PenstockPeer(Peer):
             *self._start,
             *("--listen", self.bootstrap, "--http", self.http, "--log-level", "warning"),
             *("--archive-interval-s", "86400", "--archive-bytes", "256MiB", "--gc-min-age-s", str(RELEASED_SECONDS)),
+            *(self._tls_options() if self._is_encrypted else ()),
             *self._options,
         ]
+
+    def _tls_options(self) -> Sequence[str | Path]:
+        files = self.tls.files
+        return ["--listen", f"SSL://{self.tls.bootstrap}", "--tls-cert", files.cert, "--tls-key", files.key]
 
     @contextlib.contextmanager
     def restarted_with(self, options: Sequence[str]) -> Iterator[None]:

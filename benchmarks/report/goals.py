@@ -24,6 +24,8 @@ TRANSACTION_OVERHEAD_PERCENT_MAX = {10: 20.0, 100: 5.0}
 """By how many milliseconds a transaction lasts."""
 COMMIT_OF_ONE_PARTITION_MAX, COMMIT_VISIBLE_MS_MAX = 1.5, 100.0
 """1,000 partitions beside one; the worst until everybody can read it."""
+TLS_CPU_MAX, TLS_SHARE_MIN = 1.0, 0.9
+"""Beside what TLS costs Apache Kafka."""
 PUTS_PER_GIB_MAX, GETS_PER_OBJECT_MAX = 60.0, 1.0
 """With the default flush interval, 100 MB/s on one agent; three readers."""
 LATENCY_OF_FLOOR_MAX, EXPRESS_P50_MS_MAX = 1.2, 15.0
@@ -75,6 +77,11 @@ def judge(rows: Sequence[RowResult]) -> Iterator[Goal]:
         ),
     ):
         yield _largest(text, _figures(found, metric), most)
+    tls = [*_of(rows, Kind.TLS_PRODUCE), *_of(rows, Kind.TLS_CONSUME)]
+    added = ratios(tls, PeerName.EMBEDDED, "tls_cpu_s_per_gb")
+    yield _mean_at_most("CPU that TLS adds", added, TLS_CPU_MAX)
+    share = ratios(tls, PeerName.EMBEDDED, "of_plaintext")
+    yield _mean_at_least("throughput over TLS beside plaintext", share, TLS_SHARE_MIN)
     requests = _of(rows, Kind.OBJECT_REQUESTS)
     for text, metric, most in (
         ("MinIO at 100 MB/s, flush of 250 ms, PUTs per GiB", "puts_per_gib", PUTS_PER_GIB_MAX),

@@ -31,6 +31,8 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     ),
     Kind.TRANSACTIONS: ("overhead_percent", "mb_per_s", "idempotent_mb_per_s", "cpu_s_per_gb"),
     Kind.COMMIT: ("answered_p50_ms", "answered_max_ms", "visible_p50_ms", "visible_max_ms", "cycle_p50_ms"),
+    Kind.TLS_PRODUCE: ("mb_per_s", "of_plaintext", "tls_cpu_s_per_gb", "cpu_s_per_gb"),
+    Kind.TLS_CONSUME: ("mb_per_s", "of_plaintext", "tls_cpu_s_per_gb", "cpu_s_per_gb"),
     Kind.COLD_START: ("cold_start_s",),
 }
 UNITS = {
@@ -78,6 +80,8 @@ UNITS = {
     "floor_ms": "wait + PUT + append, ms",
     "raw_put_ms": "PUT p50 ms",
     "raw_append_ms": "append p50 ms",
+    "of_plaintext": "of plaintext's MB/s",
+    "tls_cpu_s_per_gb": "CPU s/GB that TLS adds",
     "p50_of_floor": "p50 / (wait + PUT + append)",
 }
 HEADER = ("row", "metric", "better", "Kafka", "Penstock", "ratio", "with MinIO", "ratio")

@@ -5,6 +5,7 @@ from datetime import datetime
 from pathlib import Path
 
 import trustme
+from cryptography.hazmat.primitives import serialization
 
 LOOPBACK = ("localhost", "127.0.0.1")
 
@@ -60,3 +61,11 @@ class TestAuthority:
         leaf.private_key_pem.write_to_path(str(files.key))
         leaf.private_key_and_cert_chain_pem.write_to_path(str(files.both))
         return files
+
+
+def java_keystore(files: PemFiles, path: Path) -> Path:
+    """A PEM keystore at `path` for Java, which reads keys in PKCS8 only."""
+    key = serialization.load_pem_private_key(files.key.read_bytes(), None)
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path.write_bytes(pem + files.cert.read_bytes())
+    return path

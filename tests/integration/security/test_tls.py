@@ -19,7 +19,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.support.certificates import PemFiles, TestAuthority
+from tests.support.certificates import PemFiles, TestAuthority, java_keystore
 from tests.support.processes import provided
 from tests.support.services.java import SHORT_LIVED
 from tests.support.services.local_services import PENSTOCK, Penstock, PenstockFactory
@@ -140,10 +140,11 @@ def test_kafkas_console_clients_produce_and_consume(
     mutual: Penstock, authority: TestAuthority, java: Path, kafka_jars: Path, tmp_path: Path
 ) -> None:
     client = authority.issue("java", "bob@example.org", common_name="bob")
+    keystore = java_keystore(client, tmp_path / "keystore.pem")
     properties = tmp_path / "client.properties"
     properties.write_text(
         "security.protocol=SSL\nssl.truststore.type=PEM\nssl.keystore.type=PEM\n"
-        f"ssl.truststore.location={authority.ca_path}\nssl.keystore.location={_pkcs8(client, tmp_path)}\n",
+        f"ssl.truststore.location={authority.ca_path}\nssl.keystore.location={keystore}\n",
         encoding="utf-8",
     )
     common = ["--bootstrap-server", mutual.bootstrap, "--topic", "java", "--command-config", str(properties)]
@@ -173,17 +174,6 @@ def test_kafkas_console_clients_produce_and_consume(
         timeout=60,
     )
     assert consumed.stdout.splitlines() == values, consumed.stderr
-
-
-def _pkcs8(files: PemFiles, folder: Path) -> Path:
-    """A PEM keystore for Java, which reads PKCS8 keys only."""
-    from cryptography.hazmat.primitives import serialization
-
-    key = serialization.load_pem_private_key(files.key.read_bytes(), None)
-    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    path = folder / "keystore.pem"
-    path.write_bytes(pem + files.cert.read_bytes())
-    return path
 
 
 def lists_topics(bootstrap: str, authority: TestAuthority, client: PemFiles | None = None) -> bool:
