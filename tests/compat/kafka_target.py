@@ -27,8 +27,6 @@ COMMON: Mapping[str, str] = {
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
     "share.coordinator.state.topic.num.partitions": "8",
-    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "allow.everyone.if.no.acl.found": "true",
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "log.cleaner.backoff.ms": "1000",
 }

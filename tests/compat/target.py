@@ -21,6 +21,8 @@ SETTINGS = {
     "num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow.everyone.if.no.acl.found": "true",
 }
 """What the suites expect of a broker beside topics that are made on first use."""
 AGENTS = (DEFAULT_NAME, "b", "c")
