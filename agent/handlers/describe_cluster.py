@@ -14,6 +14,7 @@ from agent.request.authorized_operations import on_cluster
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.security.required_rights import DESCRIBE_CLUSTER
+from protocol.auth.operations import CLUSTER_NAME
 from protocol.errors import ErrorCode
 
 API_KEY = 60
@@ -37,7 +38,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             "brokers": [],
         }
     if body.include_cluster_authorized_operations:
-        await request.rights.may_on_cluster(DESCRIBE_CLUSTER.operation)
+        await request.rights.settle(*DESCRIBE_CLUSTER, CLUSTER_NAME)
     alive = services.brokers(request.listener)
     are_fenced_wanted = version >= FIRST_WITH_FENCED and body.include_fenced_brokers
     fenced = leaving_brokers(services.state, request.listener) if are_fenced_wanted else []

@@ -65,8 +65,6 @@ class _Lookup:
     topics: TopicLookup
     denied: frozenset[str | TopicId]
     """The topics, by name or known id, that the client may not describe."""
-    names: Sequence[str]
-    """All names of the request."""
     has_null_names: bool
     creation_end_s: float | None
     """The time by which a missing topic has to be created; None where none is."""
@@ -88,11 +86,14 @@ class _Lookup:
         )
 
     async def may_create(self, name: str) -> bool:
-        """Whether the client may create a topic. All names of the request are judged behind one barrier (S16)."""
+        """Whether the client may create a topic. False stands behind a barrier (S16)."""
+        if self.rights.may(*CREATE_CLUSTER, CLUSTER_NAME):
+            return True
+        await self.rights.settle(*CREATE_TOPIC, name)
         if self.rights.may(*CREATE_CLUSTER, CLUSTER_NAME) or self.rights.may(*CREATE_TOPIC, name):
             return True
-        await self.rights.denied_names(*CREATE_TOPIC, self.names)
-        return self.rights.may(*CREATE_CLUSTER, CLUSTER_NAME) or self.rights.may(*CREATE_TOPIC, name)
+        self.rights.count_denials(*CREATE_TOPIC, (name,))
+        return False
 
 
 async def handle(services: Services, request: Request, body: Any) -> Values:
@@ -112,7 +113,6 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             rights=rights,
             topics=TopicLookup(services.topics),
             denied=frozenset(),
-            names=(),
             has_null_names=version >= FIRST_WITH_NULL_NAMES,
             creation_end_s=None,
             zone=zone,
@@ -131,7 +131,6 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             rights=rights,
             topics=TopicLookup(services.topics),
             denied=await denied_topics(rights, DESCRIBE_TOPIC, services.topics, _keys(once)),
-            names=[name for name, topic_id in once if name is not None and topic_id is None],
             has_null_names=version >= FIRST_WITH_NULL_NAMES,
             creation_end_s=deadline_s(services.clock) if may_create else None,
             zone=zone,
@@ -146,7 +145,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     has_cluster_operations = FIRST_WITH_OPERATIONS <= version <= LAST_WITH_CLUSTER_OPERATIONS
     is_cluster_asked = has_cluster_operations and body.include_cluster_authorized_operations
     if is_cluster_asked:
-        await rights.may_on_cluster(DESCRIBE_CLUSTER.operation)
+        await rights.settle(*DESCRIBE_CLUSTER, CLUSTER_NAME)
     row_count = sum(1 + len(topic.assignments) for topic in topics)
     return {
         "brokers": [

@@ -25,7 +25,7 @@ from protocol.records.batch import encode_varint, pack_header, split_batches
 from protocol.types import PartitionIndex, ProducerId
 from storage.batcher import BatchGroup
 
-SUBJECT = f"{AUDIT_TOPIC}-value"
+SCHEMA_SUBJECT = f"{AUDIT_TOPIC}-value"
 PARTITION = PartitionIndex(0)
 CONFIGS = {"retention.ms": str(7 * 86_400_000), "cleanup.policy": "delete", "penstock.table.columns": "value"}
 FIRST_EPOCH = 0
@@ -129,14 +129,14 @@ class TopicSink:
         registry = self._ledger.state.registry
         outcome = await self._ledger.propose(
             RegisterSchema(
-                subject=SUBJECT,
+                subject=SCHEMA_SUBJECT,
                 content=SCHEMA,
-                checked_at=registry.changed_at(SUBJECT),
-                checked_as=registry.compatibility(SUBJECT),
+                checked_at=registry.changed_at(SCHEMA_SUBJECT),
+                checked_as=registry.compatibility(SCHEMA_SUBJECT),
             )
         )
         if not isinstance(outcome, SchemaRegistered):
-            raise AuditSinkFailed(f"the schema of {AUDIT_TOPIC} was not registered under {SUBJECT}: {outcome}")
+            raise AuditSinkFailed(f"the schema of {AUDIT_TOPIC} was not registered under {SCHEMA_SUBJECT}: {outcome}")
         return outcome.schema_id
 
 

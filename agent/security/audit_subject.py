@@ -6,7 +6,7 @@ request sets `SUBJECT` in its task, if the audit log has denials; tasks that the
 
 from collections.abc import Collection
 from contextvars import ContextVar
-from typing import Protocol
+from typing import Final, Protocol
 
 from agent.config.audit_classes import AuditClass
 from agent.security.audit_events import AuditedResource, AuditSource, DenialEvent
@@ -28,18 +28,22 @@ class AuditSubject(Protocol):
         ...
 
 
+NO_ACL_ALLOWS: Final = "no ACL allows it, or one denies it"
+ACLS_NOT_CONFIRMED: Final = "the ACLs are not confirmed since the recovery"
 SUBJECT: ContextVar[AuditSubject | None] = ContextVar("SUBJECT", default=None)
 
 
 def record_denials(
     log: AuditLog, operation: Operation, resource_type: ResourceType, names: Collection[str], *, rule: str
 ) -> None:
-    """Record that the current request was denied an operation on these names. `rule` says by what."""
-    if not log.takes(AuditClass.DENIED):
-        return
+    """Record that the current request was denied an operation on these names. `rule` says by what.
+
+    Nothing without a current request: HTTP requests record their denials themselves.
+    """
     subject = SUBJECT.get()
-    source = AuditSource() if subject is None else subject.audit_source
-    api = "" if subject is None else subject.audit_api
+    if subject is None or not log.takes(AuditClass.DENIED):
+        return
+    source, api = subject.audit_source, subject.audit_api
     for name in names:
         resource = AuditedResource(kind=resource_type, name=name)
         log.record(DenialEvent(source=source, api=api, resource=resource, operation=operation, decided_by=rule))

@@ -17,7 +17,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.security.audit_log import AuditLog, no_audit_log
-from agent.security.audit_subject import record_denials
+from agent.security.audit_subject import ACLS_NOT_CONFIRMED, NO_ACL_ALLOWS, record_denials
 from agent.security.denial_barrier import DenialBarrier
 from agent.security.rights import ALL_RIGHTS, Rights
 from coordinator.security.acls import Acl
@@ -201,7 +201,8 @@ class Authorizer:
     def count_denials(self, operation: Operation, resource_type: ResourceType, names: Collection[str]) -> None:
         """Counts denials that are answered, and records them in the audit log."""
         self._denials.labels(resource_type.name.lower(), operation.name.lower()).inc(len(names))
-        record_denials(self._audit_log, operation, resource_type, names, rule="no ACL allows it, or one denies it")
+        rule = NO_ACL_ALLOWS if self.acls.is_confirmed else ACLS_NOT_CONFIRMED
+        record_denials(self._audit_log, operation, resource_type, names, rule=rule)
 
 
 class _PrincipalJudge:

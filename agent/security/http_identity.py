@@ -28,6 +28,7 @@ from agent.config.http_auth import (
 )
 from agent.runtime.clock import Clock
 from agent.security.audit_events import AuditedResource, AuditEvent, AuditSource, AuthenticationEvent, DenialEvent
+from agent.security.audit_subject import NO_ACL_ALLOWS
 from agent.security.rights import ALL_RIGHTS, Rights
 from protocol.auth.operations import Operation, ResourceType
 from protocol.auth.principals import ANONYMOUS, USER, Principal
@@ -69,7 +70,10 @@ class HttpIdentity:
     def record_denial(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
         """Record an operation that the client named and may not perform."""
         resource = AuditedResource(kind=resource_type, name=name)
-        self.record(DenialEvent(source=self.audit_source, api=self.api, resource=resource, operation=operation))
+        event = DenialEvent(
+            source=self.audit_source, api=self.api, resource=resource, operation=operation, decided_by=NO_ACL_ALLOWS
+        )
+        self.record(event)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

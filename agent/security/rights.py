@@ -119,6 +119,15 @@ class Rights:
             self._judge.count_denials(operation, resource_type, denied)
         return frozenset(denied)
 
+    async def settle(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Takes the barrier of S16 unless the operation is allowed: for bits that are shown, which deny nothing."""
+        if not self.may(operation, resource_type, name):
+            await self.catch_up()
+
+    def count_denials(self, operation: Operation, resource_type: ResourceType, names: Collection[str]) -> None:
+        """Counts denials that the caller judged behind a barrier, and answers."""
+        self._judge.count_denials(operation, resource_type, names)
+
     async def catch_up(self) -> None:
         """Takes the barrier of S16, and forgets what the ACLs no longer say. Without the ledger nothing changes."""
         await self._judge.catch_up()

@@ -22,6 +22,13 @@ from tests.support.agent.ledger_parts import ManualClock
 ALICE = AuditSource(principal=Principal("User", "alice"), host="10.0.0.7", listener="SASL_SSL", client_id="shop")
 
 
+class RequestOfAlice:
+    """A request that a task serves."""
+
+    audit_source = ALICE
+    audit_api = "Produce"
+
+
 class KeptSink:
     """Keeps what is written; raises instead while `problem` is set."""
 

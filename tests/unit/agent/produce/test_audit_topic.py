@@ -11,10 +11,11 @@ from uuid import UUID
 import pytest
 
 from agent.fetch.sessions import RequestedPartition
-from agent.produce.audit_topic import CONFIGS, SCHEMA, SUBJECT, TopicSink
+from agent.produce.audit_topic import CONFIGS, SCHEMA, SCHEMA_SUBJECT, TopicSink
 from agent.request.services import Services
 from agent.security.audit_events import AuditRecord
 from agent.security.audit_log import AuditSinkFailed
+from agent.security.audit_subject import SUBJECT
 from coordinator.commands.registry import RegistryMode, SetMode
 from coordinator.configs.topic_names import AUDIT_TOPIC
 from protocol.api_versions import ApiKey
@@ -22,7 +23,7 @@ from protocol.errors import ErrorCode
 from protocol.limits import MIB
 from protocol.types import Milliseconds
 from storage.decorators.failing import FaultKind, InjectedFault, StoreOperation
-from tests.support.agent.audit_logs import KeptAuditLog
+from tests.support.agent.audit_logs import KeptAuditLog, RequestOfAlice
 from tests.support.agent.data_paths import DataPaths, data_paths, services_of
 from tests.support.handlers.handler_client import TIMEOUT, ask
 from tests.support.records.plain_records import Record, make_batch, read_batches
@@ -64,7 +65,7 @@ async def test_an_agent_creates_the_topic_and_its_schema_once() -> None:
         assert len(topic.partitions) == 1
         assert CONFIGS.items() <= topic.configs.items()
         registry = services.state.registry
-        assert list(registry.subjects[SUBJECT].live()) == [1]
+        assert list(registry.subjects[SCHEMA_SUBJECT].live()) == [1]
         assert await principals(paths) == ["ann", "bob", "eve"]
 
 
@@ -107,7 +108,7 @@ async def test_a_deleted_topic_is_created_again() -> None:
 async def test_a_registry_that_takes_no_schema_is_named() -> None:
     async with serving() as (_, services, sink):
         await services.ledger.propose(SetMode(subject="", mode=RegistryMode.READONLY, is_forced=False))
-        with pytest.raises(AuditSinkFailed, match=SUBJECT):
+        with pytest.raises(AuditSinkFailed, match=SCHEMA_SUBJECT):
             await sink.write(records("ann"))
 
 
@@ -139,6 +140,7 @@ class TestClients:
         async with serving() as (paths, services, sink):
             await sink.write(records("ann"))
             audit = KeptAuditLog()
+            SUBJECT.set(RequestOfAlice())
             services = replace(services, audit_log=audit)
             topic = services.topics.known(AUDIT_TOPIC)
             assert topic is not None

@@ -7,11 +7,13 @@ import pytest
 
 from agent.config.authorizer_settings import AuthorizerSettings
 from agent.security import authorizer as authorizer_module
+from agent.security.audit_subject import SUBJECT
 from agent.security.authorizer import Authorizer
 from agent.security.rights import ALL_RIGHTS, EVERY_OPERATION
 from coordinator.ledger.port import LedgerUnavailable
 from protocol.auth.operations import CLUSTER_NAME, Operation, ResourceType, bits
 from protocol.auth.principals import ANONYMOUS, Principal, read_principal
+from tests.support.agent.audit_logs import KeptAuditLog, RequestOfAlice
 from tests.support.agent.ledger_parts import Parts, running_parts
 
 ALICE, BOB = read_principal("User:alice"), read_principal("User:bob")
@@ -191,3 +193,27 @@ async def test_beyond_the_limit_all_remembered_names_are_forgotten(monkeypatch: 
             rights = authorizer.rights(ALICE)
             rights.bits(TOPIC, f"t{number}")
             assert len(rights.topics) <= 3
+
+
+async def test_what_is_denied_and_answered_is_in_the_audit_log() -> None:
+    async with running_parts() as parts:
+        audit, acls = KeptAuditLog(), FakeAcls({(ALICE, TOPIC, "t"): bits(READ)})
+        SUBJECT.set(RequestOfAlice())
+        settings = AuthorizerSettings(is_enabled=True)
+        authorizer = Authorizer(
+            settings, acls=acls, ledger=parts.ledger, clock=parts.clock, metrics=parts.metrics, audit_log=audit
+        )
+        rights = authorizer.rights(ALICE)
+        assert not rights.may(READ, TOPIC, "filtered")
+        await rights.settle(DESCRIBE, CLUSTER, CLUSTER_NAME)
+        assert await rights.denied_names(READ, TOPIC, ["t", "u"]) == {"u"}
+        assert not await rights.may_on_cluster(Operation.ALTER)
+        acls.is_confirmed = False
+        acls.version += 1
+        rights.count_denials(READ, TOPIC, ["t"])
+        await audit.flush()
+        assert [(line["operation"], line["resource"], line["rule"]) for line in audit.sink.lines] == [
+            ("READ", "Topic:u", "no ACL allows it, or one denies it"),
+            ("ALTER", f"Cluster:{CLUSTER_NAME}", "no ACL allows it, or one denies it"),
+            ("READ", "Topic:t", "the ACLs are not confirmed since the recovery"),
+        ]
