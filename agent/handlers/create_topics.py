@@ -21,6 +21,7 @@ from agent.request.controller_mutations import count_mutations
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
+from agent.security.audit_subject import AGENTS_ALONE, record_denials
 from agent.security.required_rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC
 from agent.security.rights import Rights
 from coordinator.configs.topic_configs import broker_value
@@ -63,6 +64,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
             if topic.name in denied:
                 raise TopicError(ErrorCode.topic_authorization_failed, "Authorization failed.")
             if topic.name == AUDIT_TOPIC:  # its records would look like those of agents
+                record_denials(services.audit_log, *CREATE_TOPIC, (AUDIT_TOPIC,), rule=AGENTS_ALONE)
                 raise TopicError(ErrorCode.topic_authorization_failed, f"Agents alone create '{AUDIT_TOPIC}'.")
             creation = _create(services, request, topic, is_validate_only=is_validate_only)
             row = await before(end_s, services.clock, creation)

@@ -23,12 +23,11 @@ from agent.request.topic_rights import denied_topics
 from agent.request.transactional_requests import BatchesOfTransaction
 from agent.runtime.threads import run_in_thread
 from agent.runtime.yielding import CooperativeYield
-from agent.security.audit_subject import record_denials
+from agent.security.audit_subject import AGENTS_ALONE, record_denials
 from agent.security.required_rights import WRITE_TOPIC, WRITE_TRANSACTION
 from coordinator.configs.topic_names import AUDIT_TOPIC, INTERNAL_TOPICS
 from coordinator.ledger.port import LedgerUnavailable
 from coordinator.state.state import TopicState
-from protocol.auth.operations import Operation, ResourceType
 from protocol.connection import RequestFrame
 from protocol.errors import ErrorCode, InvalidBatch, NotOneBatch
 from protocol.limits import INLINE_ROWS_MAX, INTAKE_SHARE_OF_RECEIVED_MIN, RECEIVE_BUFFER_BYTES
@@ -270,9 +269,7 @@ async def _find_topic(
 
 
 def _denied_audit_topic(services: Services) -> ErrorCode:
-    record_denials(
-        services.audit_log, Operation.WRITE, ResourceType.TOPIC, (AUDIT_TOPIC,), rule="agents alone write this topic"
-    )
+    record_denials(services.audit_log, *WRITE_TOPIC, (AUDIT_TOPIC,), rule=AGENTS_ALONE)
     return ErrorCode.topic_authorization_failed
 
 

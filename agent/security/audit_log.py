@@ -89,8 +89,8 @@ class AuditLog:
     ) -> None:
         self._sink = sink
         self._classes = frozenset(classes)
-        self.takes_denials = AuditClass.DENIED in classes
-        """Whether denied operations are recorded: read for each request."""
+        self.takes_decisions = not self._classes.isdisjoint((AuditClass.DENIED, AuditClass.ALLOWED))
+        """Whether denied or allowed operations are recorded: read for each request."""
         self._cluster_id = cluster_id
         self._agent = agent
         self._clock = clock

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from typing import Final, Protocol
 
 from agent.config.audit_classes import AuditClass
-from agent.security.audit_events import AuditedResource, AuditSource, DenialEvent
+from agent.security.audit_events import AllowedEvent, AuditedResource, AuditSource, DenialEvent
 from agent.security.audit_log import AuditLog
 from protocol.auth.operations import Operation, ResourceType
 
@@ -28,8 +28,12 @@ class AuditSubject(Protocol):
         ...
 
 
+AGENTS_ALONE: Final = "agents alone create and write this topic"
 NO_ACL_ALLOWS: Final = "no ACL allows it, or one denies it"
 ACLS_NOT_CONFIRMED: Final = "the ACLs are not confirmed since the recovery"
+ACL_ALLOWS: Final = "an ACL allows it, or there is none"
+SUPER_USER: Final = "super user"
+AUTHORIZER_OFF: Final = "the authorizer is off"
 SUBJECT: ContextVar[AuditSubject | None] = ContextVar("SUBJECT", default=None)
 
 
@@ -40,10 +44,30 @@ def record_denials(
 
     Nothing without a current request: HTTP requests record their denials themselves.
     """
+    if log.takes(AuditClass.DENIED):
+        _record(DenialEvent, log, operation, resource_type, names, rule)
+
+
+def record_allowed(
+    log: AuditLog, operation: Operation, resource_type: ResourceType, names: Collection[str], *, rule: str
+) -> None:
+    """Record that the current request may perform an operation on these names. `rule` says by what."""
+    if log.takes(AuditClass.ALLOWED):
+        _record(AllowedEvent, log, operation, resource_type, names, rule)
+
+
+def _record(
+    event_type: type[DenialEvent | AllowedEvent],
+    log: AuditLog,
+    operation: Operation,
+    resource_type: ResourceType,
+    names: Collection[str],
+    rule: str,
+) -> None:
     subject = SUBJECT.get()
-    if subject is None or not log.takes(AuditClass.DENIED):
+    if subject is None:
         return
     source, api = subject.audit_source, subject.audit_api
     for name in names:
         resource = AuditedResource(kind=resource_type, name=name)
-        log.record(DenialEvent(source=source, api=api, resource=resource, operation=operation, decided_by=rule))
+        log.record(event_type(source=source, api=api, resource=resource, operation=operation, decided_by=rule))

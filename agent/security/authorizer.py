@@ -9,17 +9,27 @@ Source: org.apache.kafka.metadata.authorizer.StandardAuthorizer (Kafka 4.3).
 
 import math
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol
 
+from agent.config.audit_classes import AuditClass
 from agent.config.authorizer_settings import CLASS_NAME, SUPER_USERS, AuthorizerSettings
 from agent.config.option_sources import InvalidSettings
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.security.audit_log import AuditLog, no_audit_log
-from agent.security.audit_subject import ACLS_NOT_CONFIRMED, NO_ACL_ALLOWS, record_denials
+from agent.security.audit_subject import (
+    ACL_ALLOWS,
+    ACLS_NOT_CONFIRMED,
+    AUTHORIZER_OFF,
+    NO_ACL_ALLOWS,
+    SUPER_USER,
+    record_allowed,
+    record_denials,
+)
 from agent.security.denial_barrier import DenialBarrier
-from agent.security.rights import ALL_RIGHTS, Rights
+from agent.security.rights import ALL_RIGHTS, AllowedRecorder, Rights, all_rights
 from coordinator.security.acls import Acl
 from protocol.auth.operations import Operation, Permission, ResourceType
 from protocol.auth.principals import Principal
@@ -159,6 +169,9 @@ class Authorizer:
         self._clock = clock
         self._audit_log = audit_log or no_audit_log()
         self._denials = metrics.authorization_denials
+        self._record_allowed = self._recorder(ACL_ALLOWS)
+        record_all = self._recorder(SUPER_USER if settings.is_enabled else AUTHORIZER_OFF)
+        self._all_rights = ALL_RIGHTS if record_all is None else all_rights(record_all)
         self._rights: dict[tuple[Principal, Sequence[Principal], str], Rights] = {}
         self._remembered_count = 0
 
@@ -176,13 +189,14 @@ class Authorizer:
         """The rights of a principal now. `host` is the address alone: no slash, no port."""
         settings = self.settings
         if not settings.is_enabled or not settings.super_users.isdisjoint((principal, *groups)):
-            return ALL_RIGHTS
+            return self._all_rights
         if self.is_stale:
-            return Rights(_PrincipalJudge(self, (principal, *groups), host, is_barrier_required=True))
+            judge = _PrincipalJudge(self, (principal, *groups), host, is_barrier_required=True)
+            return Rights(judge, self._record_allowed)
         key = (principal, tuple(groups), host if self.acls.names_hosts else "")
         rights = self._rights.get(key)
         if rights is None:
-            rights = Rights(_PrincipalJudge(self, (principal, *groups), key[2]))
+            rights = Rights(_PrincipalJudge(self, (principal, *groups), key[2]), self._record_allowed)
             if self.may_remember():
                 self._rights[key] = rights
         rights.refresh()
@@ -203,6 +217,11 @@ class Authorizer:
         self._denials.labels(resource_type.name.lower(), operation.name.lower()).inc(len(names))
         rule = NO_ACL_ALLOWS if self.acls.is_confirmed else ACLS_NOT_CONFIRMED
         record_denials(self._audit_log, operation, resource_type, names, rule=rule)
+
+    def _recorder(self, rule: str) -> AllowedRecorder | None:
+        """Records what a rule allows, if the audit log has that."""
+        takes_allowed = self._audit_log.takes(AuditClass.ALLOWED)
+        return partial(record_allowed, self._audit_log, rule=rule) if takes_allowed else None
 
 
 class _PrincipalJudge:

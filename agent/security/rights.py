@@ -7,7 +7,7 @@ came is then never denied here. An operation that is allowed needs no barrier.
 Source: org.apache.kafka.server.authorizer.Authorizer; KIP-430 for the bits (Kafka 4.3).
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol
 
 from protocol.auth.operations import CLUSTER_NAME, Operation, ResourceType
@@ -44,6 +44,10 @@ class RightsJudge(Protocol):
         ...
 
 
+AllowedRecorder = Callable[[Operation, ResourceType, Collection[str]], None]
+"""Records that a request may perform an operation on these names."""
+
+
 class KnownBits(dict[str, int]):
     """The bits by the names of one resource type. A missing name is worked out."""
 
@@ -64,10 +68,12 @@ class KnownBits(dict[str, int]):
 class Rights:
     """The rights of one principal with its groups. All connections of that principal share one object."""
 
-    __slots__ = ("_bits_by_type", "_judge", "topics")
+    __slots__ = ("_bits_by_type", "_judge", "_record_allowed", "topics")
 
-    def __init__(self, judge: RightsJudge) -> None:
+    def __init__(self, judge: RightsJudge, record_allowed: AllowedRecorder | None = None) -> None:
+        """`record_allowed` takes what is allowed to a request; None where the audit log does not have it."""
         self._judge = judge
+        self._record_allowed = record_allowed
         self._bits_by_type: Mapping[ResourceType, KnownBits] = {
             resource_type: KnownBits(judge, resource_type)
             for resource_type in ResourceType
@@ -90,13 +96,20 @@ class Rights:
 
     async def may_on_cluster(self, *operations: Operation) -> bool:
         """Whether one of the operations is allowed on the cluster. False stands behind a barrier (S16)."""
-        if any(self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME) for operation in operations):
-            return True
-        await self.catch_up()
-        is_allowed = any(self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME) for operation in operations)
-        if not is_allowed:
+        allowed = self._allowed_on_cluster(operations)
+        if allowed is None:
+            await self.catch_up()
+            allowed = self._allowed_on_cluster(operations)
+        if allowed is None:
             self._judge.count_denials(operations[0], ResourceType.CLUSTER, (CLUSTER_NAME,))
-        return is_allowed
+        elif self._record_allowed is not None:
+            self._record_allowed(allowed, ResourceType.CLUSTER, (CLUSTER_NAME,))
+        return allowed is not None
+
+    def _allowed_on_cluster(self, operations: Iterable[Operation]) -> Operation | None:
+        """The first of the operations that is allowed on the cluster."""
+        cluster = self._bits_by_type[ResourceType.CLUSTER]
+        return next((operation for operation in operations if cluster[CLUSTER_NAME] >> operation & 1), None)
 
     async def may_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the operation is allowed on some resource of the type. False stands behind a barrier (S16)."""
@@ -109,14 +122,17 @@ class Rights:
         self, operation: Operation, resource_type: ResourceType, names: Iterable[str]
     ) -> frozenset[str]:
         """The names on which the operation is denied, behind a barrier (S16). At once where none is."""
+        if self._record_allowed is not None:
+            names = tuple(names)
         known, bit = self._bits_by_type[resource_type], 1 << operation
         denied = {name for name in names if not known[name] & bit}
-        if not denied:
-            return frozenset()
-        await self.catch_up()
-        denied = {name for name in denied if not known[name] & bit}
+        if denied:
+            await self.catch_up()
+            denied = {name for name in denied if not known[name] & bit}
         if denied:
             self._judge.count_denials(operation, resource_type, denied)
+        if self._record_allowed is not None:
+            self._record_allowed(operation, resource_type, [name for name in names if name not in denied])
         return frozenset(denied)
 
     async def settle(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
@@ -167,5 +183,10 @@ class _EverythingAllowed:
         raise AssertionError(f"{operation.name} on {resource_type.name} {names} was denied to one that may do all")
 
 
-ALL_RIGHTS: Final = Rights(_EverythingAllowed())
+def all_rights(record_allowed: AllowedRecorder | None = None) -> "Rights":
+    """Rights to everything."""
+    return Rights(_EverythingAllowed(), record_allowed)
+
+
+ALL_RIGHTS: Final = all_rights()
 """The rights of every principal while the authorizer is off, and of super users while it is on."""

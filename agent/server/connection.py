@@ -436,7 +436,7 @@ class ClientConnection(asyncio.BufferedProtocol):
             fetch_wait=self._fetch_wait,
             answer_capacity_bytes=self._table.answers.capacity_bytes,
         )
-        if services.audit_log.takes_denials:
+        if services.audit_log.takes_decisions:
             SUBJECT.set(request)
         try:
             answer: Answer = None

@@ -195,14 +195,18 @@ async def test_beyond_the_limit_all_remembered_names_are_forgotten(monkeypatch: 
             assert len(rights.topics) <= 3
 
 
+def audited(parts: Parts, acls: FakeAcls, audit: KeptAuditLog, settings: AuthorizerSettings) -> Authorizer:
+    return Authorizer(
+        settings, acls=acls, ledger=parts.ledger, clock=parts.clock, metrics=parts.metrics, audit_log=audit
+    )
+
+
 async def test_what_is_denied_and_answered_is_in_the_audit_log() -> None:
     async with running_parts() as parts:
         audit, acls = KeptAuditLog(), FakeAcls({(ALICE, TOPIC, "t"): bits(READ)})
         SUBJECT.set(RequestOfAlice())
         settings = AuthorizerSettings(is_enabled=True)
-        authorizer = Authorizer(
-            settings, acls=acls, ledger=parts.ledger, clock=parts.clock, metrics=parts.metrics, audit_log=audit
-        )
+        authorizer = audited(parts, acls, audit, settings)
         rights = authorizer.rights(ALICE)
         assert not rights.may(READ, TOPIC, "filtered")
         await rights.settle(DESCRIBE, CLUSTER, CLUSTER_NAME)
@@ -212,8 +216,30 @@ async def test_what_is_denied_and_answered_is_in_the_audit_log() -> None:
         acls.version += 1
         rights.count_denials(READ, TOPIC, ["t"])
         await audit.flush()
-        assert [(line["operation"], line["resource"], line["rule"]) for line in audit.sink.lines] == [
+        lines = [line for line in audit.sink.lines if line["decision"] == "denied"]
+        assert [(line["operation"], line["resource"], line["rule"]) for line in lines] == [
             ("READ", "Topic:u", "no ACL allows it, or one denies it"),
             ("ALTER", f"Cluster:{CLUSTER_NAME}", "no ACL allows it, or one denies it"),
             ("READ", "Topic:t", "the ACLs are not confirmed since the recovery"),
+        ]
+
+
+async def test_what_is_allowed_is_in_the_audit_log_where_that_class_is_chosen() -> None:
+    async with running_parts() as parts:
+        audit, acls = KeptAuditLog(), FakeAcls({(ALICE, TOPIC, "t"): bits(READ)})
+        SUBJECT.set(RequestOfAlice())
+        settings = AuthorizerSettings(is_enabled=True, super_users=frozenset({BOB}))
+        authorizer = audited(parts, acls, audit, settings)
+        assert await authorizer.rights(ALICE).denied_names(READ, TOPIC, iter(["t", "u"])) == {"u"}
+        assert not await authorizer.rights(BOB).denied_names(READ, TOPIC, ["t"])
+        assert await authorizer.rights(BOB).may_on_cluster(Operation.ALTER)
+        off = audited(parts, acls, audit, AuthorizerSettings())
+        assert not await off.rights(ALICE).denied_names(WRITE, TOPIC, ["v"])
+        await audit.flush()
+        lines = [(line["resource"], line["rule"]) for line in audit.sink.lines if line["decision"] == "allowed"]
+        assert lines == [
+            ("Topic:t", "an ACL allows it, or there is none"),
+            ("Topic:t", "super user"),
+            (f"Cluster:{CLUSTER_NAME}", "super user"),
+            ("Topic:v", "the authorizer is off"),
         ]
