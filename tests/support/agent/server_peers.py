@@ -73,7 +73,7 @@ class Peer:
 @dataclass(slots=True)
 class Running:
     table: ConnectionTable
-    accept: Callable[[str], ClientConnection]
+    accept: Callable[..., ClientConnection]
     clock: SteppedClock
     port: int
     paths: DataPaths

@@ -1,9 +1,12 @@
 """A connection whose client is above a quota gets its answer at once, and is served again when its time is over."""
 
 import asyncio
+import socket
 import struct
 
+from agent.security.authentication import ConnectionAuthenticator
 from coordinator.security.quota_rules import QuotaEntity
+from protocol.auth.principals import ANONYMOUS, Principal
 from protocol.limits import KIB, MIB, RESERVE_SECONDS_MAX
 from tests.support.agent.server_peers import REQUEST_HEAD, Peer, Running, serving, until
 
@@ -72,6 +75,25 @@ async def test_its_requests_keep_memory_that_others_need_for_a_limited_time() ->
         assert connection.blocking_s == 0.0
         running.clock.seconds += RESERVE_SECONDS_MAX + 1
         assert connection.blocking_s == RESERVE_SECONDS_MAX + 1
+
+
+async def is_muted_after_produce(running: Running, principal: Principal) -> bool:
+    """Whether a connection that speaks for this principal is throttled after its first records."""
+    peer, accepted = socket.socketpair()
+    connection = running.accept("PLAINTEXT", ConnectionAuthenticator(principal))
+    await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted)
+    running.peers.append(Peer(*await asyncio.open_connection(sock=peer)))
+    running.peers[-1].writer.write(framed(PRODUCE_3))
+    is_throttled = int.from_bytes((await answered(running.peers[-1]))[8:], "big") > 0
+    assert is_throttled is (connection in running.table.paused)
+    return is_throttled
+
+
+async def test_a_quota_of_a_user_holds_for_those_who_have_authenticated_as_that_user() -> None:
+    async with serving(MIB) as running:
+        running.paths.parts.ledger.state.client_quotas = {(("user", "ann"),): {"producer_byte_rate": 1e-3}}
+        assert await is_muted_after_produce(running, Principal("User", "ann"))
+        assert not await is_muted_after_produce(running, ANONYMOUS)
 
 
 async def test_one_that_is_gone_is_forgotten() -> None:
