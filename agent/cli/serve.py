@@ -4,6 +4,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,9 +12,13 @@ from agent.cli.failure import EXIT_USAGE, CommandFailed
 from agent.cli.processes import supervise
 from agent.cli.reasons import ENVIRONMENT_ERRORS, reason
 from agent.cli.startup_report import ready_line, startup_report
+from agent.config.bootstrap_users import BootstrapUser
+from agent.config.secure_options import ADMIN
 from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
 from agent.runtime.clock import SystemClock
+from agent.runtime.ids import SystemIds
 from agent.runtime.logs import configure_logs
+from protocol.auth.scram_credentials import ScramMechanism
 
 if TYPE_CHECKING:
     from agent.components import AgentEndpoints
@@ -31,7 +36,7 @@ def serve(command: CliCommand, config: str | None, values: Mapping[str, object])
     if settings.processes > 1:
         settings = _settings_of_process(settings)
     try:
-        _run(settings)
+        _run(_with_secure_files(settings))
     except InvalidSettings as error:  # of certificates, which the agent itself reads
         raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
     except ENVIRONMENT_ERRORS as error:
@@ -41,6 +46,19 @@ def serve(command: CliCommand, config: str | None, values: Mapping[str, object])
         if not all(isinstance(cause, ENVIRONMENT_ERRORS) for cause in causes):
             log.critical("the agent stops because of a bug; no acknowledged record is lost", exc_info=group)
         raise CommandFailed("; ".join(reason(cause, settings) for cause in causes)) from group
+
+
+def _with_secure_files(settings: Settings) -> Settings:
+    """The settings with the user of `--secure`, whose files are there from now on."""
+    files = settings.secure_files
+    if files is None:
+        return settings
+    from agent.security.secure_files import create_secure_files  # late: importing cryptography takes 0.1 s
+
+    hosts = [settings.http.host, *(shown.host for shown in (*settings.listeners, *settings.advertised))]
+    password = create_secure_files(files, hosts, clock=SystemClock(), ids=SystemIds())
+    admin = BootstrapUser(name=ADMIN, mechanism=ScramMechanism.SCRAM_SHA_512, password=password)
+    return replace(settings, bootstrap_users=(admin,))
 
 
 def _settings_of_process(settings: Settings) -> Settings:

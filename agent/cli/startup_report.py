@@ -4,9 +4,11 @@ The report is for people and goes to stderr. The `ready` line is for programs, a
 """
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from agent.config.addresses import HostPort, ListenerAddress, is_every_interface, is_loopback, read_host_port
+from agent.config.listener_security import ListenerSecurity, SecurityProtocol
+from agent.config.secure_options import ADMIN
 from agent.config.settings import Settings
 
 
@@ -32,10 +34,17 @@ def startup_report(
     server = HostPort(host="127.0.0.1" if is_every_interface(http.host) else http.host, port=http.port)
     kafka_word, http_word = shlex.quote(str(bootstrap)), shlex.quote(str(server))
     width = max(len(str(listener)) for listener in bound)
-    is_encrypted = settings.security_of(bound[0].name).protocol.is_encrypted
-    kcat = f"kcat -b {kafka_word}{' -X security.protocol=SSL -X ssl.ca.location=ca.pem' if is_encrypted else ''}"
-    tool = f"--bootstrap-server {kafka_word}{' --command-config client.properties' if is_encrypted else ''}"
-    ca_words = " --ca ca.pem" if is_encrypted or settings.http_tls is not None else ""
+    security = settings.security_of(bound[0].name)
+    is_encrypted = security.protocol.is_encrypted
+    needs_properties = is_encrypted or security.sasl is not None
+    client = client_configs(settings, security)
+    kcat = " ".join([f"kcat -b {kafka_word}", *(f"-X {shlex.quote(f'{name}={client[name]}')}" for name in client)])
+    properties = "client.properties" if settings.secure_files is None else str(settings.secure_files.properties)
+    tool = (
+        f"--bootstrap-server {kafka_word}{f' --command-config {shlex.quote(properties)}' if needs_properties else ''}"
+    )
+    authority = "ca.pem" if settings.secure_files is None else shlex.quote(str(settings.secure_files.authority))
+    ca_words = f" --ca {authority}" if is_encrypted or settings.http_tls is not None else ""
     open_addresses = [
         *(str(each) for each in bound if not settings.security_of(each.name).protocol.is_encrypted),
         *([f"http://{http}"] if settings.http_tls is None else []),
@@ -57,7 +66,7 @@ def startup_report(
         f"  kcat        echo hello | {kcat} -P -t greetings && {kcat} -C -t greetings -e",
         f"  Java tools  kafka-console-producer.sh {tool} --topic greetings",
         f"              kafka-console-consumer.sh {tool} --topic greetings --from-beginning",
-        f"  Python      {python_line(bootstrap, is_encrypted=is_encrypted)}",
+        f"  Python      {python_line(bootstrap, client)}",
         f"  without     {shlex.quote(program)} consume greetings --from earliest --server "
         f"{'https://' if settings.http_tls else ''}{http_word}{ca_words}",
     ]
@@ -79,10 +88,25 @@ def durability_text(settings: Settings) -> str:
     return "an acknowledged record is on disk (fsync) and survives a loss of power"
 
 
-def python_line(bootstrap: HostPort, *, is_encrypted: bool = False) -> str:
+def client_configs(settings: Settings, security: ListenerSecurity) -> dict[str, str]:
+    """The configs that librdkafka needs for a listener. What only the user knows is a word in capitals."""
+    configs: dict[str, str] = {}
+    if security.protocol is not SecurityProtocol.PLAINTEXT:
+        configs["security.protocol"] = security.protocol.value
+    files = settings.secure_files
+    if security.protocol.is_encrypted:
+        configs["ssl.ca.location"] = "ca.pem" if files is None else str(files.authority)
+    if security.sasl is not None:
+        configs["sasl.mechanism"] = security.sasl.mechanisms[-1]
+        configs["sasl.username"] = "USER" if files is None else ADMIN
+        configs["sasl.password"] = "PASSWORD"  # a person's own; that of --secure is in DATA_DIR/admin.password
+    return configs
+
+
+def python_line(bootstrap: HostPort, client: Mapping[str, str]) -> str:
     """A line for a shell that produces one record with confluent-kafka."""
-    tls = ", 'security.protocol': 'SSL', 'ssl.ca.location': 'ca.pem'" if is_encrypted else ""
+    pairs = ", ".join(f"'{name}': '{value}'" for name, value in {"bootstrap.servers": str(bootstrap), **client}.items())
     return (
         'python -c "from confluent_kafka import Producer; '
-        f"p = Producer({{'bootstrap.servers': '{bootstrap}'{tls}}}); p.produce('greetings', 'hello'); p.flush()\""
+        f"p = Producer({{{pairs}}}); p.produce('greetings', 'hello'); p.flush()\""
     )

@@ -446,6 +446,13 @@ _COMBINED: tuple[Option, ...] = (
         "Repeatable.",
     ),
     Option(
+        name="secure",
+        kind=OptionKind.FLAG,
+        default="false",
+        help="Encrypts and authenticates by files of its own in the data folder: an authority, a certificate, a user "
+        "admin with a random password, and admin.properties for Kafka's tools. penstock run only.",
+    ),
+    Option(
         name="insecure",
         kind=OptionKind.FLAG,
         default="false",

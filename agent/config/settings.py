@@ -42,6 +42,7 @@ from agent.config.listener_security import (
 )
 from agent.config.option_sources import InvalidSettings, Value, gather
 from agent.config.options import FLUSH_INTERVAL_MS_S3, OPTIONS_BY_NAME, PLAIN_OPTIONS, PlainSettings
+from agent.config.secure_options import SecureFiles, secure_values
 from agent.config.tls_settings import TlsSettings
 from protocol.suggestions import nearest
 
@@ -78,6 +79,8 @@ class Settings(PlainSettings):
     """The TLS of the HTTP port; None where it does not encrypt."""
     bootstrap_users: tuple[BootstrapUser, ...] = ()
     """The users that a new cluster is to have."""
+    secure_files: SecureFiles | None = None
+    """The files of `--secure`, which are created before the agent starts; None without it."""
     plain_users: Path | None = None
     """The file of users for PLAIN."""
     http_access: HttpAccess = field(default_factory=HttpAccess)
@@ -120,6 +123,12 @@ def load_settings(
     """
     environment = os.environ if environment is None else environment
     values = gather(command_line, environment, config_path)
+    if values.get("secure"):
+        if command is not CliCommand.RUN:
+            raise InvalidSettings("secure is an option of penstock run; give several agents the same files and users")
+        values = secure_values(
+            values, SecureFiles(data_dir=_data_dir(values)), listen=LISTEN_DEFAULT, http=HTTP_DEFAULT
+        )
     try:
         return _settings(command, values, environment)
     except InvalidAddress as error:
@@ -138,7 +147,7 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         for listener in listeners:
             check_is_protected("listen", listener, is_encrypted=security[listener.name].protocol.is_encrypted)
         check_is_protected("http", http, is_encrypted=is_https)
-    data_dir = Path(_text(values, "data-dir", DATA_DIR_DEFAULT)).expanduser().absolute()
+    data_dir = _data_dir(values)
     ledger_url, store_url = _urls(command, values, data_dir)
     # One agent of `run` is the cluster; several agents need a name each, and the machine has one.
     default_name = "penstock" if command is CliCommand.RUN else platform.node()
@@ -162,10 +171,15 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         zone=_text(values, "zone", "") or None,
         broker_configs=_shown_configs(pairs),
         audit=audit_settings(values),
+        secure_files=SecureFiles(data_dir=data_dir) if values.get("secure") else None,
         **_plain_fields(values, store_url),
     )
     _check_processes(settings)
     return settings
+
+
+def _data_dir(values: Mapping[str, Value]) -> Path:
+    return Path(_text(values, "data-dir", DATA_DIR_DEFAULT)).expanduser().absolute()
 
 
 def _plain_fields(values: Mapping[str, Value], store_url: str) -> dict[str, Any]:

@@ -1,0 +1,71 @@
+"""`penstock run --secure` is a broker that Kafka's tools administer by the files that it writes."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import ScramMechanism, UserScramCredentialDeletion
+
+from tests.support.processes import provided
+from tests.support.services.java import SHORT_LIVED
+from tests.support.services.local_services import PENSTOCK, Penstock, PenstockFactory
+
+SECONDS_MAX = 30
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
+    provided(PENSTOCK)
+    with ExitStack() as stack:
+        folder = tmp_path_factory.mktemp("secure")
+        yield PenstockFactory(folder=folder, stack=stack)(env={"PENSTOCK_SECURE": "true"})
+
+
+def client(broker: Penstock, user: str, password: str) -> dict[str, Any]:
+    return {
+        "bootstrap.servers": broker.bootstrap,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(broker.data / "tls" / "ca.pem"),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": user,
+        "sasl.password": password,
+    }
+
+
+def admin_password(broker: Penstock) -> str:
+    return (broker.data / "admin.password").read_text().strip()
+
+
+def test_a_user_made_by_kafkas_tool_is_in_until_it_is_deleted(broker: Penstock, java: Path, kafka_jars: Path) -> None:
+    tool = [str(java), "-Xmx256m", *SHORT_LIVED, "-cp", os.path.join(kafka_jars, "*"), "kafka.admin.ConfigCommand"]
+    where = ["--bootstrap-server", broker.bootstrap, "--command-config", str(broker.data / "admin.properties")]
+    change = ["--alter", "--add-config", "SCRAM-SHA-512=[password=sesame]", "--entity-type", "users"]
+    command = [*tool, *where, *change, "--entity-name", "bob"]
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS_MAX)
+
+    errors: list[KafkaError] = []
+    producer = Producer({**client(broker, "bob", "sesame"), "error_cb": errors.append})
+    producer.list_topics(timeout=SECONDS_MAX)
+    assert errors == []
+    admin = AdminClient(client(broker, "admin", admin_password(broker)))
+    deletion = UserScramCredentialDeletion("bob", ScramMechanism.SCRAM_SHA_512)
+    for done in admin.alter_user_scram_credentials([deletion]).values():
+        done.result(SECONDS_MAX)
+    for _ in range(20):
+        producer.poll(0.1)
+        if errors:
+            break
+    assert errors, "two seconds after the deletion the connection was still open"
+
+
+def test_no_file_or_log_line_has_a_password(broker: Penstock) -> None:
+    password = admin_password(broker).encode()
+    with_password = {path.name for path in broker.data.rglob("*") if path.is_file() and password in path.read_bytes()}
+    assert with_password == {"admin.password", "admin.properties"}
+    assert admin_password(broker) not in broker.process.stderr + broker.process.stdout
