@@ -4,8 +4,9 @@ Responses are JSON. A missing or a rejecting response raises an error that names
 request, and is in no message.
 """
 
+import ssl
 from contextlib import closing
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from protocol.decoding import decode_json_object
 from protocol.limits import JOB_AGENT_SECONDS_MAX
 
 AGENT_FILE_HELP = "file whose first line is a bearer token of the agent's --http-token-file"
+AGENT_CA_HELP = "PEM file of the authorities of the agent's certificate, for an https:// address"
 BAD_REQUEST = 400
 """The lowest HTTP status of a rejected request."""
 
@@ -48,10 +50,16 @@ def read_token(path: str) -> str:
 
 
 class AgentAddress:
-    """An agent's HTTP listener, HOST:PORT. `token`: one of its --http-token-file; "" where it has none."""
+    """An agent's HTTP listener, [https://]HOST:PORT. `token`: one of its --http-token-file; "" where it has none.
 
-    def __init__(self, address: str, token: str = "") -> None:
-        self._address = address
+    `ca_file`: the authorities of its certificate as PEM; "" for those of the system.
+    """
+
+    def __init__(self, address: str, token: str = "", ca_file: str = "") -> None:
+        scheme, _, host_port = address.rpartition("://")
+        self._address = host_port
+        self._url = f"{scheme or 'http'}://{host_port}"
+        self._ca_file = ca_file
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
 
     def get(self, path: str) -> bytes:
@@ -62,15 +70,21 @@ class AgentAddress:
         """The body of the response. `body`: JSON. Raises `AgentUnavailable`, `AgentRejected`."""
         return self._ask("POST", path, body)
 
+    def _connection(self) -> HTTPConnection:
+        if not self._url.startswith("https://"):
+            return HTTPConnection(self._address, timeout=JOB_AGENT_SECONDS_MAX)
+        context = ssl.create_default_context(cafile=self._ca_file or None)
+        return HTTPSConnection(self._address, timeout=JOB_AGENT_SECONDS_MAX, context=context)
+
     def _ask(self, method: str, path: str, body: bytes | None) -> bytes:
         try:
-            with closing(HTTPConnection(self._address, timeout=JOB_AGENT_SECONDS_MAX)) as connection:
+            with closing(self._connection()) as connection:
                 kind = {"Content-Type": "application/json"} if body else {}
                 connection.request(method, path, body, {**self._headers, **kind})
                 response = connection.getresponse()
                 content = response.read()
         except (OSError, HTTPException, UnicodeError) as error:  # UnicodeError: the address is no valid host name
-            raise AgentUnavailable(f"no agent answers at http://{self._address}: {error}") from error
+            raise AgentUnavailable(f"no agent answers at {self._url}: {error}") from error
         if response.status >= BAD_REQUEST:
             raise AgentRejected(response.status, _error_text(content))
         return content

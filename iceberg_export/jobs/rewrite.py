@@ -31,7 +31,14 @@ from iceberg_export.compaction.rewrites import (
     decode_plan,
     encode_rewritten,
 )
-from iceberg_export.jobs.agents import AGENT_FILE_HELP, AgentAddress, AgentRejected, AgentUnavailable, read_token
+from iceberg_export.jobs.agents import (
+    AGENT_CA_HELP,
+    AGENT_FILE_HELP,
+    AgentAddress,
+    AgentRejected,
+    AgentUnavailable,
+    read_token,
+)
 from iceberg_export.jobs.session import StartSpark, spark_when_needed
 from iceberg_export.spark.bucket import open_bucket
 from iceberg_export.spark.options import OptionError
@@ -253,10 +260,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("topic", metavar="TOPIC")
     parser.add_argument("--agent", required=True, metavar="HOST:PORT", help="an agent's HTTP address")
     parser.add_argument("--token-file", default="", metavar="FILE", help=AGENT_FILE_HELP)
+    parser.add_argument("--ca", default="", metavar="FILE", help=AGENT_CA_HELP)
     options = parser.parse_args(arguments)
 
     try:
-        agent = AgentAddress(options.agent, read_token(options.token_file))
+        agent = AgentAddress(options.agent, read_token(options.token_file), options.ca)
         with spark_when_needed(f"penstock lake {options.purpose}") as start_spark:
             summary = rewrite(start_spark, options.store, agent, options.topic, Purpose(options.purpose))
     except (AgentUnavailable, AgentRejected, OptionError, StoreError) as error:

@@ -21,7 +21,14 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from iceberg_export.jobs.agents import AGENT_FILE_HELP, AgentAddress, AgentRejected, AgentUnavailable, read_token
+from iceberg_export.jobs.agents import (
+    AGENT_CA_HELP,
+    AGENT_FILE_HELP,
+    AgentAddress,
+    AgentRejected,
+    AgentUnavailable,
+    read_token,
+)
 from iceberg_export.jobs.coverage import LogBounds, beyond, gaps, not_in_table, overlaps
 from iceberg_export.jobs.examine import FileReport, FileTask, TableFacts, examine
 from iceberg_export.jobs.findings import MISSING_SECTION, NOT_THERE, TableFinding, some
@@ -226,10 +233,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("topics", nargs="*", metavar="TOPIC", help="topics to verify; default: all")
     parser.add_argument("--agent", default="", metavar="HOST:PORT", help="an agent's HTTP address, for the log's index")
     parser.add_argument("--token-file", default="", metavar="FILE", help=AGENT_FILE_HELP)
+    parser.add_argument("--ca", default="", metavar="FILE", help=AGENT_CA_HELP)
     parser.add_argument("--json", action="store_true", help="one JSON document, for programs")
     options = parser.parse_args(arguments)
     try:
-        agent = AgentAddress(options.agent, read_token(options.token_file)) if options.agent else None
+        agent = AgentAddress(options.agent, read_token(options.token_file), options.ca) if options.agent else None
         with spark_when_needed("penstock lake verify") as start_spark:
             verification = Verification(start_spark, options.store, agent=agent)
             reports = [verification.table(topic) for topic in verification.topics(options.topics)]

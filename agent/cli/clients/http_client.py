@@ -49,7 +49,9 @@ class AgentServer:
     @property
     def job_arguments(self) -> list[str]:
         """The flags of a job of `iceberg_export.jobs` that asks this agent."""
-        return ["--agent", self.address, *(["--token-file", self.token_file] if self.token_file else [])]
+        token = ["--token-file", self.token_file] if self.token_file else []
+        ca = ["--ca", str(self.security.ca)] if self.security.ca else []
+        return ["--agent", self.address, *token, *ca]
 
     def headers(self) -> dict[str, str]:
         """The headers of every request. Raises `CommandFailed` where the file has no token."""

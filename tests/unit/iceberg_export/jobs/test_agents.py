@@ -1,11 +1,15 @@
 """What a job says of an address where no agent answers, and of tokens."""
 
+import ssl
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from iceberg_export.jobs.agents import AgentAddress, AgentUnavailable, read_token
 from iceberg_export.spark.options import OptionError
+from tests.support.certificates import TestAuthority
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "localhost:x", "[::1", "a" * 70 + ":9644", "a..b:9644"])
@@ -33,3 +37,33 @@ def test_a_file_without_a_token_is_reported(tmp_path: Path, text: str | None) ->
         file.write_text(text)
     with pytest.raises(OptionError, match=r"has no token|cannot be read"):
         read_token(str(file))
+
+
+def test_an_agent_that_encrypts_is_asked_over_tls(tmp_path: Path) -> None:
+    authority = TestAuthority(folder=tmp_path)
+    files = authority.issue("agent")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.both)
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", "2")
+            self.end_headers()
+            self.wfile.write(b"{}")
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that it overrides
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Answer) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            address = f"https://127.0.0.1:{server.server_port}"
+            assert AgentAddress(address, ca_file=str(authority.ca_path)).get("/api/status") == b"{}"
+            with pytest.raises(AgentUnavailable, match=rf"no agent answers at {address}: .*CERTIFICATE_VERIFY_FAILED"):
+                AgentAddress(address).get("/api/status")
+        finally:
+            server.shutdown()
+            thread.join()

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from agent.cli.clients.http_client import AgentServer, get
+from agent.cli.clients.security import ClientSecurity
 from agent.cli.failure import EXIT_USAGE, CommandFailed
 from agent.cli.main import app
 
@@ -74,3 +75,5 @@ def test_jobs_get_the_file_and_not_the_token() -> None:
     """A process's arguments are seen by every user of the machine."""
     assert AgentServer(address="a:1").job_arguments == ["--agent", "a:1"]
     assert AgentServer(address="a:1", token_file="t").job_arguments == ["--agent", "a:1", "--token-file", "t"]
+    security = ClientSecurity(ca=Path("/ca.pem"))
+    assert AgentServer(address="a:1", security=security).job_arguments == ["--agent", "a:1", "--ca", "/ca.pem"]
