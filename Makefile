@@ -17,7 +17,7 @@ BESIDE_EACH_OTHER := --numprocesses $(TEST_PROCESSES) --dist loadgroup --no-load
 WHOLE_RUN := HYPOTHESIS_PROFILE=repeatable PYTEST_PLUGINS=tests.support.core_coverage
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-spark setup-test run cluster test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat security torture jepsen agreement frames requests logins damage sim sim-deep nightly clean
+.PHONY: help setup setup-spark setup-test run cluster test compiled durations test-all coverage check fmt reference bench bench-micro bench-spark compat security audit-traffic torture jepsen agreement frames requests logins damage sim sim-deep nightly clean
 
 help: ## this list
 	@$(PYTHON) -c "import re; [print(f'make {n:<12}{t}') for n, t in re.findall(r'(?m)^([a-z-]+):.*## (.+)', open('Makefile').read())]"
@@ -76,6 +76,9 @@ compat: setup-test ## other people's tests on one agent and on three, with a rep
 
 security: setup-test ## 100,000 drawn questions about rights, answered as by Kafka's own authorizer; ARGS="--questions 1000 --seed 7" for less
 	@$(BIN)/python -m tests.compat.oracle $(ARGS)
+
+audit-traffic: setup-test ## ten minutes of drawn traffic, a third denied: SQL over the audit topic counts as clients did; ARGS="--minutes 1" for less
+	@$(BIN)/python -m tests.security.audit_traffic $(ARGS)
 
 torture: setup-test ## twenty minutes of every fault under three clients, with a report; ARGS="--minutes 2 --seed 7" for less
 	@$(BIN)/python -m tests.torture $(ARGS)

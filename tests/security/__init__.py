@@ -1,0 +1,1 @@
+"""Long checks of security, run by make and not by pytest."""
