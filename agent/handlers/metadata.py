@@ -11,6 +11,7 @@
 - Source: org.apache.kafka.server.KafkaApis.handleTopicMetadataRequest (Kafka 4.3).
 """
 
+import asyncio
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -25,13 +26,14 @@ from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.topic_rights import denied_topics, is_denied
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
+from agent.security.audit_events import AuditedResource, ChangeEvent
 from agent.security.required_rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC
 from agent.security.rights import Rights
 from coordinator.configs.topic_names import InvalidTopicName, validate_topic_name
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown
 from coordinator.state.rendezvous import Assignment
 from coordinator.state.state import TopicState
-from protocol.auth.operations import CLUSTER_NAME, NOT_ASKED
+from protocol.auth.operations import CLUSTER_NAME, NOT_ASKED, Operation, ResourceType
 from protocol.errors import ErrorCode
 from protocol.types import LEADER_EPOCH, TopicId
 
@@ -226,11 +228,34 @@ async def _named(lookup: _Lookup, name: str | None) -> _TopicCopy:
             count = partial(count_mutations, lookup.request, is_strict=True)
             creation = lookup.services.topics.auto_create(name, count)
             topic = await before(lookup.creation_end_s, lookup.services.clock, creation)
+        except (asyncio.CancelledError, OutcomeUnknown):
+            _record_creation(lookup, name, is_certain=False)
+            raise
         except TopicError as error:
+            if error.error_code is ErrorCode.request_timed_out:
+                _record_creation(lookup, name, is_certain=False)
             # Above its quota of mutations a client gets Kafka's answer: there is no such topic yet.
             is_above_quota = error.error_code is ErrorCode.throttling_quota_exceeded
             return _TopicCopy(name, None, ErrorCode.unknown_topic_or_partition if is_above_quota else error.error_code)
+        _record_creation(lookup, name, is_certain=True)
     return lookup.copied(topic)
+
+
+def _record_creation(lookup: _Lookup, name: str, *, is_certain: bool) -> None:
+    """Record in the audit log that the request created a topic."""
+    resource = AuditedResource(kind=ResourceType.TOPIC, name=name)
+    source, api = lookup.request.audit_source, lookup.request.audit_api
+    change = "created because a client asked for it"
+    lookup.services.audit_log.record(
+        ChangeEvent(
+            source=source,
+            api=api,
+            resource=resource,
+            operation=Operation.CREATE,
+            change=change,
+            is_certain=is_certain,
+        )
+    )
 
 
 def _partition(index: int, assignment: Assignment) -> dict[str, Any]:

@@ -316,3 +316,11 @@ def test_offsets_and_topics_that_were_answered() -> None:
     assert of_answered(ApiKey.DELETE_TOPICS, made(), values) == [("Topic:id LITERAL", "deleted", False)]
     values = {"error_code": ErrorCode.request_timed_out, "responses": []}
     assert of_answered(ApiKey.ALTER_PARTITION_REASSIGNMENTS, made(topics=[]), values) == []
+
+
+async def test_a_topic_that_metadata_creates() -> None:
+    async with serving() as (services, audit):
+        fields: dict[str, object] = {"topics": [{"name": "new"}], "allow_auto_topic_creation": True}
+        await ask(services, ApiKey.METADATA, 4, **fields)
+        await ask(services, ApiKey.METADATA, 4, **fields)
+        assert await recorded(audit) == [("Metadata", "Topic:new", "CREATE", "created because a client asked for it")]
