@@ -258,6 +258,7 @@ class Agent:
             new_audit=partial(self.broker.new_audit, self._damages),
             digest_key=self._digest_key,
             passwords=authentication.user_passwords,
+            quotas=services.quotas,
             record=self.broker.audit_log.record,
         )
 

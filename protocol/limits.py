@@ -834,6 +834,12 @@ HTTP_ROWS_MAX = 10_000
 HTTP_TOKEN_CHARS_MIN = 16
 """A shorter token could be guessed."""
 HTTP_TOKEN_CHARS_MAX = 512
+HTTP_TAIL_RANGE_BYTES_MAX = 16 * MIB
+"""Bytes of an object in an answer to a reader of one topic. Larger ranges are read in parts."""
+HTTP_TAIL_READS_MAX = 4
+"""Such answers that are read from the store at once; others wait."""
+HTTP_TAIL_FOOTERS_MAX = 500
+"""Footers of intake objects that are kept for these reads."""
 HTTP_PASSWORD_SECONDS_REMEMBERED = 60.0
 """How long a password that was right is not checked again, unless the user's credential changes."""
 HTTP_PASSWORDS_REMEMBERED_MAX = 1_000

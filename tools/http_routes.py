@@ -32,6 +32,10 @@ _ADMIN: Final[Mapping[str, RouteText]] = {
     "POST /api/lake/{name}/rewrites": RouteText("file that a Spark job wrote", '`{"done": true}` after its commit'),
     "POST /api/lake/{name}/rebuild": RouteText("`{}`", "object: the rebuilt table"),
     "POST /api/acls/confirm": RouteText("`{}`", "object: how many ACLs and SCRAM credentials are in force"),
+    "GET /api/tail/{name}": RouteText("", "the topic's part of the tail manifest; bytes"),
+    "GET /api/tail/{name}/bytes": RouteText(
+        "`key`, `first`, `count`", "bytes of an object that are the topic's, counted against the fetch quota"
+    ),
     "POST /api/archive": RouteText('`{"topics": ["orders"], "wait": true}`', "archive passes; 202 without `wait`"),
     "POST /api/audit": RouteText('`{"repair": false, "deep": false}`', "object: differences of bucket, ledger, state"),
     "GET /api/inspect/state": RouteText("", "object: counts, ledger position and live sessions"),

@@ -330,6 +330,7 @@ A request says who sends it by one of these:
   `User:token`, or `User:NAME TOKEN`. A token has 16 to 512 letters, digits or `-._~+/`. The file is read at the start.
 - `Authorization: Basic` with a user of the cluster and the password. A success is remembered for a minute, unless the
   user's credential changes.
+- a client certificate, where the port has TLS and asks for one.
 - nothing: the principal is `User:ANONYMOUS`.
 
 Penstock's own commands take a token from `--token-file` or `PENSTOCK_TOKEN_FILE`.

@@ -7,6 +7,7 @@ error is JSON with a code, a message and a remedy. Bodies have a size limit. Vie
     GET  /api/status   /api/topics   /api/topics/NAME   /api/lake?limit=   /api/lake/NAME
     GET  /api/lake/NAME/index?after=&limit=   /api/lake/NAME/rewrites?purpose=rewrite|backfill&behind=
     POST /api/lake/NAME/rewrites  `iceberg_export.compaction.rewrites.Rewritten`
+    GET  /api/tail/NAME   /api/tail/NAME/bytes?key=&first=&count=     `agent.http.tail`
     POST /api/archive  {"topics": ["orders"], "wait": true}
     POST /api/lake/NAME/rebuild  {}
     GET  /api/state
@@ -38,6 +39,7 @@ from agent.http.authorization import (
     allowed,
     described,
     guarded_route,
+    identity_of,
     require_on_cluster,
     require_on_topic,
 )
@@ -47,6 +49,7 @@ from agent.http.iceberg.rest_api import build_catalog
 from agent.http.path_hints import answer_to_misplaced
 from agent.http.registry.rest_api import registry_mount
 from agent.http.services import AdminServices
+from agent.http.tail import NotOfTopic, ObjectRange, RangeTooLarge, TailReads, Throttled
 from agent.lake.rewrite_jobs import NoRewrite
 from agent.lake.table_rebuild import FileLost, NothingToRebuild
 from agent.lake.topic_work import REMEDY_TABLE, remedy_of
@@ -60,7 +63,13 @@ from coordinator.state.state import TopicState
 from iceberg_export.compaction.rewrites import Purpose, decode_rewritten, encode_plan
 from protocol.auth.operations import CLUSTER_NAME, Operation, ResourceType
 from protocol.decoding import Undecodable, decode_json_object
-from protocol.limits import HTTP_BODY_BYTES_MAX, HTTP_ROWS_DEFAULT, HTTP_ROWS_MAX, REWRITE_BODY_BYTES_MAX
+from protocol.limits import (
+    HTTP_BODY_BYTES_MAX,
+    HTTP_ROWS_DEFAULT,
+    HTTP_ROWS_MAX,
+    HTTP_TAIL_RANGE_BYTES_MAX,
+    REWRITE_BODY_BYTES_MAX,
+)
 from storage.object_store import ObjectDamaged, ObjectMissing, StoreError
 
 log = logging.getLogger(__name__)
@@ -71,6 +80,7 @@ SHOWN_CHARS_MAX = 40
 REBUILD_REMEDY = 'rebuild it with penstock lake rebuild: docs/operations/damage.md, "A table\'s metadata is damaged"'
 PUBLIC_STATUS = frozenset({"is_ready", "name", "version", "cluster_id", "kafka"})
 """The fields of the status for clients that may not describe the cluster: what Kafka clients learn without rights."""
+BYTES_TYPE = "application/octet-stream"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -114,6 +124,8 @@ def build_app(
         guarded("/api/lake/{name}/rewrites", api.rewrites, methods=("GET", "POST")),
         guarded("/api/lake/{name}/rebuild", api.rebuild, methods=("POST",)),
         guarded("/api/acls/confirm", api.confirm_acls, methods=("POST",)),
+        guarded("/api/tail/{name}", api.tail),
+        guarded("/api/tail/{name}/bytes", api.tail_bytes),
         guarded("/api/archive", api.archive, methods=("POST",)),
         guarded("/api/audit", api.audit, methods=("POST",)),
         guarded("/api/inspect/state", api.inspect_state),
@@ -143,6 +155,7 @@ class _HttpApi:
     def __init__(self, services: AdminServices) -> None:
         self._services = services
         self._ledger = services.ledger
+        self._tail = TailReads(services)
 
     async def live(self, _: Request) -> Response:
         return PlainTextResponse("live\n")
@@ -249,6 +262,33 @@ class _HttpApi:
             raise ApiError(503, "unavailable", str(error.message), "try again once the ledger answers") from error
         state = self._ledger.state
         return JSONResponse({"acls": len(state.acls), "scram_credentials": len(state.scram)})
+
+    async def tail(self, request: Request) -> Response:
+        """One topic's part of the tail manifest."""
+        await self._ledger.barrier()
+        name = request.path_params["name"]
+        manifest = await self._tail.manifest(self._find(name).topic_id)
+        if manifest is None:
+            raise _no_such_topic(name)
+        return Response(manifest, media_type=BYTES_TYPE)
+
+    async def tail_bytes(self, request: Request) -> Response:
+        """Bytes of an object of the bucket that are one topic's."""
+        await self._ledger.barrier()
+        topic, user = self._find(request.path_params["name"]), identity_of(request).principal.name
+        part = ObjectRange(
+            key=_text(request, "key"), byte_first=_number(request, "first") or 0, byte_count=_number(request, "count")
+        )
+        try:
+            return Response(await self._tail.read(user, topic, part), media_type=BYTES_TYPE)
+        except (NotOfTopic, ObjectMissing) as error:
+            remedy = "get /api/tail/NAME again: a plan is good for as long as --gc-min-age-s"
+            raise ApiError(404, "unknown_object", f"there are no such bytes of topic {topic.name}", remedy) from error
+        except RangeTooLarge as error:
+            message = f"the range exceeds {HTTP_TAIL_RANGE_BYTES_MAX} bytes"
+            raise ApiError(413, "too_large", message, "read it in parts with first= and count=") from error
+        except Throttled as error:
+            raise ApiError(429, "throttled", str(error), "read less, or wait") from error
 
     async def archive(self, request: Request) -> Response:
         body = await _json_body(request)
@@ -401,8 +441,8 @@ def _on_http_exception(request: Request, error: Exception) -> Response:
     if misplaced is not None:
         return misplaced
     remedy = (
-        "paths are /live /ready /metrics /api/status /api/state /api/topics /api/lake /api/archive /api/audit "
-        "/api/inspect/... /iceberg/v1/... /schema-registry/..."
+        "paths are /live /ready /metrics /api/status /api/state /api/topics /api/lake /api/tail /api/archive "
+        "/api/audit /api/inspect/... /iceberg/v1/... /schema-registry/..."
     )
     return _error(error.status_code, "http", f"{request.method} {request.url.path}: {error.detail}", remedy)
 

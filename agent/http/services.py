@@ -19,6 +19,7 @@ from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.security.audit_events import AuditEvent
 from agent.security.http_identity import HttpPasswords, HttpRights
+from agent.security.quotas import Quotas
 from protocol.types import Milliseconds
 from storage.object_store import ObjectStore
 
@@ -49,6 +50,8 @@ class AdminServices:
     """Makes an audit of ledger and bucket, which runs once."""
     digest_key: bytes
     """Random: the key of the digests by which passwords are remembered."""
+    quotas: Quotas | None = None
+    """The quotas of clients; None where they are not counted."""
     http_rights: HttpRights = field(default_factory=HttpRights)
     passwords: HttpPasswords | None = None
     """The check of the cluster's users; None where there are none."""

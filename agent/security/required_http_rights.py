@@ -61,6 +61,8 @@ _ADMIN: Final[Mapping[str, RequiredHttpRights]] = {
     "POST /api/lake/{name}/rewrites": RequiredHttpRights(topic=(Operation.READ, Operation.WRITE, Operation.ALTER)),
     "POST /api/lake/{name}/rebuild": _ALTER_TOPIC,
     "POST /api/acls/confirm": _ALTER_CLUSTER,
+    "GET /api/tail/{name}": _READ_TOPIC,
+    "GET /api/tail/{name}/bytes": _READ_TOPIC,
     "POST /api/archive": RequiredHttpRights(body=((Operation.ALTER, ResourceType.TOPIC),)),
     "POST /api/audit": RequiredHttpRights(
         cluster=(Operation.DESCRIBE,), body=((Operation.ALTER, ResourceType.CLUSTER),)

@@ -7,6 +7,7 @@ import pytest
 from starlette.routing import BaseRoute, Mount, Route
 
 from agent.config.http_auth import HttpAccess, HttpTokens
+from agent.http.client_certificates import with_certificate
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.registry import rest_api as registry_api
 from agent.security.audit_events import AuditEvent, DenialEvent
@@ -225,3 +226,11 @@ def error_of(answer: Answer) -> str:
     error = answer.json()["error"]
     assert isinstance(error, dict)
     return str(error["message"]).partition(": an administrator")[0]
+
+
+async def test_a_client_certificate_names_the_principal() -> None:
+    tenant = Tenant(on_topic("orders", DESCRIBE))
+    tenant.client.app = with_certificate(tenant.client.app, ALICE)
+    tenant.headers = {}
+    assert (await tenant("GET /api/topics/{name}")).status == 200
+    assert (await tenant("GET /api/state")).status == 403, "it is logged in, and lacks a right"
