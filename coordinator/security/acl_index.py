@@ -261,17 +261,17 @@ class AclIndex:
 def _set(grants: _Grants, permission: Permission, operation: Operation, *, is_set: bool) -> None:
     if permission == Permission.ALLOW:
         grants.allowing = _with_bit(grants.allowing, operation, is_set=is_set)
-        grants.allowed = _expanded(grants.allowing, _IMPLIED)
+        grants.allowed = expanded(grants.allowing, _IMPLIED)
     else:
         grants.denying = _with_bit(grants.denying, operation, is_set=is_set)
-        grants.denied = _expanded(grants.denying, {})
+        grants.denied = expanded(grants.denying, {})
 
 
 def _with_bit(operations: int, operation: Operation, *, is_set: bool) -> int:
     return operations | 1 << operation if is_set else operations & ~(1 << operation)
 
 
-def _expanded(operations: int, implied: Mapping[Operation, int]) -> int:
+def expanded(operations: int, implied: Mapping[Operation, int]) -> int:
     """The operations that may be asked for, of those that ACLs name."""
     if operations >> Operation.ALL & 1:
         return ALL_OPERATIONS

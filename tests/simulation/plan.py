@@ -42,6 +42,10 @@ EDITED_SHARE: Final = 0.5
 """Of these worlds."""
 OLDER_SHARE: Final = 0.15
 """Of the worlds whose ledger is not lost."""
+SECURITY_SHARE: Final = 0.2
+"""Of the worlds with neither groups nor transactions whose ledger is not lost."""
+SECURITY_SALT: Final = 104
+"""Of the stream from which is drawn whether ACLs and users are changed."""
 OLDER_SALT: Final = 89
 """Of the stream from which is drawn whether agents are upgraded."""
 MEMBERS_SHARE: Final = 0.25
@@ -221,6 +225,8 @@ class Plan:
     has_authorizer: bool = False
     """Whether agents authorise their clients, who may do everything that no ACL is about."""
     """Whether all agents begin as an older program, and are upgraded one after another (safety rule S3)."""
+    has_security_changes: bool = False
+    """Whether somebody changes ACLs and users."""
     table_editors: int = 0
     """People who change properties and tags of tables, and have tables begun again from their files."""
 
@@ -271,7 +277,8 @@ def draw(chance: random.Random) -> Plan:
     )
     plan = _with_transactions(_with_growth(_with_groups(_special(plan, chance), chance), chance), chance)
     plan = _with_later(_with_transacting_members(plan, chance), chance)
-    return _with_hard_faults(_with_older_agents(_without_store_clock(plan, chance), chance), chance)
+    plan = _with_hard_faults(_with_older_agents(_without_store_clock(plan, chance), chance), chance)
+    return _with_security_changes(plan, chance)
 
 
 def _copy(chance: random.Random) -> random.Random:
@@ -284,6 +291,13 @@ def _copy(chance: random.Random) -> random.Random:
 def _own(chance: random.Random, salt: int) -> random.Random:
     """A stream of a purpose's own."""
     return random.Random(_copy(chance).getrandbits(64) + salt)
+
+
+def _with_security_changes(plan: Plan, chance: random.Random) -> Plan:
+    """Some worlds have an administrator of ACLs and users, drawn from a stream of its own."""
+    is_plain = plan.ledger_loss is None and plan.transactions is None and not plan.groups
+    is_drawn = _own(chance, SECURITY_SALT).random() < SECURITY_SHARE
+    return replace(plan, has_security_changes=is_drawn and is_plain)
 
 
 def _with_hard_faults(plan: Plan, chance: random.Random) -> Plan:

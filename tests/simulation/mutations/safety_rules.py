@@ -56,7 +56,8 @@ from storage.gc_plan import EntryFate, ListedVerdict, ReleasedPlan, judge_listed
 from tests.simulation.cluster.ledger import SimulatedLedger
 from tests.simulation.faults.fault_names import FaultName
 from tests.simulation.loop import NODE
-from tests.simulation.mutations import groups as _of_groups  # noqa: F401 - an import enters its mutations
+from tests.simulation.mutations import acls as _of_acls  # noqa: F401 - an import enters its mutations
+from tests.simulation.mutations import groups as _of_groups  # noqa: F401
 from tests.simulation.mutations import losses as _entered  # noqa: F401
 from tests.simulation.mutations import rejections as _of_stores  # noqa: F401
 from tests.simulation.mutations import rights as _of_rights  # noqa: F401
