@@ -35,6 +35,7 @@ from agent.security.agent_tls import AgentTls
 from agent.security.authentication import ConnectionAuthenticator
 from agent.security.authorizer import check_administrator
 from agent.security.connection_limits import ConnectionLimits, ip_rate_of
+from agent.security.credential_seal import OpenCredentials
 from agent.security.first_users import create_first_users
 from agent.security.http_identity import HttpRights
 from agent.security.scram_accounts import CredentialSource
@@ -177,7 +178,8 @@ class Agent:
         users, ledger = self._settings.bootstrap_users, self.broker.services.ledger
         if not users:
             return
-        create = partial(create_first_users, users, ledger, self._ids, self._clock)
+        seal = self.broker.services.credential_seal
+        create = partial(create_first_users, users, ledger, self._ids, self._clock, seal)
         if ledger.state.rules_version >= RULES_SECURITY:
             await create()
         else:
@@ -186,9 +188,8 @@ class Agent:
     def _authentication(self) -> Authentication:
         """The authentication of clients by the users in the state."""
         services = self.broker.services
-        source = CredentialSource(
-            credentials=lambda: services.state.scram, version=lambda: services.state.scram_version
-        )
+        opened = OpenCredentials(lambda: services.state.scram, services.credential_seal)
+        source = CredentialSource(credentials=lambda: opened, version=lambda: services.state.scram_version)
         return wire_authentication(
             self._settings,
             source,

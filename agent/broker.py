@@ -38,6 +38,7 @@ from agent.runtime.periodic_job import PeriodicJob, loops_of
 from agent.runtime.supervisor import Run, Supervisor
 from agent.security.audit_log import AuditLog
 from agent.security.authorizer import Authorizer, StateAcls
+from agent.security.credential_seal import CredentialSeal
 from agent.views.state import state_statistics
 from coordinator.commands.commands import Endpoint, StartSession
 from coordinator.follower import Follower
@@ -231,6 +232,7 @@ class Broker:
             is_clock_ahead=lambda: self._clock_check.verdict.ahead_ms > 0,
             authorizer=self.authorizer,
             audit_log=self.audit_log,
+            credential_seal=CredentialSeal(settings.secret_key),
             tasks=self._tasks,
         )
         metrics = context.metrics

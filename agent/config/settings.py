@@ -42,6 +42,7 @@ from agent.config.listener_security import (
 )
 from agent.config.option_sources import InvalidSettings, Value, gather
 from agent.config.options import FLUSH_INTERVAL_MS_S3, OPTIONS_BY_NAME, PLAIN_OPTIONS, PlainSettings
+from agent.config.secret_key import SecretKey, read_secret_key
 from agent.config.secure_options import SecureFiles, secure_values
 from agent.config.tls_settings import TlsSettings
 from protocol.suggestions import nearest
@@ -81,6 +82,8 @@ class Settings(PlainSettings):
     """The users that a new cluster is to have."""
     secure_files: SecureFiles | None = None
     """The files of `--secure`, which are created before the agent starts; None without it."""
+    secret_key: SecretKey | None = None
+    """The key that encrypts the keys of SCRAM credentials; None where they are stored as they are."""
     plain_users: Path | None = None
     """The file of users for PLAIN."""
     http_access: HttpAccess = field(default_factory=HttpAccess)
@@ -159,6 +162,7 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         http=http,
         http_tls=http_tls,
         bootstrap_users=_bootstrap_users(values),
+        secret_key=read_secret_key(pairs),
         plain_users=_path(values, "plain-users"),
         http_access=http_access(values),
         ledger_url=ledger_url,

@@ -47,7 +47,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
                 raise TopicError(
                     ErrorCode.duplicate_resource, "A user credential cannot be altered twice in the same request"
                 )
-            changes.append((_read_change(row), row_bytes(row.name) + 3 * KEY_BYTES_MAX))
+            changes.append((_read_change(services, row), row_bytes(row.name) + 3 * KEY_BYTES_MAX))
         except TopicError as error:
             errors[row.name] = error
         await pacer.step()
@@ -65,7 +65,7 @@ async def handle(services: Services, request: Request, body: Any) -> Values:
     return {"results": [_result(name, errors.get(name)) for name in mentions]}
 
 
-def _read_change(row: Any) -> _Change:
+def _read_change(services: Services, row: Any) -> _Change:
     """The change of a row of either kind. Raises `TopicError`."""
     if not row.name:
         raise TopicError(ErrorCode.unacceptable_credential, "Username must not be empty")
@@ -91,7 +91,9 @@ def _read_change(row: Any) -> _Change:
     credential = credential_of(
         bytes(row.salted_password), salt=bytes(row.salt), iterations=row.iterations, mechanism=mechanism
     )
-    return _Change(row.name, upsertion=ScramRow.of((row.name, mechanism), credential))
+    credential_id = (row.name, mechanism)
+    sealed = services.credential_seal.seal(credential_id, credential, services.ids)
+    return _Change(row.name, upsertion=ScramRow.of(credential_id, sealed))
 
 
 def _result(name: str, error: TopicError | None) -> Values:

@@ -30,6 +30,7 @@ from agent.runtime.metrics import Metrics
 from agent.security.audit_events import AuditSource
 from agent.security.audit_log import AuditLog, no_audit_log
 from agent.security.authorizer import Authorizer
+from agent.security.credential_seal import CredentialSeal
 from agent.security.quotas import Quotas
 from agent.security.rights import ALL_RIGHTS, Rights
 from agent.security.throttling import RequestUsage
@@ -81,6 +82,7 @@ class Services:
     """The group of tasks that outlive the request that began them; None where there is none, as in tests."""
     authorizer: Authorizer
     """The rights of principals. A request has its own: `Request.rights`."""
+    credential_seal: CredentialSeal = field(default_factory=CredentialSeal)
     draining: Draining = field(default_factory=Draining)
     placements: Placements = field(default_factory=Placements)
 

@@ -17,6 +17,7 @@ from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.services import Services
 from agent.security.audit_log import AuditLog
 from agent.security.authorizer import Authorizer
+from agent.security.credential_seal import CredentialSeal
 from agent.security.quotas import Quotas
 from agent.telemetry.subscriptions import ClientTelemetry
 from coordinator.configs.broker_configs import broker_value
@@ -35,6 +36,7 @@ def wire_services(
     is_clock_ahead: Callable[[], bool],
     authorizer: Authorizer,
     audit_log: AuditLog,
+    credential_seal: CredentialSeal,
     tasks: asyncio.TaskGroup,
 ) -> Services:
     return Services(
@@ -69,6 +71,7 @@ def wire_services(
         is_clock_ahead=is_clock_ahead,
         authorizer=authorizer,
         audit_log=audit_log,
+        credential_seal=credential_seal,
         tasks=tasks,
     )
 

@@ -9,6 +9,7 @@ from agent.config.bootstrap_users import BootstrapUser
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
+from agent.security.credential_seal import CredentialSeal
 from coordinator.commands.commands import Done, Rejected
 from coordinator.commands.rules import RULES_SECURITY
 from coordinator.commands.security import AclRow, BootstrapUsers, ScramRow
@@ -31,7 +32,9 @@ def new_credential(password: str, mechanism: ScramMechanism, ids: Ids) -> ScramC
     return credential_of(salted, salt=salt, iterations=ITERATIONS, mechanism=mechanism)
 
 
-async def create_first_users(users: Sequence[BootstrapUser], ledger: LedgerClient, ids: Ids, clock: Clock) -> bool:
+async def create_first_users(
+    users: Sequence[BootstrapUser], ledger: LedgerClient, ids: Ids, clock: Clock, seal: CredentialSeal
+) -> bool:
     """Propose the users and their ACLs; whether they were created. False where the cluster has, or had, any.
 
     Where an older agent is alive, this waits for its end: it cannot read users. Raises the errors of
@@ -39,7 +42,7 @@ async def create_first_users(users: Sequence[BootstrapUser], ledger: LedgerClien
     """
     while ledger.state.rules_version < RULES_SECURITY:
         await clock.sleep(FIRST_USERS_POLL_SECONDS)
-    rows = await asyncio.to_thread(lambda: tuple(_row(user, ids) for user in users))
+    rows = await asyncio.to_thread(lambda: tuple(_row(user, ids, seal) for user in users))
     acls = tuple(AclRow.of(acl) for user in users for acl in user.acls)
     outcome = await ledger.propose(BootstrapUsers(credentials=rows, acls=acls))
     names = [user.name for user in users]
@@ -54,5 +57,6 @@ async def create_first_users(users: Sequence[BootstrapUser], ledger: LedgerClien
             raise AssertionError(f"BootstrapUsers has the outcome {outcome}")
 
 
-def _row(user: BootstrapUser, ids: Ids) -> ScramRow:
-    return ScramRow.of((user.name, user.mechanism), new_credential(user.password, user.mechanism, ids))
+def _row(user: BootstrapUser, ids: Ids, seal: CredentialSeal) -> ScramRow:
+    credential_id = (user.name, user.mechanism)
+    return ScramRow.of(credential_id, seal.seal(credential_id, new_credential(user.password, user.mechanism, ids), ids))

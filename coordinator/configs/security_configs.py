@@ -177,6 +177,12 @@ SECURITY_CONFIGS: Final[Mapping[str, ConfigSpec]] = table(
         low=100,
         is_read_only=True,
     ),
+    _spec(
+        "penstock.secret.key.file",
+        _STRING,
+        None,
+        "File of 32 random bytes, the same for all agents, by which the keys of SCRAM credentials are encrypted.",
+    ),
     *LISTENER_CONFIGS.values(),
 )
 

@@ -39,6 +39,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
     provided(PENSTOCK)
     folder = tmp_path_factory.mktemp("sasl")
     (folder / "users.toml").write_text(USERS)
+    (folder / "key").write_bytes(os.urandom(32))
     with ExitStack() as stack:
         yield PenstockFactory(folder=folder, stack=stack)(
             listen="SASL_PLAINTEXT://127.0.0.1:0",
@@ -47,6 +48,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Penstock]:
                 "sasl.enabled.mechanisms": ",".join(MECHANISMS),
                 "connections.max.reauth.ms": "2000",
                 "super.users": "User:alice",
+                "penstock.secret.key.file": str(folder / "key"),
             },
         )
 

@@ -5,10 +5,13 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
+from agent.config.secret_key import SecretKey
 from agent.request.services import Services
+from agent.security.credential_seal import CredentialSeal
 from coordinator.apply import security as apply_security
 from coordinator.commands.rules import RULES_CHECKED_ENTRIES
 from coordinator.ledger.port import LedgerUnavailable
@@ -93,6 +96,19 @@ async def test_the_salted_password_is_in_no_entry() -> None:
         payloads = [record.payload for record in known.records]
     assert any(credential.stored_key in payload for payload in payloads)
     assert not any(SALTED in payload for payload in payloads)
+
+
+async def test_with_a_secret_key_no_entry_has_a_key_of_a_user() -> None:
+    async with data_paths() as paths, asyncio.TaskGroup() as tasks:
+        seal = CredentialSeal(SecretKey(bytes(32)))
+        services = replace(services_of(paths, ManualClock(), tasks), credential_seal=seal)
+        await alter(services, password("ann"))
+        known = await paths.parts.backend.load()
+        user = ("ann", ScramMechanism.SCRAM_SHA_256)
+        credential = seal.open(user, services.state.scram[user])
+    assert credential.server_key == hmac.digest(SALTED, b"Server Key", "sha256")
+    for key in (credential.stored_key, credential.server_key):
+        assert not any(key in record.payload for record in known.records)
 
 
 @pytest.mark.parametrize(

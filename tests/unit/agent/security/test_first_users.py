@@ -4,6 +4,7 @@ import asyncio
 
 from agent.config.bootstrap_users import BootstrapUser
 from agent.runtime.ids import SystemIds
+from agent.security.credential_seal import CredentialSeal
 from agent.security.first_users import create_first_users, new_credential
 from coordinator.commands.rules import RULES_SECURITY
 from coordinator.security.acls import Acl
@@ -25,6 +26,7 @@ ACL = Acl(
     name="*",
     pattern=PatternType.LITERAL,
 )
+NO_SEAL = CredentialSeal()
 ADMIN = BootstrapUser(name="admin", mechanism=MECHANISM, password="secret", acls=(ACL,))
 OTHER = BootstrapUser(name="other", mechanism=MECHANISM, password="secret")
 
@@ -33,17 +35,18 @@ async def test_one_proposal_is_taken_with_its_acls() -> None:
     async with data_paths() as paths:
         ledger, ids, clock = paths.parts.ledger, SystemIds(), ManualClock()
         created = await asyncio.gather(
-            create_first_users([ADMIN], ledger, ids, clock), create_first_users([OTHER], ledger, ids, clock)
+            create_first_users([ADMIN], ledger, ids, clock, NO_SEAL),
+            create_first_users([OTHER], ledger, ids, clock, NO_SEAL),
         )
         assert sorted(created) == [False, True]
         assert len(ledger.state.scram) == 1
-        assert not await create_first_users([OTHER], ledger, ids, clock)
+        assert not await create_first_users([OTHER], ledger, ids, clock, NO_SEAL)
 
 
 async def test_the_credential_fits_the_password_and_the_acls_are_there() -> None:
     async with data_paths() as paths:
         ledger = paths.parts.ledger
-        assert await create_first_users([ADMIN], ledger, SystemIds(), ManualClock())
+        assert await create_first_users([ADMIN], ledger, SystemIds(), ManualClock(), NO_SEAL)
         assert is_password_of(ledger.state.scram["admin", MECHANISM], "secret", MECHANISM)
         assert list(ledger.state.acls) == [ACL]
 
@@ -51,7 +54,7 @@ async def test_the_credential_fits_the_password_and_the_acls_are_there() -> None
 async def test_agents_with_older_rules_are_waited_for() -> None:
     async with data_paths(rules=RULES_SECURITY - 1) as paths:
         clock = ManualClock()
-        creating = asyncio.ensure_future(create_first_users([ADMIN], paths.parts.ledger, SystemIds(), clock))
+        creating = asyncio.ensure_future(create_first_users([ADMIN], paths.parts.ledger, SystemIds(), clock, NO_SEAL))
         while len(clock.slept) < 3:
             await clock.sleep(0)
         assert not creating.done()
