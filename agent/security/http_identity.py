@@ -42,6 +42,8 @@ from protocol.limits import (
 BEARER: Final = "Bearer"
 BASIC: Final = "Basic"
 CERTIFICATE: Final = "certificate"
+NONE_GIVEN: Final = "None"
+"""PyIceberg's bearer token where it was given none."""
 LISTENER: Final = "HTTP"
 """The name of the HTTP port in the audit log."""
 
@@ -156,6 +158,8 @@ class HttpIdentities:
             return self._without_login(head)
         scheme, _, shown = text.partition(" ")
         match scheme.lower(), shown.strip():
+            case "bearer", token if token == NONE_GIVEN:
+                return self._without_login(head)
             case "bearer", token if token and len(token) <= HTTP_TOKEN_CHARS_MAX:
                 principal = self._access.tokens.principal_of(token)
                 if principal is None:

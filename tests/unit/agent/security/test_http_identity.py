@@ -122,6 +122,13 @@ class TestWithoutALogin:
     async def test_with_an_authorizer_a_page_whose_name_leads_here_is_still_rejected(self) -> None:
         assert await Port(rights=rights_by({})).status(host="evil.example") == 403
 
+    async def test_pyiceberg_without_a_token_shows_nothing(self) -> None:
+        found = await Port()(authorization="Bearer None")
+        assert isinstance(found, HttpIdentity)
+        assert (found.principal, found.mechanism) == (ANONYMOUS, "")
+        assert await Port().status("10.0.0.7", authorization="Bearer None") == 403
+        assert await Port(tokens=HttpTokens.of(TOKEN)).status(authorization="Bearer None") == 401
+
     async def test_a_certificate_names_the_principal(self) -> None:
         found = await Port(tokens=HttpTokens.of(TOKEN))("10.0.0.9", ALICE)
         assert isinstance(found, HttpIdentity)
