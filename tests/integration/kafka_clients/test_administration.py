@@ -14,7 +14,7 @@ from tests.support.services.java import JavaProgram
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own way of reading its schemas
-    from kafka.admin import ConfigResource, KafkaAdminClient, ResourceType
+    from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
 PARTITIONS = 12
 SECONDS_MAX = 60
@@ -76,7 +76,7 @@ def test_a_producer_of_librdkafka_pushes_what_it_is_asked_for(clusters: ClusterF
     agents = [cluster.start(name) for name in ("a", "b", "c")]
     admin = KafkaAdminClient(bootstrap_servers=agents[0].bootstrap)
     configs = {"metrics": "*", "interval.ms": "100", "match": "client_software_name=confluent-kafka-.*,client_id=asked"}
-    admin.alter_configs([ConfigResource(ResourceType.CLIENT_METRICS, "some", configs=configs)])
+    admin.alter_configs([ConfigResource(ConfigResourceType.CLIENT_METRICS, "some", configs=configs)])
     admin.close()
     for agent in agents:
         read(agent, "/api/topics")  # behind a barrier: each has applied it then, and the first question is answered so

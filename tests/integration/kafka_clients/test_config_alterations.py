@@ -19,8 +19,8 @@ from tests.support.services.local_services import PenstockFactory
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's own way of reading its schemas
     from kafka.admin import ConfigResource as PythonResource
+    from kafka.admin import ConfigResourceType as PythonType
     from kafka.admin import KafkaAdminClient
-    from kafka.admin import ResourceType as PythonType
 
 SECONDS_MAX = 60.0
 AT_ONCE = {"group.initial.rebalance.delay.ms": "0"}

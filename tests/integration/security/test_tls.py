@@ -20,6 +20,7 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.support.certificates import PemFiles, TestAuthority, java_keystore
+from tests.support.cluster.conditions import wait_until
 from tests.support.processes import provided
 from tests.support.services.java import SHORT_LIVED
 from tests.support.services.local_services import PENSTOCK, Penstock, PenstockFactory
@@ -194,11 +195,16 @@ def test_a_client_needs_a_certificate_that_a_rule_names(
         (_stranger(tmp_path), "certificate verify failed"),
     ]:
         assert not lists_topics(mutual.bootstrap, authority, client)
-        assert reason in mutual.process.stderr
+        wait_for_line(mutual, reason)
 
 
 def _stranger(folder: Path) -> PemFiles:
     return TestAuthority(folder=folder).issue("stranger", "s@example.org", common_name="alice")
+
+
+def wait_for_line(penstock: Penstock, text: str) -> None:
+    """The client sees that it is rejected before the agent has logged why."""
+    wait_until(lambda: text in penstock.process.stderr, f"a log line with {text!r}")
 
 
 def connect(penstock: Penstock) -> socket.socket:
@@ -215,7 +221,7 @@ def test_tls_1_1_is_rejected(broker: Penstock) -> None:
         context.maximum_version = ssl.TLSVersion.TLSv1_1
     with connect(broker) as raw, pytest.raises(ssl.SSLError, match=r"(?i)alert protocol version"):
         context.wrap_socket(raw)
-    assert "the client speaks an older version of TLS" in broker.process.stderr
+    wait_for_line(broker, "the client speaks an older version of TLS")
 
 
 def test_plaintext_on_a_tls_port_is_closed(broker: Penstock) -> None:
@@ -223,7 +229,7 @@ def test_plaintext_on_a_tls_port_is_closed(broker: Penstock) -> None:
         raw.sendall(b"\x00\x00\x00\x14\x00\x12\x00\x03\x00\x00\x00\x01\x00\x01a\x00" + bytes(20))
         received = raw.recv(100)
         assert received[:1] in (b"", b"\x15")  # closed, or a TLS alert
-    assert "the client does not speak TLS" in broker.process.stderr
+    wait_for_line(broker, "the client does not speak TLS")
 
 
 def test_tls_on_a_plaintext_port_is_closed(start: PenstockFactory, authority: TestAuthority) -> None:
@@ -231,7 +237,7 @@ def test_tls_on_a_plaintext_port_is_closed(start: PenstockFactory, authority: Te
     context = ssl.create_default_context(cafile=authority.ca_path)
     with connect(plain) as raw, pytest.raises((ssl.SSLError, ConnectionError)):
         context.wrap_socket(raw, server_hostname="localhost")
-    assert "the client speaks TLS" in plain.process.stderr
+    wait_for_line(plain, "the client speaks TLS")
 
 
 def test_silent_strangers_keep_nobody_out(broker: Penstock, authority: TestAuthority) -> None:
