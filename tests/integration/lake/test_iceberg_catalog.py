@@ -55,7 +55,8 @@ def topic(request: pytest.FixtureRequest, penstock: PenstockFactory, minio: Mini
 
 @pytest.fixture
 def catalog(topic: LakeTopic) -> Iterator[RestCatalog]:
-    catalog = RestCatalog("penstock", uri=topic.catalog, token=TOKEN, warehouse="anything")
+    token = {"token": topic.token} if topic.token else {}
+    catalog = RestCatalog("penstock", uri=topic.catalog, warehouse="anything", **token)
     yield catalog
     catalog.close()
 
