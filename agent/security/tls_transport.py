@@ -7,7 +7,7 @@ what it writes is encrypted. The connection begins once the handshake is done, s
   behind them. An answer is encrypted in slices of TLS_SLICE_BYTES as the peer reads, so a slow peer keeps no copy.
 - Parts below TLS_JOIN_BYTES are joined, so that they leave in one record instead of three.
 - While the connection does not read, at most one receive buffer of encrypted bytes waits here.
-ADR 32 has the measurements beside uvloop's own TLS.
+ADR 38 has the measurements beside uvloop's own TLS.
 """
 
 import asyncio

@@ -122,6 +122,15 @@ def test_every_latency_of_the_readme_is_in_the_benchmarks() -> None:
     assert set(quoted) <= measured
 
 
+def test_each_decision_has_a_number_and_a_row_of_its_own() -> None:
+    records = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+    assert [int(path.name[:4]) for path in records] == list(range(1, len(records) + 1))
+    rows = re.findall(r"\| \[(\d+)\]\(([^)]+)\)", (ROOT / "docs" / "adr" / "README.md").read_text())
+    assert rows == [(str(number), path.name) for number, path in enumerate(records, 1)]
+    for number, path in enumerate(records, 1):
+        assert path.read_text().startswith(f"# {number}. "), path.name
+
+
 def test_the_readme_is_short() -> None:
     assert len(text("README.md").splitlines()) <= README_LINES_MAX
 
