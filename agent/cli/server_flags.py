@@ -35,7 +35,7 @@ _CommandConfigOption = Annotated[
         "--command-config",
         envvar="PENSTOCK_COMMAND_CONFIG",
         metavar="FILE",
-        help="Properties file of Kafka client configs: security.protocol, ssl.truststore.location and others.",
+        help="Properties file of Kafka client configs: security.protocol, sasl.jaas.config and others.",
     ),
 ]
 _CaOption = Annotated[

@@ -45,6 +45,8 @@ def startup_report(
     )
     authority = "ca.pem" if settings.secure_files is None else shlex.quote(str(settings.secure_files.authority))
     ca_words = f" --ca {authority}" if is_encrypted or settings.http_tls is not None else ""
+    if security.sasl is not None:
+        ca_words += f" --command-config {shlex.quote(properties)}"
     open_addresses = [
         *(str(each) for each in bound if not settings.security_of(each.name).protocol.is_encrypted),
         *([f"http://{http}"] if settings.http_tls is None else []),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from protocol.auth.scram_credentials import ScramMechanism
+from tests.support.auth.drawn_scram_client import DrawnScramClient
 from tests.support.auth.sasl_frames import (
     api_versions,
     authenticate,
@@ -14,7 +15,6 @@ from tests.support.auth.sasl_frames import (
     metadata,
     read_authenticate_answer,
 )
-from tests.support.auth.scram_client import ScramClient
 
 STRANGE: Final = (
     b"",
@@ -88,12 +88,12 @@ class Drawing:
         """A version of SaslAuthenticate."""
         return self._random.randrange(3)
 
-    def client(self, mechanism: str) -> ScramClient:
+    def client(self, mechanism: str) -> DrawnScramClient:
         """A client of SCRAM without the password."""
         scram = ScramMechanism.SCRAM_SHA_512 if mechanism.endswith("512") else ScramMechanism.SCRAM_SHA_256
         user = self._random.choice(("alice", "stranger", "a,b=c"))
         gs2 = self._random.choice(("n,,", "y,,", f"n,a={user},"))
-        return ScramClient(mechanism=scram, user=user, password=WRONG_PASSWORD, gs2_header=gs2)
+        return DrawnScramClient(mechanism=scram, user=user, password=WRONG_PASSWORD, gs2_header=gs2)
 
     def plain(self) -> bytes:
         """A token of PLAIN."""
@@ -104,7 +104,7 @@ class Drawing:
         return b"n,,\x01auth=Bearer abc.def.ghi\x01\x01"
 
 
-def last_token(client: ScramClient, answer: bytes, version: int | None) -> bytes:
+def last_token(client: DrawnScramClient, answer: bytes, version: int | None) -> bytes:
     """The client's last message for the server's answer, raw where there is no version.
 
     An answer that was made for a changed message may be one that the client cannot read: then any token.

@@ -3,6 +3,7 @@
 import json
 import os
 import ssl
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -10,9 +11,24 @@ from urllib.parse import quote, urlencode
 
 import typer
 
-from agent.cli.clients.security import NO_SECURITY, PLAINTEXT, PROTOCOLS, SSL, ClientSecurity, untrusted
+from agent.cli.clients.security import (
+    ENCRYPTED,
+    NO_SECURITY,
+    PLAINTEXT,
+    WITHOUT_LOGIN,
+    ClientLogin,
+    ClientSecurity,
+    untrusted,
+)
 from agent.cli.failure import EXIT_USAGE, CommandFailed, Unavailable
-from agent.config.addresses import HostPort, InvalidAddress, read_host_port, read_http_address, read_listener
+from agent.config.addresses import (
+    HostPort,
+    InvalidAddress,
+    is_loopback,
+    read_host_port,
+    read_http_address,
+    read_listener,
+)
 from iceberg_export.jobs.agents import read_token
 from iceberg_export.spark.options import OptionError
 from protocol.decoding import Undecodable, decode_json
@@ -33,7 +49,7 @@ BootstrapOption = Annotated[
 ]
 
 Json = dict[str, object]
-HINT_UNAUTHENTICATED = " (--token-file FILE, or PENSTOCK_TOKEN_FILE)"
+HINT_UNAUTHENTICATED = " (--token-file FILE, or PENSTOCK_TOKEN_FILE, or --command-config FILE with a user)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +70,32 @@ class AgentServer:
         return ["--agent", self.address, *token, *ca]
 
     def headers(self) -> dict[str, str]:
-        """The headers of every request. Raises `CommandFailed` where the file has no token."""
+        """The headers of every request: a token, else the user of --command-config.
+
+        A password goes to no other machine without encryption. Raises `CommandFailed`, or `InvalidAddress`.
+        """
         try:
             token = read_token(self.token_file or "")
         except OptionError as error:
             raise CommandFailed(str(error), exit_code=EXIT_USAGE) from error
-        return {"Authorization": f"Bearer {token}"} if token else {}
+        if token:
+            return {"Authorization": f"Bearer {token}"}
+        login = self.security.login()
+        if login is None:
+            return {}
+        is_https, address = read_http_address(self.address)
+        if not is_https and not is_loopback(address.host):
+            return {}
+        return {"Authorization": "Basic " + b64encode(f"{login.user}:{login.password}".encode()).decode()}
 
 
 class KafkaAddress(NamedTuple):
-    """The address of a Kafka listener, and the security of a connection to it; None where it does not encrypt."""
+    """The address of a Kafka listener, and how to connect to it."""
 
     address: HostPort
     security: ClientSecurity | None
+    """None where the listener does not encrypt."""
+    login: ClientLogin | None = None
 
 
 class NoAnswerInTime(Unavailable):
@@ -98,14 +127,14 @@ def path_part(text: str) -> str:
 def kafka_address(server: AgentServer, bootstrap: str | None) -> KafkaAddress:
     """The address of the agent's Kafka listener: `bootstrap`, or the first fitting one that the agent returns.
 
-    A listener fits that has the protocol of --command-config or, where that names none, one that this client speaks.
+    A listener fits that has the protocol of --command-config or, where that names none, one that needs no log-in.
     """
     security = server.security
     protocol = security.protocol
     try:
         if bootstrap is not None:
-            is_encrypted = protocol == SSL or (protocol is None and security.ca is not None)
-            return KafkaAddress(read_host_port(bootstrap), security if is_encrypted else None)
+            is_encrypted = protocol in ENCRYPTED or (protocol is None and security.ca is not None)
+            return KafkaAddress(read_host_port(bootstrap), security if is_encrypted else None, security.login())
         status = get(server, "/api/status")
         listeners, protocols = status["kafka"], status.get("protocols", {})
         assert isinstance(listeners, list), "status lists the Kafka listeners"
@@ -115,12 +144,12 @@ def kafka_address(server: AgentServer, bootstrap: str | None) -> KafkaAddress:
         raise CommandFailed(f"--bootstrap: {error}", exit_code=EXIT_USAGE) from error
     for address in addresses:
         own_protocol = str(protocols.get(address.name, PLAINTEXT))
-        if own_protocol == protocol or (protocol is None and own_protocol in PROTOCOLS):
+        if own_protocol == protocol or (protocol is None and own_protocol in WITHOUT_LOGIN):
             host_port = HostPort(host=address.host, port=address.port)
-            return KafkaAddress(host_port, security if own_protocol == SSL else None)
+            return KafkaAddress(host_port, security if own_protocol in ENCRYPTED else None, security.login())
     raise CommandFailed(
-        f"no listener of the agent speaks {protocol or ' or '.join(PROTOCOLS)}; "
-        f"its listeners are {', '.join(map(str, listeners))}",
+        f"no listener of the agent speaks {protocol or ' or '.join(WITHOUT_LOGIN)}; "
+        f"its listeners are {', '.join(map(str, listeners))}. --command-config FILE has the protocol and the user",
         exit_code=EXIT_USAGE,
     )
 

@@ -26,16 +26,22 @@ from kio.schema.metadata.v12 import request as metadata
 from kio.schema.metadata.v12 import response as metadata_response
 from kio.schema.produce.v9 import request as produce
 from kio.schema.produce.v9 import response as produce_response
-from kio.schema.request_header.v2.header import RequestHeader
+from kio.schema.sasl_authenticate.v2 import request as sasl_authenticate
+from kio.schema.sasl_authenticate.v2 import response as sasl_authenticate_response
+from kio.schema.sasl_handshake.v1 import request as sasl_handshake
+from kio.schema.sasl_handshake.v1 import response as sasl_handshake_response
 from kio.schema.types import BrokerId, TopicName
 from kio.serial import entity_reader, entity_writer
 from kio.static.primitive import Records, i8, i16, i32, i32Timedelta, i64
 from kio.static.protocol import RequestPayload, ResponsePayload
 
 from agent.cli.clients.http_client import KafkaAddress
-from agent.cli.clients.security import untrusted
+from agent.cli.clients.security import PLAIN, ClientLogin, untrusted
 from agent.cli.failure import EXIT_USAGE, CommandFailed, Unavailable
 from agent.config.addresses import HostPort
+from agent.runtime.ids import SystemIds
+from protocol.auth.scram_client import ScramClient, ServerRejected
+from protocol.auth.scram_credentials import ScramMechanism
 from protocol.errors import ErrorCode
 from protocol.limits import CLIENT_ANSWER_BYTES_MAX, CLIENT_ANSWER_SECONDS_MAX, CLIENT_CONNECT_SECONDS_MAX
 from protocol.records.batch import encode_varint, pack_header, walk_batches
@@ -115,7 +121,14 @@ class KafkaClient:
             raise Unavailable(untrusted(str(address), error)) from error
         except OSError as error:  # TimeoutError is one
             raise Unavailable(f"no Kafka listener answers at {address}: is the agent running?") from error
-        return cls(address, reader, writer)
+        client = cls(address, reader, writer)
+        if kafka.login is not None:
+            try:
+                await client._log_in(kafka.login)
+            except BaseException:
+                client.close()
+                raise
+        return client
 
     async def __aenter__(self) -> Self:
         return self
@@ -262,6 +275,33 @@ class KafkaClient:
         result = answer.responses[0]
         _check(result.error_code, f"topic {topic}", result.error_message)
 
+    async def _log_in(self, login: ClientLogin) -> None:
+        """Authenticate by SASL. Raises `CommandFailed`."""
+        handshake = sasl_handshake.SaslHandshakeRequest(mechanism=login.mechanism)
+        listed = await self._ask(handshake, sasl_handshake_response.SaslHandshakeResponse)
+        if listed.error_code is not ErrorCode.none:
+            raise CommandFailed(
+                f"the agent does not take sasl.mechanism={login.mechanism}; it takes {', '.join(listed.mechanisms)}",
+                exit_code=EXIT_USAGE,
+            )
+        if login.mechanism == PLAIN:
+            await self._send_token(f"\0{login.user}\0{login.password}".encode())
+            return
+        (mechanism,) = (each for each in ScramMechanism if each.sasl_name == login.mechanism)
+        scram = ScramClient(mechanism, user=login.user, password=login.password, nonce=SystemIds().new_uuid().hex())
+        try:
+            challenge = await self._send_token(scram.first())
+            scram.check(await self._send_token(scram.final(challenge)))
+        except ServerRejected as error:
+            raise CommandFailed(f"{self._address} cannot be trusted: {error}") from error
+
+    async def _send_token(self, token: bytes) -> bytes:
+        request = sasl_authenticate.SaslAuthenticateRequest(auth_bytes=token)
+        answer = await self._ask(request, sasl_authenticate_response.SaslAuthenticateResponse)
+        if answer.error_code is not ErrorCode.none:
+            raise CommandFailed(f"the agent rejects the user of --command-config: {answer.error_message}")
+        return answer.auth_bytes
+
     async def _ask(self, request: RequestPayload, answer_type: type[Answer]) -> Answer:
         """Send a request and return its answer. After an error the connection must not be used again."""
         self._correlation_id += 1
@@ -296,14 +336,15 @@ class KafkaClient:
 
 
 def _frame(request: RequestPayload, correlation_id: int) -> bytes:
-    header = RequestHeader(
+    header_type = request.__header_schema__
+    header = header_type(
         request_api_key=request.__api_key__,
         request_api_version=request.__version__,
         correlation_id=i32(correlation_id),
         client_id=CLIENT_ID,
     )
     buffer = BytesIO()
-    entity_writer(RequestHeader)(buffer, header)
+    entity_writer(header_type)(buffer, header)
     try:
         entity_writer(type(request))(buffer, request)
     except UnicodeEncodeError as error:

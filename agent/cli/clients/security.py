@@ -1,8 +1,9 @@
-"""How the commands reach an agent that encrypts: `--ca`, and `--command-config` with Kafka's client configs.
+"""How the commands reach a protected agent: `--ca`, and `--command-config` with Kafka's client configs.
 
 Both options hold for the HTTP and the Kafka connections of a command. The configs are those of Kafka's own tools, of
-which TLS is read here; stores are PEM or PKCS12.
-Source: org.apache.kafka.clients.CommonClientConfigs, org.apache.kafka.common.config.SslConfigs (Kafka 4.3).
+which TLS and the log-in by a password are read here; stores are PEM or PKCS12.
+Source: org.apache.kafka.clients.CommonClientConfigs, org.apache.kafka.common.config.SslConfigs and SaslConfigs,
+javax.security.auth.login.Configuration for the form of sasl.jaas.config (Kafka 4.3).
 """
 
 import re
@@ -12,13 +13,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.cli.failure import EXIT_USAGE, CommandFailed
+from protocol.auth.scram_credentials import ScramMechanism
 
-PLAINTEXT, SSL = "PLAINTEXT", "SSL"
-PROTOCOLS = (PLAINTEXT, SSL)
+PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+WITHOUT_LOGIN = (PLAINTEXT, SSL)
+ENCRYPTED = (SSL, SASL_SSL)
+PLAIN = "PLAIN"
+MECHANISMS = (PLAIN, *(mechanism.sasl_name for mechanism in ScramMechanism))
 
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_JAAS_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s;]+))""")
 _PAIR = re.compile(r"((?:\\.|[^\\=:\s])*)\s*[=:]?\s*(.*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientLogin:
+    """A user and its password."""
+
+    mechanism: str
+    user: str
+    password: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +55,27 @@ class ClientSecurity:
                 exit_code=EXIT_USAGE,
             )
         return None if protocol is None else protocol.upper()
+
+    def login(self) -> ClientLogin | None:
+        """The user that the configs name; None where the protocol has no log-in. Raises `CommandFailed`."""
+        protocol = self.protocol
+        if protocol is None or protocol in WITHOUT_LOGIN:
+            return None
+        mechanism = self.configs.get("sasl.mechanism", "")
+        if mechanism not in MECHANISMS:
+            raise CommandFailed(
+                f"--command-config: sasl.mechanism={mechanism} is none of {', '.join(MECHANISMS)}", exit_code=EXIT_USAGE
+            )
+        pairs = _JAAS_OPTION.findall(self.configs.get("sasl.jaas.config", ""))
+        options = {name: _unescaped(double or single) or plain for name, double, single, plain in pairs}
+        user, password = options.get("username"), options.get("password")
+        if not user or not password:
+            raise CommandFailed(
+                '--command-config: sasl.jaas.config has no user: write MODULE required username="NAME" '
+                'password="PASSWORD"; as for Kafka\'s own tools',
+                exit_code=EXIT_USAGE,
+            )
+        return ClientLogin(mechanism=mechanism, user=user, password=password)
 
     def context(self) -> ssl.SSLContext:
         """TLS towards an agent. Raises `CommandFailed` where a file cannot be used."""

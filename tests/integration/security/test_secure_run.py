@@ -64,6 +64,23 @@ def test_a_user_made_by_kafkas_tool_is_in_until_it_is_deleted(broker: Penstock, 
     assert errors, "two seconds after the deletion the connection was still open"
 
 
+def test_the_commands_take_the_files_that_kafkas_tools_take(broker: Penstock) -> None:
+    def run(*words: str, records: str = "", configs: str = "admin.properties") -> "subprocess.CompletedProcess[str]":
+        flags = ["--server", f"https://{broker.http}", "--ca", str(broker.data / "tls" / "ca.pem")]
+        command = [str(PENSTOCK), *words, *flags, "--command-config", str(broker.data / configs)]
+        return subprocess.run(command, input=records, capture_output=True, text=True, timeout=SECONDS_MAX)
+
+    assert run("topics", "create", "greetings").returncode == 0
+    assert run("produce", "greetings", records="hello\n").returncode == 0
+    assert run("consume", "greetings", "--from", "earliest").stdout == "hello\n"
+    assert "greetings" in run("topics", "list").stdout
+    properties = (broker.data / "admin.properties").read_text().replace(admin_password(broker), "other")
+    (broker.data / "other.properties").write_text(properties)
+    done = run("produce", "greetings", records="hello\n", configs="other.properties")
+    assert done.returncode != 0
+    assert "password is wrong" in done.stderr
+
+
 def test_no_file_or_log_line_has_a_password(broker: Penstock) -> None:
     password = admin_password(broker).encode()
     with_password = {path.name for path in broker.data.rglob("*") if path.is_file() and password in path.read_bytes()}

@@ -23,6 +23,7 @@ from protocol.wire import INT32
 from tests.support.agent.audit_logs import KeptAuditLog
 from tests.support.agent.data_paths import data_paths, services_of
 from tests.support.agent.ledger_parts import ManualClock
+from tests.support.auth.drawn_scram_client import DrawnScramClient
 from tests.support.auth.sasl_frames import (
     AuthenticateAnswer,
     api_versions,
@@ -31,7 +32,6 @@ from tests.support.auth.sasl_frames import (
     read_authenticate_answer,
     read_handshake_answer,
 )
-from tests.support.auth.scram_client import ScramClient
 
 LISTENER = "SASL_PLAINTEXT"
 PASSWORD = "wonderland"
@@ -115,9 +115,9 @@ class RawPeer:
         """Whether the connection ends without a further answer."""
         return await self.receive() is None
 
-    async def log_in(self, client: ScramClient | None = None, *, version: int = 2) -> AuthenticateAnswer:
+    async def log_in(self, client: DrawnScramClient | None = None, *, version: int = 2) -> AuthenticateAnswer:
         """The last answer of SCRAM."""
-        client = client or ScramClient()
+        client = client or DrawnScramClient()
         answer = await self.ask(handshake(client.mechanism.sasl_name))
         assert read_handshake_answer(answer).error_code == 0
         first = read_authenticate_answer(await self.ask(authenticate(client.first(), version)), version)

@@ -13,6 +13,7 @@ from protocol.errors import ErrorCode
 from protocol.limits import SASL_FRAME_BYTES_MAX, UNAUTHENTICATED_BYTES_MAX
 from protocol.wire import INT32
 from tests.support.agent.server_peers import until
+from tests.support.auth.drawn_scram_client import DrawnScramClient
 from tests.support.auth.login_server import LISTENER, PASSWORD, LoginServer, RawPeer, login_server
 from tests.support.auth.sasl_frames import (
     api_versions,
@@ -23,7 +24,6 @@ from tests.support.auth.sasl_frames import (
     read_authenticate_answer,
     read_handshake_answer,
 )
-from tests.support.auth.scram_client import ScramClient
 
 
 class TestAuthenticating:
@@ -87,8 +87,8 @@ class TestAuthenticating:
 
 
 class TestFailing:
-    @pytest.mark.parametrize("client", [ScramClient(password="other"), ScramClient(user="nobody")])
-    async def test_the_answer_waits_and_says_nothing_about_the_user(self, client: ScramClient) -> None:
+    @pytest.mark.parametrize("client", [DrawnScramClient(password="other"), DrawnScramClient(user="nobody")])
+    async def test_the_answer_waits_and_says_nothing_about_the_user(self, client: DrawnScramClient) -> None:
         async with login_server() as login:
             peer = await login.connect()
             answer = await peer.log_in(client)
@@ -130,7 +130,7 @@ class TestFailing:
 
     async def test_a_recorded_last_message_is_worth_nothing(self) -> None:
         async with login_server() as login:
-            client, victim, thief = ScramClient(), await login.connect(), await login.connect()
+            client, victim, thief = DrawnScramClient(), await login.connect(), await login.connect()
             await victim.ask(handshake("SCRAM-SHA-256"))
             first = read_authenticate_answer(await victim.ask(authenticate(client.first())))
             recorded = client.final(first.token)
@@ -142,7 +142,7 @@ class TestFailing:
 
     async def test_a_credential_deleted_within_the_exchange_is_worth_nothing(self) -> None:
         async with login_server() as login:
-            client, peer = ScramClient(), await login.connect()
+            client, peer = DrawnScramClient(), await login.connect()
             await peer.ask(handshake("SCRAM-SHA-256"))
             first = read_authenticate_answer(await peer.ask(authenticate(client.first())))
             login.credentials.by_key.clear()
@@ -158,7 +158,7 @@ class TestAudit:
 
     async def test_both_outcomes_are_recorded(self) -> None:
         async with login_server() as login:
-            for client in (ScramClient(), ScramClient(user="eve")):
+            for client in (DrawnScramClient(), DrawnScramClient(user="eve")):
                 await (await login.connect()).log_in(client)
             shared = {
                 "mechanism": "SCRAM-SHA-256",
@@ -179,7 +179,7 @@ class TestAudit:
             login.clock.seconds += 5
             await peer.log_in()
             login.clock.seconds += 5
-            await peer.log_in(ScramClient(password="other"))
+            await peer.log_in(DrawnScramClient(password="other"))
             assert [(line["decision"], line["rule"]) for line in await self.lines(login)] == [
                 ("authenticated", ""),
                 ("authenticated", ""),
@@ -269,7 +269,7 @@ class TestDeletion:
         async with login_server() as login:
             peer, other = await login.connect(), await login.connect()
             await peer.log_in()
-            await other.log_in(ScramClient())
+            await other.log_in(DrawnScramClient())
             login.credentials.set(next(iter(login.credentials.by_key)), None)
             login.connections.end_deleted()
             assert await peer.is_closed()
@@ -327,10 +327,10 @@ class TestReauthentication:
 
     async def test_as_another_user_it_is_closed(self) -> None:
         async with login_server(self.SETTINGS) as login:
-            login.credentials.set(("bob", ScramClient().mechanism), next(iter(login.credentials.by_key.values())))
+            login.credentials.set(("bob", DrawnScramClient().mechanism), next(iter(login.credentials.by_key.values())))
             peer = await login.connect()
             await peer.log_in()
-            answer = await peer.log_in(ScramClient(user="bob"))
+            answer = await peer.log_in(DrawnScramClient(user="bob"))
             assert answer.message == "Cannot change principals during re-authentication from User.alice: User.bob"
             assert await peer.is_closed()
             assert login.clock.slept == [0.1]

@@ -23,6 +23,7 @@ from protocol.auth.scram_credentials import ScramMechanism
 from protocol.auth.scram_keys import credential_of, salt_password
 from protocol.connection import read_request_frame
 from protocol.errors import ErrorCode
+from tests.support.auth.drawn_scram_client import DrawnScramClient
 from tests.support.auth.sasl_frames import (
     api_versions,
     authenticate,
@@ -32,7 +33,6 @@ from tests.support.auth.sasl_frames import (
     read_authenticate_answer,
     read_handshake_answer,
 )
-from tests.support.auth.scram_client import ScramClient
 
 ALICE = SaslIdentity(name="alice")
 MECHANISMS = ("SCRAM-SHA-256", "PLAIN", "OAUTHBEARER")
@@ -187,7 +187,7 @@ class TestExchange:
 
     @pytest.mark.parametrize("version", [0, 1, 2])
     def test_scram_ends_with_the_identity_and_its_lifetime(self, version: int) -> None:
-        session, client = SaslSession(RULES), ScramClient()
+        session, client = SaslSession(RULES), DrawnScramClient()
         session.receive(handshake("SCRAM-SHA-256"))
         first = session.receive(authenticate(client.first(), version))
         assert isinstance(first, Reply)
@@ -201,7 +201,7 @@ class TestExchange:
         assert answer.lifetime_ms == (60_000 if version else 0)
 
     def test_a_failure_does_not_say_what_was_wrong(self) -> None:
-        session, client = SaslSession(RULES), ScramClient(password="other")
+        session, client = SaslSession(RULES), DrawnScramClient(password="other")
         session.receive(handshake("SCRAM-SHA-256"))
         first = session.receive(authenticate(client.first()))
         assert isinstance(first, Reply)
@@ -238,7 +238,7 @@ class TestExchange:
 
 class TestRawTokens:
     def test_answers_are_tokens_alone(self) -> None:
-        session, client = SaslSession(RULES), ScramClient()
+        session, client = SaslSession(RULES), DrawnScramClient()
         session.receive(handshake("SCRAM-SHA-256", version=0))
         first = session.receive(memoryview(client.first()))
         assert isinstance(first, Reply)

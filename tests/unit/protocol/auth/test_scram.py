@@ -9,7 +9,7 @@ from protocol.auth.scram import OTHER_AUTHORIZATION_ID, ScramAccount, ScramExcha
 from protocol.auth.scram_credentials import ScramCredential, ScramMechanism
 from protocol.auth.scram_keys import credential_of, salt_password
 from protocol.limits import SASL_NAME_CHARS_MAX
-from tests.support.auth.scram_client import ScramClient
+from tests.support.auth.drawn_scram_client import DrawnScramClient
 
 NONCE = "servernonce"
 
@@ -32,7 +32,7 @@ class ScramServer:
             return ScramAccount(credential=known, identity=SaslIdentity(name="owner") if name == "token-id" else None)
         return ScramAccount(credential=known, identity=SaslIdentity(name=name) if name != "stranger" else None)
 
-    def run(self, client: ScramClient) -> Step:
+    def run(self, client: DrawnScramClient) -> Step:
         step = self.exchange.receive(client.first())
         if isinstance(step, Challenge):
             step = self.exchange.receive(client.final(step.token))
@@ -62,47 +62,47 @@ class TestAccepted:
 
     @pytest.mark.parametrize("mechanism", ScramMechanism)
     def test_a_client_with_the_password(self, mechanism: ScramMechanism) -> None:
-        step = ScramServer(mechanism).run(ScramClient(mechanism=mechanism))
+        step = ScramServer(mechanism).run(DrawnScramClient(mechanism=mechanism))
         assert isinstance(step, Accepted)
         assert step.identity == SaslIdentity(name="alice")
 
     @pytest.mark.parametrize("header", ["n,,", "y,,", "n,a=alice,"])
     def test_without_channel_binding_and_for_itself(self, header: str) -> None:
-        assert isinstance(ScramServer().run(ScramClient(gs2_header=header)), Accepted)
+        assert isinstance(ScramServer().run(DrawnScramClient(gs2_header=header)), Accepted)
 
     @pytest.mark.parametrize("user", ["a,b=c", "b\u00f6b", "=2C"])
     def test_a_name_of_any_characters(self, user: str) -> None:
-        step = ScramServer().run(ScramClient(user=user))
+        step = ScramServer().run(DrawnScramClient(user=user))
         assert isinstance(step, Accepted)
         assert step.identity.name == user
 
     def test_unknown_extensions_are_ignored(self) -> None:
-        server, client = ScramServer(), ScramClient(extensions=",x=1,yy=a=b")
+        server, client = ScramServer(), DrawnScramClient(extensions=",x=1,yy=a=b")
         first = server.exchange.receive(client.first())
         assert isinstance(first, Challenge)
         assert isinstance(server.exchange.receive(client.final(first.token, extensions=",z=3")), Accepted)
 
     @pytest.mark.parametrize("extension", [",tokenauth=true", ",tokenauth=TRUE"])
     def test_a_delegation_token_gives_its_owner(self, extension: str) -> None:
-        step = ScramServer().run(ScramClient(user="token-id", extensions=extension))
+        step = ScramServer().run(DrawnScramClient(user="token-id", extensions=extension))
         assert isinstance(step, Accepted)
         assert step.identity == SaslIdentity(name="owner")
 
     def test_a_token_that_is_not_asked_for_is_a_user(self) -> None:
-        step = ScramServer().run(ScramClient(user="token-id", extensions=",tokenauth=false"))
+        step = ScramServer().run(DrawnScramClient(user="token-id", extensions=",tokenauth=false"))
         assert isinstance(step, Accepted)
         assert step.identity == SaslIdentity(name="token-id")
 
 
 class TestRejected:
     def test_a_wrong_password(self) -> None:
-        assert ScramServer().run(ScramClient(password="other")) == SaslRejection(
+        assert ScramServer().run(DrawnScramClient(password="other")) == SaslRejection(
             reason="the password is wrong", user="alice"
         )
 
     @pytest.mark.parametrize("password", ["wonderland", "other"])
     def test_an_unknown_user_fails_at_the_last_step_whatever_it_sends(self, password: str) -> None:
-        server, client = ScramServer(), ScramClient(user="stranger", password=password)
+        server, client = ScramServer(), DrawnScramClient(user="stranger", password=password)
         first = server.exchange.receive(client.first())
         assert isinstance(first, Challenge)
         assert server.exchange.receive(client.final(first.token)) == SaslRejection(
@@ -110,12 +110,12 @@ class TestRejected:
         )
 
     def test_one_that_acts_for_another(self) -> None:
-        step = ScramServer().run(ScramClient(gs2_header="n,a=bob,"))
+        step = ScramServer().run(DrawnScramClient(gs2_header="n,a=bob,"))
         assert isinstance(step, SaslRejection)
         assert step.message == OTHER_AUTHORIZATION_ID
 
     def test_a_message_of_another_exchange(self) -> None:
-        client = ScramClient()
+        client = DrawnScramClient()
         recorded = ScramServer().exchange.receive(client.first())
         assert isinstance(recorded, Challenge)
         final = client.final(recorded.token)
@@ -179,7 +179,7 @@ class TestRejected:
     )
     def test_a_last_message_of_another_form(self, message: bytes) -> None:
         server = ScramServer()
-        server.exchange.receive(ScramClient().first())
+        server.exchange.receive(DrawnScramClient().first())
         step = server.exchange.receive(message)
         assert isinstance(step, SaslRejection)
         assert step.user == "alice"

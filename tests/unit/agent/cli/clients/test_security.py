@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli.clients.http_client import AgentServer, kafka_address
-from agent.cli.clients.security import ClientSecurity, client_security, read_properties
+from agent.cli.clients.security import ClientLogin, ClientSecurity, client_security, read_properties
 from agent.cli.failure import CommandFailed
 from tests.support.certificates import TestAuthority
 
@@ -75,3 +75,51 @@ def test_a_given_bootstrap_encrypts_where_the_options_say_so() -> None:
 
 def test_no_text_shows_a_password() -> None:
     assert "hush" not in repr(ClientSecurity(configs={"ssl.key.password": "hush"}))
+    assert "hush" not in repr(ClientLogin(mechanism="PLAIN", user="alice", password="hush"))
+
+
+MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+
+
+@pytest.mark.parametrize(
+    ("jaas", "user", "password"),
+    [
+        (f'{MODULE} username="alice" password="wonder land;";', "alice", "wonder land;"),
+        (f"{MODULE}\n  username='alice'\n  password=wonderland ;", "alice", "wonderland"),
+        (f'{MODULE} tokenauth=true username = "a\\"b" password="\\\\";', 'a"b', "\\"),
+    ],
+)
+def test_the_user_is_that_of_sasl_jaas_config(jaas: str, user: str, password: str) -> None:
+    configs = {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.jaas.config": jaas}
+    assert ClientSecurity(configs=configs).login() == ClientLogin(
+        mechanism="SCRAM-SHA-512", user=user, password=password
+    )
+
+
+def test_a_protocol_without_sasl_has_no_user() -> None:
+    assert ClientSecurity().login() is None
+    assert ClientSecurity(configs={"security.protocol": "SSL", "sasl.jaas.config": "x"}).login() is None
+
+
+@pytest.mark.parametrize(
+    ("configs", "missing"),
+    [
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI is none of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"),
+        ({"sasl.mechanism": "PLAIN"}, "sasl.jaas.config has no user"),
+        ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": 'X required username="a";'}, "sasl.jaas.config has no user"),
+    ],
+)
+def test_what_is_missing_for_a_log_in_is_named(configs: dict[str, str], missing: str) -> None:
+    with pytest.raises(CommandFailed, match=missing):
+        ClientSecurity(configs={"security.protocol": "SASL_SSL", **configs}).login()
+
+
+@pytest.mark.parametrize(
+    ("address", "is_sent"),
+    [("127.0.0.1:9644", True), ("https://broker.example:9644", True), ("broker.example:9644", False)],
+)
+def test_a_password_goes_to_no_other_machine_without_encryption(address: str, is_sent: bool) -> None:
+    jaas = f'{MODULE} username="alice" password="wonderland";'
+    configs = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+    headers = AgentServer(address=address, security=ClientSecurity(configs=configs)).headers()
+    assert headers == ({"Authorization": "Basic YWxpY2U6d29uZGVybGFuZA=="} if is_sent else {})

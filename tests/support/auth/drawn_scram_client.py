@@ -12,7 +12,7 @@ from protocol.auth.scram_credentials import ScramMechanism
 
 
 @dataclass(slots=True, kw_only=True)
-class ScramClient:
+class DrawnScramClient:
     """The client's side of one exchange."""
 
     mechanism: ScramMechanism = ScramMechanism.SCRAM_SHA_256
