@@ -1,9 +1,7 @@
 """`penstock topics`: list, describe, create, alter, delete."""
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,15 +10,12 @@ from agent.cli.clients.http_client import (
     BootstrapOption,
     JsonOption,
     get,
-    kafka_address,
     path_part,
 )
+from agent.cli.clients.kafka_work import with_client
 from agent.cli.failure import EXIT_USAGE, CommandFailed
 from agent.cli.output import print_json, print_pairs, print_table
 from agent.cli.server_flags import with_server
-
-if TYPE_CHECKING:
-    from agent.cli.clients.kafka_client import KafkaClient
 
 app = typer.Typer(no_args_is_help=True)
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC")]
@@ -93,7 +88,7 @@ def create(
 ) -> None:
     """Create a topic."""
     configs = _pairs(config or [])
-    _with_client(server, bootstrap, lambda client: client.create_topic(topic, partitions, configs))
+    with_client(server, bootstrap, lambda client: client.create_topic(topic, partitions, configs))
     sys.stderr.write(f"created {topic}\n")
 
 
@@ -119,7 +114,7 @@ def alter(
         configs[name] = None
     if not configs:
         raise CommandFailed("nothing to alter: give --config KEY=VALUE or --delete-config KEY", exit_code=EXIT_USAGE)
-    _with_client(server, bootstrap, lambda client: client.alter_topic(topic, configs))
+    with_client(server, bootstrap, lambda client: client.alter_topic(topic, configs))
     sys.stderr.write(f"altered {topic}\n")
 
 
@@ -134,9 +129,9 @@ def delete(
 ) -> None:
     """Delete a topic with its records, in the log and in the table."""
     if not is_sure:
-        _with_client(server, bootstrap, lambda client: client.partition_count(topic))
+        with_client(server, bootstrap, lambda client: client.partition_count(topic))
         typer.confirm(f"Delete {topic} and all of its records?", abort=True, err=True)
-    _with_client(server, bootstrap, lambda client: client.delete_topic(topic))
+    with_client(server, bootstrap, lambda client: client.delete_topic(topic))
     sys.stderr.write(f"deleted {topic}\n")
 
 
@@ -148,17 +143,3 @@ def _pairs(texts: list[str]) -> dict[str, str]:
             raise CommandFailed(f"--config {pair} is not KEY=VALUE", exit_code=EXIT_USAGE)
         configs[name.strip()] = value.strip()
     return configs
-
-
-def _with_client(
-    server: AgentServer, bootstrap: str | None, work: "Callable[[KafkaClient], Awaitable[object]]"
-) -> None:
-    from agent.cli.clients.kafka_client import KafkaClient
-
-    address = kafka_address(server, bootstrap)
-
-    async def connected() -> None:
-        async with await KafkaClient.connect(address) as client:
-            await work(client)
-
-    asyncio.run(connected())

@@ -12,10 +12,14 @@ from datetime import timedelta
 from io import BytesIO
 from typing import Self, TypeVar
 
+from kio.schema.alter_user_scram_credentials.v0 import request as alter_scram
+from kio.schema.alter_user_scram_credentials.v0 import response as alter_scram_response
 from kio.schema.create_topics.v7 import request as create_topics
 from kio.schema.create_topics.v7 import response as create_topics_response
 from kio.schema.delete_topics.v6 import request as delete_topics
 from kio.schema.delete_topics.v6 import response as delete_topics_response
+from kio.schema.describe_user_scram_credentials.v0 import request as describe_scram
+from kio.schema.describe_user_scram_credentials.v0 import response as describe_scram_response
 from kio.schema.fetch.v12 import request as fetch
 from kio.schema.fetch.v12 import response as fetch_response
 from kio.schema.incremental_alter_configs.v1 import request as alter_configs
@@ -42,6 +46,7 @@ from agent.config.addresses import HostPort
 from agent.runtime.ids import SystemIds
 from protocol.auth.scram_client import ScramClient, ServerRejected
 from protocol.auth.scram_credentials import ScramMechanism
+from protocol.auth.scram_keys import salt_password
 from protocol.errors import ErrorCode
 from protocol.limits import CLIENT_ANSWER_BYTES_MAX, CLIENT_ANSWER_SECONDS_MAX, CLIENT_CONNECT_SECONDS_MAX
 from protocol.records.batch import encode_varint, pack_header, walk_batches
@@ -274,6 +279,46 @@ class KafkaClient:
         )
         result = answer.responses[0]
         _check(result.error_code, f"topic {topic}", result.error_message)
+
+    async def users(self) -> list[tuple[str, int, int]]:
+        """The users of the cluster: name, code of a mechanism, iterations."""
+        answer = await self._ask(
+            describe_scram.DescribeUserScramCredentialsRequest(users=None),
+            describe_scram_response.DescribeUserScramCredentialsResponse,
+        )
+        _check(answer.error_code, "the users", answer.error_message)
+        return [
+            (row.user, int(info.mechanism), int(info.iterations))
+            for row in answer.results
+            for info in row.credential_infos
+        ]
+
+    async def set_password(
+        self, user: str, mechanism: ScramMechanism, *, salt: bytes, iterations: int, password: str
+    ) -> None:
+        """Create a user's credential, or replace it."""
+        salted = salt_password(password, salt=salt, iterations=iterations, mechanism=mechanism)
+        upsertion = alter_scram.ScramCredentialUpsertion(
+            name=user, mechanism=i8(mechanism), iterations=i32(iterations), salt=salt, salted_password=salted
+        )
+        await self._alter_users((), (upsertion,))
+
+    async def delete_password(self, user: str, mechanism: ScramMechanism) -> None:
+        """Delete a user's credential."""
+        deletion = alter_scram.ScramCredentialDeletion(name=user, mechanism=i8(mechanism))
+        await self._alter_users((deletion,), ())
+
+    async def _alter_users(
+        self,
+        deletions: Sequence[alter_scram.ScramCredentialDeletion],
+        upsertions: Sequence[alter_scram.ScramCredentialUpsertion],
+    ) -> None:
+        answer = await self._ask(
+            alter_scram.AlterUserScramCredentialsRequest(deletions=tuple(deletions), upsertions=tuple(upsertions)),
+            alter_scram_response.AlterUserScramCredentialsResponse,
+        )
+        for result in answer.results:
+            _check(result.error_code, f"user {result.user}", result.error_message)
 
     async def _log_in(self, login: ClientLogin) -> None:
         """Authenticate by SASL. Raises `CommandFailed`."""

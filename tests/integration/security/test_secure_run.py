@@ -74,6 +74,15 @@ def test_the_commands_take_the_files_that_kafkas_tools_take(broker: Penstock) ->
     assert run("produce", "greetings", records="hello\n").returncode == 0
     assert run("consume", "greetings", "--from", "earliest").stdout == "hello\n"
     assert "greetings" in run("topics", "list").stdout
+    assert run("users", "create", "carol", records="sesame\n").returncode == 0
+    assert run("users", "create", "carol", "--mechanism", "scram-sha-256", records="sesame\n").returncode == 0
+    names = [line.split()[:2] for line in run("users", "list").stdout.splitlines()[1:]]
+    assert names == [["admin", "SCRAM-SHA-512"], ["carol", "SCRAM-SHA-256"], ["carol", "SCRAM-SHA-512"]]
+    Producer(client(broker, "carol", "sesame")).list_topics(timeout=SECONDS_MAX)
+    assert run("users", "delete", "carol").returncode == 0
+    assert "there is no user carol" in run("users", "delete", "carol").stderr
+    assert "the password is empty" in run("users", "create", "carol").stderr
+    assert "write SCRAM-SHA-256 or SCRAM-SHA-512" in run("users", "create", "carol", "--mechanism", "PLAIN").stderr
     properties = (broker.data / "admin.properties").read_text().replace(admin_password(broker), "other")
     (broker.data / "other.properties").write_text(properties)
     done = run("produce", "greetings", records="hello\n", configs="other.properties")
