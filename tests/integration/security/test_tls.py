@@ -59,7 +59,10 @@ def broker(start: PenstockFactory, server: PemFiles) -> Penstock:
 @pytest.fixture(scope="module")
 def mutual(start: PenstockFactory, server: PemFiles, authority: TestAuthority) -> Penstock:
     options = {"tls-cert": str(server.cert), "tls-key": str(server.key), "tls-client-ca": str(authority.ca_path)}
-    settings = {"ssl.principal.mapping.rules": "RULE:^CN=([a-z]+),OU=Tests.*$/$1/"}
+    settings = {
+        "ssl.principal.mapping.rules": "RULE:^CN=([a-z]+),OU=Tests.*$/$1/",
+        "super.users": "User:alice;User:bob",
+    }
     return start(listen="SSL://127.0.0.1:0", options=options, settings=settings)
 
 
