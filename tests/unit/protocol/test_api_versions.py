@@ -2,7 +2,7 @@
 
 from kio.index import load_request_schema, load_response_schema
 
-from protocol.api_versions import API_VERSIONS, ApiKey, range_of
+from protocol.api_versions import API_VERSIONS, ApiKey, name_of, range_of
 from tests.compat.protocol_diff.comparison import read_recorded
 
 SERVED = [(row, version) for row in API_VERSIONS for version in range(row.version_served_min, row.version_max + 1)]
@@ -42,3 +42,7 @@ def test_an_api_that_is_not_served_has_no_row() -> None:
     assert range_of(999) is None
     assert range_of(-1) is None
     assert {row.api_key for row in API_VERSIONS} == set(ApiKey)
+
+
+def test_an_api_is_named_as_in_kafkas_schemas() -> None:
+    assert (name_of(ApiKey.PRODUCE), name_of(ApiKey.SASL_HANDSHAKE)) == ("Produce", "SaslHandshake")
