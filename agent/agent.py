@@ -31,7 +31,6 @@ from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
 from agent.runtime.supervisor import Supervisor
 from agent.runtime.version import VERSION
-from agent.security.agent_tls import AgentTls
 from agent.security.authentication import ConnectionAuthenticator
 from agent.security.authorizer import check_administrator
 from agent.security.connection_limits import ConnectionLimits, ip_rate_of
@@ -39,6 +38,7 @@ from agent.security.credential_seal import OpenCredentials
 from agent.security.first_users import create_first_users
 from agent.security.http_identity import HttpRights
 from agent.security.scram_accounts import CredentialSource
+from agent.security.tls.agent_tls import AgentTls
 from agent.security.wiring import Authentication, wire_authentication
 from agent.server.connection import ClientConnection
 from agent.server.connection_gate import ConnectionGate

@@ -36,7 +36,7 @@ from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob, loops_of
 from agent.runtime.supervisor import Run, Supervisor
-from agent.security.audit_log import AuditLog
+from agent.security.audit.audit_log import AuditLog
 from agent.security.authorizer import Authorizer, StateAcls
 from agent.security.credential_seal import CredentialSeal
 from agent.views.state import state_statistics

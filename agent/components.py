@@ -41,7 +41,7 @@ from agent.runtime.ids import Ids, SystemIds
 from agent.runtime.metrics import Metrics
 from agent.runtime.start_retries import once_there
 from agent.runtime.stop_signals import StopSignals, watch_signals
-from agent.security.agent_tls import AgentTls
+from agent.security.tls.agent_tls import AgentTls
 from coordinator.ledger.port import LedgerCorrupt
 
 log = logging.getLogger(__name__)

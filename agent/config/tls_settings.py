@@ -1,7 +1,7 @@
 """TLS of one listener, or of the HTTP port, as its settings describe it. No file is read here.
 
 In: Kafka's configs with the listener's own before the general ones, and the options `--tls-cert`, `--tls-key` and
-`--tls-client-ca`, which are shorthand for three of them. Out: `TlsSettings`. `agent.security.tls_files` reads the
+`--tls-client-ca`, which are shorthand for three of them. Out: `TlsSettings`. `agent.security.tls.tls_files` reads the
 files.
 Source: org.apache.kafka.common.config.SslConfigs (Kafka 4.3); KIP-651 for PEM.
 """

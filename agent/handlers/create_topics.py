@@ -21,7 +21,7 @@ from agent.request.controller_mutations import count_mutations
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.yielding import CooperativeYield
-from agent.security.audit_subject import AGENTS_ALONE, record_denials
+from agent.security.audit.audit_subject import AGENTS_ALONE, record_denials
 from agent.security.required_rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CONFIGS_TOPIC
 from agent.security.rights import Rights
 from coordinator.configs.topic_configs import broker_value

@@ -26,7 +26,7 @@ from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.request.topic_rights import denied_topics, is_denied
 from agent.runtime.yielding import CooperativeYield, inline_or_in_thread
-from agent.security.audit_events import AuditedResource, ChangeEvent
+from agent.security.audit.audit_events import AuditedResource, ChangeEvent
 from agent.security.required_rights import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC
 from agent.security.rights import Rights
 from coordinator.configs.topic_names import InvalidTopicName, validate_topic_name

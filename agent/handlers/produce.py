@@ -23,7 +23,7 @@ from agent.request.topic_rights import denied_topics
 from agent.request.transactional_requests import BatchesOfTransaction
 from agent.runtime.threads import run_in_thread
 from agent.runtime.yielding import CooperativeYield
-from agent.security.audit_subject import AGENTS_ALONE, record_denials
+from agent.security.audit.audit_subject import AGENTS_ALONE, record_denials
 from agent.security.required_rights import WRITE_TOPIC, WRITE_TRANSACTION
 from coordinator.configs.topic_names import AUDIT_TOPIC, INTERNAL_TOPICS
 from coordinator.ledger.port import LedgerUnavailable

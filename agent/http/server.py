@@ -15,8 +15,8 @@ from agent.config.http_auth import HttpAccess
 from agent.config.listener_security import HTTPS_LISTENER
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.services import AdminServices
-from agent.security.agent_tls import AgentTls
 from agent.security.http_identity import HttpIdentities
+from agent.security.tls.agent_tls import AgentTls
 from protocol.limits import (
     HTTP_CONNECTIONS_MAX,
     HTTP_HEAD_BYTES_MAX,

@@ -17,7 +17,7 @@ from agent.ledger.ledger_client import LedgerClient
 from agent.recovery.audit import Audit
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
-from agent.security.audit_events import AuditEvent
+from agent.security.audit.audit_events import AuditEvent
 from agent.security.http_identity import HttpPasswords, HttpRights
 from agent.security.quotas import Quotas
 from protocol.types import Milliseconds

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from agent.config.listener_security import HTTPS_LISTENER
 from agent.http.client_certificates import with_certificate
-from agent.security.agent_tls import AgentTls
+from agent.security.tls.agent_tls import AgentTls
 from protocol.limits import (
     HTTP_CONNECTIONS_OPEN_MAX,
     HTTP_READ_BYTES_MIN,

@@ -13,8 +13,8 @@ from agent.admin.topics import TopicAdmin, TopicError
 from agent.context import AgentContext
 from agent.ledger.producer_ids import AllocationRejected, ProducerIdBlock
 from agent.produce.produce_path import Acknowledgement, ProducePath
-from agent.security.audit_events import AuditRecord
-from agent.security.audit_log import AuditSinkFailed
+from agent.security.audit.audit_events import AuditRecord
+from agent.security.audit.audit_log import AuditSinkFailed
 from coordinator.commands.registry import RegisterSchema, SchemaContent, SchemaRegistered, SchemaType
 from coordinator.configs.topic_names import AUDIT_TOPIC
 from coordinator.ledger.port import LedgerUnavailable, OutcomeUnknown

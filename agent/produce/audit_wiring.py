@@ -5,8 +5,8 @@ from agent.config.audit_options import AuditSettings, AuditTarget
 from agent.context import AgentContext
 from agent.produce.audit_topic import TopicSink
 from agent.produce.produce_path import ProducePath
-from agent.security.audit_files import FileSink, StderrSink
-from agent.security.audit_log import AuditLog, AuditSink, NoSink
+from agent.security.audit.audit_files import FileSink, StderrSink
+from agent.security.audit.audit_log import AuditLog, AuditSink, NoSink
 
 
 def wire_audit_log(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agent.request.messages import Values
-from agent.security.audit_events import AuditedResource
+from agent.security.audit.audit_events import AuditedResource
 from coordinator.commands.admin import ConfigResourceType, OperationKind
 from coordinator.configs.security_configs import HIDDEN, is_secret
 from protocol.api_versions import ApiKey

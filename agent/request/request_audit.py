@@ -14,7 +14,7 @@ from agent.request.changes import CHANGES
 from agent.request.messages import Values
 from agent.request.services import Request, Services
 from agent.runtime.supervisor import begin_in, result_or_error
-from agent.security.audit_events import ChangeEvent
+from agent.security.audit.audit_events import ChangeEvent
 from coordinator.ledger.port import LedgerUnavailable
 
 ChangeHandler = Callable[[Services, Request, Any], Awaitable[Values]]

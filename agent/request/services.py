@@ -27,8 +27,8 @@ from agent.request.draining import Draining
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
 from agent.runtime.metrics import Metrics
-from agent.security.audit_events import AuditSource
-from agent.security.audit_log import AuditLog, no_audit_log
+from agent.security.audit.audit_events import AuditSource
+from agent.security.audit.audit_log import AuditLog, no_audit_log
 from agent.security.authorizer import Authorizer
 from agent.security.credential_seal import CredentialSeal
 from agent.security.quotas import Quotas

@@ -15,7 +15,7 @@ from agent.produce.produce_path import ProducePath
 from agent.produce.record_rules import RecordRulesOfTopics
 from agent.request.connection_epochs import ConnectionEpochs
 from agent.request.services import Services
-from agent.security.audit_log import AuditLog
+from agent.security.audit.audit_log import AuditLog
 from agent.security.authorizer import Authorizer
 from agent.security.credential_seal import CredentialSeal
 from agent.security.quotas import Quotas

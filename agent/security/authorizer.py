@@ -18,8 +18,8 @@ from agent.config.option_sources import InvalidSettings
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
-from agent.security.audit_log import AuditLog, no_audit_log
-from agent.security.audit_subject import (
+from agent.security.audit.audit_log import AuditLog, no_audit_log
+from agent.security.audit.audit_subject import (
     ACL_ALLOWS,
     ACLS_NOT_CONFIRMED,
     AUTHORIZER_OFF,

@@ -27,8 +27,8 @@ from agent.config.http_auth import (
     rejection_from_elsewhere,
 )
 from agent.runtime.clock import Clock
-from agent.security.audit_events import AuditedResource, AuditEvent, AuditSource, AuthenticationEvent, DenialEvent
-from agent.security.audit_subject import NO_ACL_ALLOWS
+from agent.security.audit.audit_events import AuditedResource, AuditEvent, AuditSource, AuthenticationEvent, DenialEvent
+from agent.security.audit.audit_subject import NO_ACL_ALLOWS
 from agent.security.rights import ALL_RIGHTS, Rights
 from protocol.auth.operations import Operation, ResourceType
 from protocol.auth.principals import ANONYMOUS, USER, Principal

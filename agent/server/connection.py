@@ -16,7 +16,7 @@ from agent.fetch.wait import FetchWait
 from agent.request.connection_epochs import PendingConnectionEpoch
 from agent.request.services import Answer, Request, Services
 from agent.runtime.supervisor import begin_in, contain
-from agent.security.audit_subject import SUBJECT
+from agent.security.audit.audit_subject import SUBJECT
 from agent.security.authentication import ConnectionAuthenticator
 from agent.security.throttling import Mute, usage_of
 from agent.server.connection_table import ConnectionTable

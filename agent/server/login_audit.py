@@ -1,7 +1,7 @@
 """The audit events of authentications, new and repeated ones."""
 
 from agent.request.services import Services
-from agent.security.audit_events import AuditSource, AuthenticationEvent
+from agent.security.audit.audit_events import AuditSource, AuthenticationEvent
 from agent.security.authentication import ConnectionAuthenticator
 from protocol.auth.principals import ANONYMOUS, USER, Principal
 from protocol.auth.sasl_session import Failure

@@ -79,7 +79,7 @@ class ClientSecurity:
 
     def context(self) -> ssl.SSLContext:
         """TLS towards an agent. Raises `CommandFailed` where a file cannot be used."""
-        from agent.security.certificates import InvalidCertificate  # late: few commands encrypt
+        from agent.security.tls.certificates import InvalidCertificate  # late: few commands encrypt
 
         try:
             return self._context()
@@ -87,7 +87,7 @@ class ClientSecurity:
             raise CommandFailed(f"--ca or --command-config: {error}", exit_code=EXIT_USAGE) from error
 
     def _context(self) -> ssl.SSLContext:
-        from agent.security.certificates import (
+        from agent.security.tls.certificates import (
             KeyAndChain,
             authorities_of_pkcs12,
             identity_of_pkcs12,

@@ -18,7 +18,7 @@ def check_certificates(settings: Settings) -> Iterator[DoctorFinding]:
     for name, tls in listeners.items():
         if tls is None:
             continue
-        from agent.security.tls_files import ListenerTls  # late: most agents have no certificate
+        from agent.security.tls.tls_files import ListenerTls  # late: most agents have no certificate
 
         now_s = SystemClock().now_ms() / 1000
         try:

@@ -42,7 +42,7 @@ from agent.http.iceberg.unsupported import forbidden
 from agent.http.iceberg.vended_credentials import CredentialVendor
 from agent.http.services import AdminServices
 from agent.lake.table_updates import TopicGone
-from agent.security.audit_events import AuditedResource, CredentialEvent
+from agent.security.audit.audit_events import AuditedResource, CredentialEvent
 from coordinator.ledger.port import LedgerError, OutcomeUnknown
 from iceberg_export.tables.edits import EditInvalid, RequirementFailed, decode_edit
 from protocol.auth.operations import Operation, ResourceType

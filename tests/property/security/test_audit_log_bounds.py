@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.config.audit_classes import AuditClass
-from agent.security import audit_log
-from agent.security.audit_events import (
+from agent.security.audit import audit_log
+from agent.security.audit.audit_events import (
     AllowedEvent,
     AuditEvent,
     AuditRecord,

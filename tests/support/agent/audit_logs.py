@@ -7,14 +7,14 @@ from typing import Any
 from agent.config.audit_classes import AuditClass
 from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
-from agent.security.audit_events import (
+from agent.security.audit.audit_events import (
     AuditedResource,
     AuditRecord,
     AuditSource,
     ChangeEvent,
     DenialEvent,
 )
-from agent.security.audit_log import AuditLog, AuditSinkFailed
+from agent.security.audit.audit_log import AuditLog, AuditSinkFailed
 from protocol.auth.operations import Operation, ResourceType
 from protocol.auth.principals import Principal
 from tests.support.agent.ledger_parts import ManualClock

@@ -9,7 +9,7 @@ from agent.config.http_auth import HttpAccess
 from agent.http.api import build_app
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.runtime.clock import Clock, SystemClock
-from agent.security.audit_events import AuditEvent
+from agent.security.audit.audit_events import AuditEvent
 from agent.security.http_identity import HttpIdentities, HttpPasswords, HttpRights
 from agent.security.rights import EVERY_OPERATION, Rights
 from protocol.auth.operations import Operation, ResourceType, bits

@@ -10,7 +10,7 @@ from agent.config.http_auth import HttpAccess, HttpTokens
 from agent.http.client_certificates import with_certificate
 from agent.http.iceberg.catalog_config import CatalogParts
 from agent.http.registry import rest_api as registry_api
-from agent.security.audit_events import AuditEvent, DenialEvent
+from agent.security.audit.audit_events import AuditEvent, DenialEvent
 from agent.security.required_http_rights import HTTP_RIGHTS, REGISTRY_RIGHTS
 from coordinator.state.state import TableState
 from protocol.auth.operations import CLUSTER_NAME, Operation, ResourceType, bits

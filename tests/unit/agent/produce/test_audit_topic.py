@@ -13,9 +13,9 @@ import pytest
 from agent.fetch.sessions import RequestedPartition
 from agent.produce.audit_topic import CONFIGS, SCHEMA, SCHEMA_SUBJECT, TopicSink
 from agent.request.services import Services
-from agent.security.audit_events import AuditRecord
-from agent.security.audit_log import AuditSinkFailed
-from agent.security.audit_subject import SUBJECT
+from agent.security.audit.audit_events import AuditRecord
+from agent.security.audit.audit_log import AuditSinkFailed
+from agent.security.audit.audit_subject import SUBJECT
 from coordinator.commands.registry import RegistryMode, SetMode
 from coordinator.configs.topic_names import AUDIT_TOPIC
 from protocol.api_versions import ApiKey

@@ -9,7 +9,7 @@ from agent.config.audit_classes import AuditClass
 from agent.request.messages import Values
 from agent.request.request_audit import with_recorded_changes
 from agent.request.services import Request, Services
-from agent.security.audit_log import no_audit_log
+from agent.security.audit.audit_log import no_audit_log
 from coordinator.ledger.port import LedgerCorrupt, LedgerUnavailable, OutcomeUnknown
 from protocol.api_versions import ApiKey
 from protocol.auth.principals import Principal

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from agent.config.http_auth import AccessRejection, HttpAccess, HttpTokens
-from agent.security.audit_events import AuditEvent, AuthenticationEvent
+from agent.security.audit.audit_events import AuditEvent, AuthenticationEvent
 from agent.security.http_identity import HttpIdentities, HttpIdentity, HttpRequestHead, HttpRights
 from agent.security.rights import ALL_RIGHTS
 from protocol.auth.principals import ANONYMOUS, Principal, read_principal

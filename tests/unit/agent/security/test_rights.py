@@ -7,7 +7,7 @@ import pytest
 
 from agent.config.authorizer_settings import AuthorizerSettings
 from agent.security import authorizer as authorizer_module
-from agent.security.audit_subject import SUBJECT
+from agent.security.audit.audit_subject import SUBJECT
 from agent.security.authorizer import Authorizer
 from agent.security.rights import ALL_RIGHTS, EVERY_OPERATION
 from coordinator.ledger.port import LedgerUnavailable

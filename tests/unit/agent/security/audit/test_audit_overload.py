@@ -6,9 +6,9 @@ from pathlib import Path
 
 from agent.config.audit_classes import AuditClass
 from agent.runtime.metrics import Metrics
-from agent.security.audit_events import AuditSource
-from agent.security.audit_files import FileSink
-from agent.security.audit_log import AuditLog
+from agent.security.audit.audit_events import AuditSource
+from agent.security.audit.audit_files import FileSink
+from agent.security.audit.audit_log import AuditLog
 from protocol.auth.principals import Principal
 from protocol.limits import (
     AUDIT_LOG_BYTES_MAX,

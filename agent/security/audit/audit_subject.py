@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from typing import Final, Protocol
 
 from agent.config.audit_classes import AuditClass
-from agent.security.audit_events import AllowedEvent, AuditedResource, AuditSource, DenialEvent
-from agent.security.audit_log import AuditLog
+from agent.security.audit.audit_events import AllowedEvent, AuditedResource, AuditSource, DenialEvent
+from agent.security.audit.audit_log import AuditLog
 from protocol.auth.operations import Operation, ResourceType
 
 

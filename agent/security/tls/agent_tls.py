@@ -12,10 +12,10 @@ from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.runtime.periodic_job import PeriodicJob
 from agent.runtime.threads import run_in_thread
-from agent.security.certificate_principals import certificate_principal
-from agent.security.tls_files import ListenerTls
-from agent.security.tls_handshakes import TlsHandshakes
-from agent.security.tls_transport import App, TlsTransport
+from agent.security.tls.certificate_principals import certificate_principal
+from agent.security.tls.tls_files import ListenerTls
+from agent.security.tls.tls_handshakes import TlsHandshakes
+from agent.security.tls.tls_transport import App, TlsTransport
 from protocol.auth.principals import Principal
 from protocol.auth.tls_session import TlsSession
 from protocol.limits import TLS_EXPIRY_WARNING_SECONDS, TLS_RELOAD_SECONDS

@@ -11,10 +11,10 @@ import pytest
 from agent.config.tls_settings import read_tls
 from agent.runtime.clock import SystemClock
 from agent.runtime.metrics import Metrics
-from agent.security.certificate_principals import UnnamedPrincipal
-from agent.security.tls_files import ListenerTls
-from agent.security.tls_handshakes import TlsHandshakes
-from agent.security.tls_transport import TlsTransport
+from agent.security.tls.certificate_principals import UnnamedPrincipal
+from agent.security.tls.tls_files import ListenerTls
+from agent.security.tls.tls_handshakes import TlsHandshakes
+from agent.security.tls.tls_transport import TlsTransport
 from protocol.auth.tls_session import TlsSession
 from tests.support.agent.server_peers import until
 from tests.support.certificates import TestAuthority
@@ -241,7 +241,7 @@ async def test_a_handshake_that_takes_too_long_is_closed(tmp_path: Path, monkeyp
 
 
 async def test_too_many_handshakes_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.security.tls_handshakes.TLS_HANDSHAKES_OPEN_MAX", 1)
+    monkeypatch.setattr("agent.security.tls.tls_handshakes.TLS_HANDSHAKES_OPEN_MAX", 1)
     async with listening(tmp_path) as listener:
         _, silent = await asyncio.open_connection("127.0.0.1", listener.port)
         await until(lambda: len(listener.transports) == 1)
@@ -257,14 +257,14 @@ async def test_too_many_handshakes_are_closed(tmp_path: Path, monkeypatch: pytes
 async def test_steps_beyond_the_queue_are_closed_and_those_in_it_are_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.security.tls_handshakes.TLS_HANDSHAKES_UNDER_WAY_MAX", 1)
+    monkeypatch.setattr("agent.security.tls.tls_handshakes.TLS_HANDSHAKES_UNDER_WAY_MAX", 1)
     async with listening(tmp_path) as listener:
         pairs = await asyncio.gather(*(listener.connect() for _ in range(5)))
         await until(lambda: len(listener.apps) == 5)
         for _, writer in pairs:
             writer.close()
-        monkeypatch.setattr("agent.security.tls_handshakes.TLS_HANDSHAKES_UNDER_WAY_MAX", 0)
-        monkeypatch.setattr("agent.security.tls_handshakes.TLS_HANDSHAKES_WAITING_MAX", 0)
+        monkeypatch.setattr("agent.security.tls.tls_handshakes.TLS_HANDSHAKES_UNDER_WAY_MAX", 0)
+        monkeypatch.setattr("agent.security.tls.tls_handshakes.TLS_HANDSHAKES_WAITING_MAX", 0)
         with pytest.raises((ConnectionError, ssl.SSLError)):
             await listener.connect()
         assert listener.failures() == 1

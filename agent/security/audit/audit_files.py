@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agent.runtime.threads import PatientThread
-from agent.security.audit_events import AuditRecord
-from agent.security.audit_log import AuditSinkFailed
+from agent.security.audit.audit_events import AuditRecord
+from agent.security.audit.audit_log import AuditSinkFailed
 
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 _MODE = 0o600

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from agent.security.audit_subject import SUBJECT, record_denials
+from agent.security.audit.audit_subject import SUBJECT, record_denials
 from protocol.auth.operations import Operation, ResourceType
 from tests.support.agent.audit_logs import KeptAuditLog, RequestOfAlice
 

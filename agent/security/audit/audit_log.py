@@ -18,7 +18,7 @@ from agent.runtime.clock import Clock, SystemClock
 from agent.runtime.metrics import Metrics
 from agent.runtime.outages import Outage, OutageWords
 from agent.runtime.periodic_job import PeriodicJob
-from agent.security.audit_events import AuditEvent, AuditRecord, written
+from agent.security.audit.audit_events import AuditEvent, AuditRecord, written
 from protocol.limits import (
     AUDIT_LOG_BYTES_MAX,
     AUDIT_LOG_EVENT_BYTES,

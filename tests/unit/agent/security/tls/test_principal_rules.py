@@ -2,7 +2,7 @@
 
 import pytest
 
-from agent.security.principal_rules import InvalidRules, read_rules
+from agent.security.tls.principal_rules import InvalidRules, read_rules
 
 SUBJECT = "CN=Alice,OU=Sales,O=Example,C=DE"
 

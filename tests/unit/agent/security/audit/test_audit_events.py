@@ -2,7 +2,7 @@
 
 import json
 
-from agent.security.audit_events import (
+from agent.security.audit.audit_events import (
     AllowedEvent,
     AuditEvent,
     AuditSource,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.security.audit_events import AuditRecord
-from agent.security.audit_files import FileSink, StderrSink
-from agent.security.audit_log import AuditSinkFailed
+from agent.security.audit.audit_events import AuditRecord
+from agent.security.audit.audit_files import FileSink, StderrSink
+from agent.security.audit.audit_log import AuditSinkFailed
 from protocol.types import Milliseconds
 
 

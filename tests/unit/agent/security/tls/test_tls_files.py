@@ -14,7 +14,7 @@ from cryptography.x509 import load_pem_x509_certificate
 
 from agent.config.option_sources import InvalidSettings
 from agent.config.tls_settings import read_tls
-from agent.security.tls_files import ListenerTls
+from agent.security.tls.tls_files import ListenerTls
 from protocol.auth.tls_session import TlsFailed, TlsSession
 from tests.support.certificates import PemFiles, TestAuthority
 from tests.support.tls_clients import MemoryClient, shake_hands

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from agent.config.option_sources import InvalidSettings
 from agent.config.tls_settings import ClientAuth, KeyPair, TlsSettings
-from agent.security.certificates import (
+from agent.security.tls.certificates import (
     CertificateNames,
     InvalidCertificate,
     KeyAndChain,
@@ -28,8 +28,8 @@ from agent.security.certificates import (
     names_of,
     reject_jks,
 )
-from agent.security.cipher_suites import openssl_ciphers
-from agent.security.principal_rules import InvalidRules, PrincipalRules, read_rules
+from agent.security.tls.cipher_suites import openssl_ciphers
+from agent.security.tls.principal_rules import InvalidRules, PrincipalRules, read_rules
 from protocol.limits import CERTIFICATE_FILE_BYTES_MAX, TLS_RELOAD_FAILED_SECONDS
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ import ssl
 from typing import cast
 
 from agent.config.tls_settings import PrincipalSource
-from agent.security.principal_rules import PrincipalRules
+from agent.security.tls.principal_rules import PrincipalRules
 from protocol.auth.der import InvalidDer
 from protocol.auth.distinguished_names import subject_text
 from protocol.auth.principals import ANONYMOUS, USER, Principal

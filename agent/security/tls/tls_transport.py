@@ -17,8 +17,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from agent.security.certificate_principals import UnnamedPrincipal
-from agent.security.tls_handshakes import TlsHandshakes
+from agent.security.tls.certificate_principals import UnnamedPrincipal
+from agent.security.tls.tls_handshakes import TlsHandshakes
 from protocol.auth.tls_session import TlsFailed, TlsSession
 from protocol.limits import TLS_HANDSHAKE_SECONDS_MAX, TLS_JOIN_BYTES, TLS_SLICE_BYTES
 from protocol.wire import Buffer

@@ -7,13 +7,13 @@ import pytest
 
 from agent.config.audit_classes import AuditClass
 from agent.runtime.metrics import Metrics
-from agent.security.audit_events import (
+from agent.security.audit.audit_events import (
     AllowedEvent,
     AuditEvent,
     AuthenticationEvent,
     CredentialEvent,
 )
-from agent.security.audit_log import AuditLog, NoSink
+from agent.security.audit.audit_log import AuditLog, NoSink
 from protocol.limits import (
     AUDIT_LOG_BYTES_MAX,
     AUDIT_LOG_EVENTS_MAX,
