@@ -1,0 +1,92 @@
+{{/* What the schema cannot say: values that do not fit together. Each message names the value and what to write. */}}
+{{- define "penstock.check" -}}
+{{- $v := .Values -}}
+{{- if not $v.store.url -}}
+{{- fail "store.url is missing: name the bucket, as in s3://BUCKET/PREFIX" -}}
+{{- end -}}
+{{- if and (not $v.ledger.url) (not $v.etcd.enabled) -}}
+{{- fail "ledger.url is missing: name every member of etcd, as in etcd://HOST:2379/CLUSTER. Or let the chart run etcd: etcd.enabled=true" -}}
+{{- end -}}
+{{- if and $v.ledger.url $v.etcd.enabled -}}
+{{- fail "ledger.url and etcd.enabled name two ledgers: set one of them" -}}
+{{- end -}}
+{{- if and (or $v.ledger.tls.existingSecret $v.ledger.user) $v.etcd.enabled -}}
+{{- fail "ledger.tls and ledger.user are for an etcd of your own; that of etcd.enabled has neither TLS nor users" -}}
+{{- end -}}
+{{- if and $v.ledger.tls.clientCertificate (not $v.ledger.tls.existingSecret) -}}
+{{- fail "ledger.tls.clientCertificate needs ledger.tls.existingSecret, with tls.crt and tls.key" -}}
+{{- end -}}
+{{- if ne (empty $v.ledger.user) (empty $v.ledger.passwordSecret.name) -}}
+{{- fail "ledger.user and ledger.passwordSecret.name belong together: set both, or neither" -}}
+{{- end -}}
+{{- include "penstock.checkSecurity" . -}}
+{{- include "penstock.checkAddresses" . -}}
+{{- $drain := get $v.settings "drain-timeout-s" | default 20 | int -}}
+{{- if le (int $v.terminationGracePeriodSeconds) (add $drain (int $v.preStopSleepSeconds) | int) -}}
+{{- fail (printf "terminationGracePeriodSeconds: %d s are not enough for preStopSleepSeconds (%d) and settings.drain-timeout-s (%d)" (int $v.terminationGracePeriodSeconds) (int $v.preStopSleepSeconds) $drain) -}}
+{{- end -}}
+{{- if gt (int $v.autoscaling.minReplicas) (int $v.autoscaling.maxReplicas) -}}
+{{- fail "autoscaling.minReplicas is more than autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "penstock.checkSecurity" -}}
+{{- $v := .Values -}}
+{{- $issuer := $v.tls.certManager.issuerRef.name -}}
+{{- if and $v.tls.enabled (not $v.tls.existingSecret) (not $issuer) -}}
+{{- fail "tls.enabled needs a certificate: set tls.existingSecret, or tls.certManager.issuerRef.name" -}}
+{{- end -}}
+{{- if and $v.tls.existingSecret $issuer -}}
+{{- fail "tls.existingSecret and tls.certManager.issuerRef.name name two certificates: set one of them" -}}
+{{- end -}}
+{{- if and (not $v.tls.enabled) (or $v.tls.existingSecret $issuer (ne $v.tls.clientAuth "none")) -}}
+{{- fail "tls.enabled is false, so tls.existingSecret, tls.certManager and tls.clientAuth protect nothing: set tls.enabled=true" -}}
+{{- end -}}
+{{- with $v.authentication -}}
+{{- if .enabled -}}
+{{- if not (or .superUsers .users) -}}
+{{- fail "authentication.enabled: nobody could do anything. Name a principal in authentication.superUsers, or users in authentication.users" -}}
+{{- end -}}
+{{- range list "PLAIN" "OAUTHBEARER" -}}
+{{- if and (has . $v.authentication.mechanisms) (not $v.tls.enabled) -}}
+{{- fail (printf "authentication.mechanisms: %s sends secrets as they are, so it needs tls.enabled" .) -}}
+{{- end -}}
+{{- end -}}
+{{- else if or .superUsers .users .secretKey.name .plainUsers.name -}}
+{{- fail "authentication.enabled is false, so authentication.superUsers, users, secretKey and plainUsers do nothing: set authentication.enabled=true" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "penstock.checkAddresses" -}}
+{{- $v := .Values -}}
+{{- $names := list "INTERNAL" "EXTERNAL" "RELAY" -}}
+{{- $hosts := 0 -}}
+{{- range $v.zones -}}
+{{- $name := include "penstock.listenerOfZone" .name -}}
+{{- if has $name $names -}}
+{{- fail (printf "zones: %s is there twice, or is the name of a listener" .name) -}}
+{{- end -}}
+{{- $names = append $names $name -}}
+{{- if .externalHost -}}
+{{- $hosts = add1 $hosts -}}
+{{- if not $v.external.enabled -}}
+{{- fail "zones[].externalHost needs external.enabled" -}}
+{{- end -}}
+{{- if and (eq $v.external.type "NodePort") (not .externalNodePort) -}}
+{{- fail (printf "zones: %s needs externalNodePort, since external.type is NodePort" .name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if $v.external.enabled -}}
+{{- if eq $v.external.type "HostPort" -}}
+{{- if or $v.external.host $hosts -}}
+{{- fail "external.host and zones[].externalHost do not go with external.type HostPort: each agent has its node's address" -}}
+{{- end -}}
+{{- else if not (or $v.external.host $hosts) -}}
+{{- fail "external.host is missing: the host name or address that clients connect to, for example that of the load balancer" -}}
+{{- end -}}
+{{- else if $v.external.host -}}
+{{- fail "external.enabled is false, so external.host does nothing: set external.enabled=true" -}}
+{{- end -}}
+{{- end -}}

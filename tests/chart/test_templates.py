@@ -1,0 +1,128 @@
+"""Every supported set-up renders into manifests that Kubernetes accepts, and that agents can run with."""
+
+import tomllib
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.chart import expectations
+from tests.chart.rendering import (
+    CHART,
+    HIGHEST,
+    LOWEST,
+    NAME,
+    SETUPS,
+    Manifests,
+    agent_container,
+    conformity,
+    helm,
+    render,
+    setup,
+    setup_text,
+    template,
+)
+
+VERSIONS = (LOWEST, HIGHEST)
+
+
+def test_helm_finds_nothing_to_say_about_any_setup() -> None:
+    options = ("--strict", "--quiet", "--kube-version", f"{HIGHEST}.0")
+    with ThreadPoolExecutor(2) as threads:
+        answers = threads.map(lambda path: helm("lint", *options, "--values", str(path), str(CHART)), SETUPS.values())
+    for name, done in zip(SETUPS, answers, strict=True):
+        is_api_missing = "this cluster has no" in done.stdout  # helm lint cannot be told of APIs
+        assert done.returncode == 0 or is_api_missing, f"{name}: {done.stdout}{done.stderr}"
+
+
+@pytest.mark.parametrize("kubernetes", VERSIONS)
+def test_kubernetes_knows_every_field_of_every_setup(tmp_path: Path, kubernetes: str) -> None:
+    for name in SETUPS:
+        (tmp_path / f"{name}.yaml").write_text(setup_text(name, kubernetes), encoding="utf-8")
+    report = conformity(tmp_path, kubernetes)
+    assert report["summary"] == {
+        "valid": sum(len(setup(name, kubernetes).objects) for name in SETUPS),
+        "invalid": 0,
+        "errors": 0,
+        "skipped": 0,
+    }, report["resources"]
+
+
+def test_a_field_that_kubernetes_does_not_know_is_found(tmp_path: Path) -> None:
+    text = setup_text("minimal", HIGHEST).replace("minReadySeconds", "minReadySecond")
+    (tmp_path / "misspelt.yaml").write_text(text, encoding="utf-8")
+    report = conformity(tmp_path, HIGHEST)
+    (problem,) = report["resources"]
+    assert "minReadySecond" in problem["msg"]
+
+
+@pytest.mark.parametrize("name", SETUPS)
+@pytest.mark.parametrize("expectation", expectations.ALL, ids=lambda each: each.__name__)
+def test_a_setup_is_as_expected(name: str, expectation: Callable[[Manifests], None]) -> None:
+    expectation(setup(name))
+
+
+def test_traffic_prefers_the_zone_by_the_word_that_the_version_knows() -> None:
+    words = [setup("minimal", version).named("Service")["spec"]["trafficDistribution"] for version in VERSIONS]
+    assert words == ["PreferClose", "PreferSameZone"]
+
+
+def test_an_older_kubernetes_is_rejected() -> None:
+    done = template(SETUPS["minimal"], kubernetes="1.30")
+    assert done.returncode != 0
+    assert "chart requires kubeVersion: >=1.31.0-0" in done.stderr
+
+
+def test_a_changed_option_replaces_the_pods_and_a_changed_label_of_the_service_does_not() -> None:
+    def checksum(*values: str) -> str:
+        (deployment,) = render(SETUPS["minimal"], values=values).agents()
+        return str(deployment["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
+
+    assert checksum() == checksum('service.annotations={"a":"b"}')
+    assert checksum() != checksum("settings.flush-interval-ms=100")
+    assert checksum() != checksum('kafka={"num.partitions":3}')
+
+
+def test_a_user_of_openshift_is_the_namespaces() -> None:
+    for name, pod in setup("openshift").pods():
+        assert "runAsUser" not in pod["securityContext"], name
+        assert "fsGroup" not in pod["securityContext"], name
+
+
+def test_agents_have_the_keys_of_the_bucket_by_a_secret_or_an_identity() -> None:
+    (with_keys,) = setup("minimal").agents()
+    assert agent_container(with_keys)["envFrom"] == [{"secretRef": {"name": "bucket-keys"}}]
+    (with_role,) = setup("irsa").agents()
+    assert "envFrom" not in agent_container(with_role)
+    role = setup("irsa").named("ServiceAccount")["metadata"]["annotations"]
+    assert role == {"eks.amazonaws.com/role-arn": "arn:aws:iam::123456789012:role/penstock"}
+
+
+def test_zones_have_their_own_numbers_of_agents() -> None:
+    counts = {each["metadata"]["name"]: each["spec"]["replicas"] for each in setup("zones").agents()}
+    assert counts == {f"{NAME}-eu-west-1a": 3, f"{NAME}-eu-west-1b": 2, f"{NAME}-eu-west-1c": 2}
+
+
+@pytest.mark.parametrize(
+    ("values", "api"),
+    [
+        ("monitoring.podMonitor.enabled=true", "monitoring.coreos.com/v1"),
+        ('tls={"enabled":true,"certManager":{"issuerRef":{"name":"internal"}}}', "cert-manager.io/v1"),
+    ],
+)
+def test_a_missing_operator_is_named(values: str, api: str) -> None:
+    done = template(SETUPS["minimal"], apis=(), values=[values])
+    assert done.returncode != 0
+    assert f"(API {api})" in done.stderr
+
+
+def test_chart_and_program_have_one_version() -> None:
+    assert f'appVersion: "{_version()}"' in (CHART / "Chart.yaml").read_text(encoding="utf-8")
+    (deployment,) = setup("minimal").agents()
+    assert agent_container(deployment)["image"] == f"penstock:{_version()}"
+
+
+def _version() -> str:
+    project = tomllib.loads((CHART.parent.parent / "pyproject.toml").read_text(encoding="utf-8"))
+    return str(project["project"]["version"])
