@@ -1,0 +1,1 @@
+"""What people deploy Penstock with: images, charts, dashboards and alerts."""

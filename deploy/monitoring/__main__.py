@@ -1,0 +1,5 @@
+"""Writes the generated files: `make monitoring`."""
+
+from deploy.monitoring.generated import write
+
+write()

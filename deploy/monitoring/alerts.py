@@ -1,0 +1,261 @@
+"""The alerts: what is wrong, for how long before somebody is told, and how urgent it is.
+
+Rule: metrics of the whole cluster come from the maintenance leader alone, so `max` and `sum` by job hold over its
+handover. Every alert is of one cluster, which is one `job`. Each has a section of its name in
+docs/operations/alerts.md.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.limits import CONNECTIONS_MAX
+
+PAGE: Final = "page"
+"""People who use the cluster notice it."""
+TICKET: Final = "ticket"
+"""They will, if nobody does anything."""
+RUNBOOK: Final = "docs/operations/alerts.md"
+AGENTS_MIN: Final = 1
+"""How many agents rules.yaml expects; the chart puts two thirds of its replicas there."""
+AGENTS_MIN_MARK: Final = "AGENTS_MIN"
+"""Stands for that number in the expression."""
+NEAR_LIMIT_RATIO: Final = 0.8
+MEMORY_RATIO_MAX: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One rule. Two rules of one name are two stages of the same fault."""
+
+    name: str
+    expression: str
+    lasting: str = ""
+    """For how long the expression has to hold, as Prometheus writes it; at once where it is empty."""
+    severity: str = TICKET
+    summary: str
+    """One sentence with the value; `$labels` and `$value` as in Prometheus' templates."""
+
+    @property
+    def runbook_url(self) -> str:
+        """The section of this alert: the anchor that Markdown gives to a heading of its name."""
+        return f"{RUNBOOK}#{self.name.lower()}"
+
+
+ALERTS: Final[Sequence[Alert]] = (
+    Alert(
+        name="AgentsMissing",
+        expression=f"(sum by (job) (penstock_ready) < {AGENTS_MIN_MARK}) or absent(penstock_ready)",
+        lasting="5m",
+        severity=PAGE,
+        summary="Fewer agents serve clients than the cluster needs.",
+    ),
+    Alert(
+        name="NotReady",
+        expression="penstock_ready == 0",
+        lasting="3m",
+        summary="{{ $labels.instance }} runs and does not serve clients.",
+    ),
+    Alert(
+        name="LedgerOutage",
+        expression="max by (job) (penstock_ledger_outage_seconds) > 30",
+        lasting="1m",
+        severity=PAGE,
+        summary="The ledger has not answered for {{ $value | humanizeDuration }}: no record is acknowledged.",
+    ),
+    Alert(
+        name="StoreOutage",
+        expression="max by (job) (penstock_store_outage_seconds) > 30",
+        lasting="1m",
+        severity=PAGE,
+        summary="The bucket has failed for {{ $value | humanizeDuration }}: no record is acknowledged.",
+    ),
+    Alert(
+        name="StateDigestMismatch",
+        expression=(
+            'sum by (job, outcome) (increase(penstock_corruption_checks_total{outcome!~"agreed|incomplete"}[15m])) > 0'
+        ),
+        severity=PAGE,
+        summary="Agents computed different states: {{ $labels.outcome }}.",
+    ),
+    Alert(
+        name="ObjectsMissing",
+        expression="sum by (job) (increase(penstock_fetch_missing_objects_total[15m])) > 0",
+        severity=PAGE,
+        summary="Consumers met objects that are missing from the bucket.",
+    ),
+    Alert(
+        name="LedgerFull",
+        expression="max by (job) (penstock_ledger_bytes / penstock_ledger_quota_bytes) > 0.7 <= 0.9",
+        lasting="10m",
+        summary="The ledger uses {{ $value | humanizePercentage }} of its quota.",
+    ),
+    Alert(
+        name="LedgerFull",
+        expression="max by (job) (penstock_ledger_bytes / penstock_ledger_quota_bytes) > 0.9",
+        lasting="10m",
+        severity=PAGE,
+        summary="The ledger uses {{ $value | humanizePercentage }} of its quota: it soon accepts no record.",
+    ),
+    Alert(
+        name="ProduceSlow",
+        expression=(
+            "histogram_quantile(0.99, sum by (job, le) "
+            '(rate(penstock_request_duration_seconds_bucket{api="Produce"}[5m]))) > 2'
+        ),
+        lasting="10m",
+        severity=PAGE,
+        summary="One produce request in a hundred takes longer than {{ $value | humanizeDuration }}.",
+    ),
+    Alert(
+        name="ProduceRejected",
+        expression=(
+            "sum by (job, error) (rate(penstock_produce_batches_rejected_total[10m])) / on (job) group_left () "
+            "(sum by (job) (rate(penstock_produce_batches_rejected_total[10m])) "
+            "+ sum by (job) (rate(penstock_produce_batches_total[10m]))) > 0.01"
+        ),
+        lasting="10m",
+        summary="{{ $value | humanizePercentage }} of all record batches are rejected with {{ $labels.error }}.",
+    ),
+    Alert(
+        name="StoreErrors",
+        expression=(
+            'sum by (job, operation) (rate(penstock_store_errors_total{reason!="cancelled"}[10m])) '
+            "/ sum by (job, operation) (rate(penstock_store_requests_total[10m])) > 0.05"
+        ),
+        lasting="10m",
+        summary="{{ $value | humanizePercentage }} of the bucket's {{ $labels.operation }} requests fail.",
+    ),
+    Alert(
+        name="StoreThrottled",
+        expression='sum by (job) (rate(penstock_store_errors_total{reason="throttled"}[10m])) > 0.1',
+        lasting="15m",
+        summary="The bucket throttles {{ $value | humanize }} requests a second.",
+    ),
+    Alert(
+        name="GroupLag",
+        expression=(
+            "max by (job, group, topic) (penstock_group_lag_seconds) > 600 "
+            "and deriv(sum by (job, group, topic) (penstock_group_lag_records)[15m:1m]) > 0"
+        ),
+        lasting="15m",
+        summary=(
+            "Group {{ $labels.group }} is {{ $value | humanizeDuration }} behind in topic {{ $labels.topic }}, and "
+            "falls further behind."
+        ),
+    ),
+    Alert(
+        name="TransactionHangs",
+        expression="max by (job) (penstock_transaction_oldest_open_seconds) > 1200",
+        lasting="2m",
+        severity=PAGE,
+        summary="A transaction has been open for {{ $value | humanizeDuration }}: read_committed waits for it.",
+    ),
+    Alert(
+        name="LastStableOffsetStuck",
+        expression="max by (job, topic) (penstock_last_stable_offset_lag_seconds) > 300",
+        lasting="5m",
+        summary=(
+            "Consumers of {{ $labels.topic }} with read_committed wait for records that are "
+            "{{ $value | humanizeDuration }} old."
+        ),
+    ),
+    Alert(
+        name="ArchiveFails",
+        expression='sum by (job) (increase(penstock_archive_passes_total{outcome="failed"}[30m])) > 0',
+        lasting="30m",
+        summary="Archive passes fail: records stay in the intake, and tables fall behind.",
+    ),
+    Alert(
+        name="TableBehind",
+        expression="max by (job, topic) (penstock_topic_unarchived_seconds) > 900",
+        lasting="15m",
+        summary="The table of {{ $labels.topic }} lacks records that are {{ $value | humanizeDuration }} old.",
+    ),
+    Alert(
+        name="TailManifestStale",
+        expression="max by (job) (penstock_tail_manifest_age_seconds) > 60",
+        lasting="5m",
+        summary="The tail manifest is {{ $value | humanizeDuration }} old: Spark sees no newer records.",
+    ),
+    Alert(
+        name="ExternalCatalogLag",
+        expression="max by (job, catalog) (penstock_external_catalog_lag_seconds) > 900",
+        lasting="10m",
+        summary="Catalog {{ $labels.catalog }} lacks commits that are {{ $value | humanizeDuration }} old.",
+    ),
+    Alert(
+        name="SessionsLost",
+        expression="sum by (job) (increase(penstock_sessions_lost_total[30m])) > 2",
+        summary="Agents lost {{ $value | humanize }} sessions within half an hour.",
+    ),
+    Alert(
+        name="TasksFail",
+        expression="sum by (job, instance) (increase(penstock_background_restarts_total[15m])) > 0",
+        summary="Background tasks of {{ $labels.instance }} failed and were started again.",
+    ),
+    Alert(
+        name="NoMaintenanceLeader",
+        expression="sum by (job) (penstock_maintenance_leader) != 1",
+        lasting="2m",
+        severity=PAGE,
+        summary="{{ $value }} agents say that they are the maintenance leader, not one.",
+    ),
+    Alert(
+        name="ClockOff",
+        expression="penstock_clock_checked == 0",
+        lasting="10m",
+        summary="{{ $labels.instance }} does not trust its clock: nothing expires there.",
+    ),
+    Alert(
+        name="GarbageGrows",
+        expression=(
+            "max by (job) (penstock_objects_pending_deletion) "
+            "> max by (job) (penstock_objects_pending_deletion offset 6h) "
+            "and on (job) sum by (job) (increase(penstock_gc_deleted_objects_total[2h])) == 0"
+        ),
+        summary="{{ $value | humanize }} objects wait for deletion, and none was deleted in two hours.",
+    ),
+    Alert(
+        name="NearLimits",
+        expression=(
+            f"sum by (job, instance) (penstock_connections) > {round(CONNECTIONS_MAX * NEAR_LIMIT_RATIO)} "
+            f"or (process_open_fds / process_max_fds > {NEAR_LIMIT_RATIO} and on (job, instance) penstock_ready) "
+            f"or process_resident_memory_bytes / on (job, instance) penstock_memory_limit_bytes > {MEMORY_RATIO_MAX}"
+        ),
+        lasting="10m",
+        summary="{{ $labels.instance }} is near its limit of connections, open files or memory.",
+    ),
+    Alert(
+        name="CertificateEnds",
+        expression=(
+            "min by (job, instance, listener) (penstock_tls_certificate_expiry_seconds) < 14 * 86400 >= 3 * 86400"
+        ),
+        summary="The certificate of listener {{ $labels.listener }} expires in {{ $value | humanizeDuration }}.",
+    ),
+    Alert(
+        name="CertificateEnds",
+        expression="min by (job, instance, listener) (penstock_tls_certificate_expiry_seconds) < 3 * 86400",
+        severity=PAGE,
+        summary="The certificate of listener {{ $labels.listener }} expires in {{ $value | humanizeDuration }}.",
+    ),
+)
+
+
+def rules(agents_min: int | str = AGENTS_MIN, alerts: Sequence[Alert] = ALERTS) -> Mapping[str, object]:
+    """The rules as Prometheus reads them: the contents of rules.yaml.
+
+    `agents_min`: below so many ready agents AgentsMissing fires; a text that the chart replaces by a number.
+    """
+    return {"groups": [{"name": "penstock", "rules": [_rule(alert, str(agents_min)) for alert in alerts]}]}
+
+
+def _rule(alert: Alert, agents_min: str) -> Mapping[str, object]:
+    lasting = {"for": alert.lasting} if alert.lasting else {}
+    return {
+        "alert": alert.name,
+        "expr": alert.expression.replace(AGENTS_MIN_MARK, agents_min),
+        **lasting,
+        "labels": {"severity": alert.severity, "component": "penstock"},
+        "annotations": {"summary": alert.summary, "runbook_url": alert.runbook_url},
+    }

@@ -1,0 +1,1 @@
+"""The six dashboards, a module for each."""
