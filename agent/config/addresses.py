@@ -3,11 +3,13 @@
 import ipaddress
 import re
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 PORT_MAX = 65_535
 LISTENER_NAME_DEFAULT = "PLAINTEXT"
 NAME_FIELD = "{name}"
 """In the host of an advertised address: the agent's name."""
+_DASHED_FIELD = re.compile(r"\{dashed:([^{}]*)\}")
 _LISTENER_NAME = re.compile(r"[A-Z0-9_]+")
 _NOT_IN_A_PATH = re.compile(r"[#?\x00-\x1f\x7f]")
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -26,6 +28,17 @@ class HostPort:
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpAddress:
+    """The address of an HTTP port, as others reach it."""
+
+    is_https: bool
+    address: HostPort
+
+    def __str__(self) -> str:
+        return f"{'https' if self.is_https else 'http'}://{self.address}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +90,7 @@ class S3Url:
     prefix: str
 
 
+Advertised = TypeVar("Advertised", HostPort, ListenerAddress)
 LedgerUrl = MemoryUrl | SqliteUrl | EtcdUrl
 StoreUrl = MemoryUrl | FileUrl | S3Url
 
@@ -96,8 +110,12 @@ def read_host_port(text: str) -> HostPort:
 
 
 def read_listener(text: str) -> ListenerAddress:
-    """Reads `[NAME://]HOST:PORT`; the default name is PLAINTEXT. Raises `InvalidAddress`."""
+    """Reads `[NAME://]HOST:PORT`; the default name is PLAINTEXT. Raises `InvalidAddress`.
+
+    `{dashed:ADDRESS}` in the host becomes the address as a label of DNS: a pod of Kubernetes learns its address alone.
+    """
     name, separator, address = text.rpartition("://")
+    address = _DASHED_FIELD.sub(lambda field: dashed(field[1]), address)
     name = name.upper() if separator else LISTENER_NAME_DEFAULT
     if not _LISTENER_NAME.fullmatch(name):
         raise InvalidAddress(f"{text!r} is not [NAME://]HOST:PORT: a name is letters, digits and _")
@@ -110,12 +128,26 @@ def read_http_address(text: str) -> tuple[bool, HostPort]:
     scheme, separator, address = text.rpartition("://")
     if separator and scheme.lower() not in ("http", "https"):
         raise InvalidAddress(f"{text!r} is not [https://]HOST:PORT")
+    address = _DASHED_FIELD.sub(lambda field: dashed(field[1]), address)
     return scheme.lower() == "https", read_host_port(address.removesuffix("/") if separator else address)
 
 
-def with_agent_name(advertised: ListenerAddress, agent: str) -> ListenerAddress:
+def with_agent_name(advertised: Advertised, agent: str) -> Advertised:
     """The address with the agent's name for NAME_FIELD in its host: a router by SNI has one address for all agents."""
     return replace(advertised, host=advertised.host.replace(NAME_FIELD, agent))
+
+
+def dashed(address: str) -> str:
+    """The label of an IP address in DNS, such as 10-77-1-2, as Kubernetes names endpoints of headless Services.
+
+    Raises `InvalidAddress`. Source: CoreDNS, plugin kubernetes, `endpointHostname`.
+    """
+    try:
+        ipaddress.ip_address(address)
+    except ValueError as error:
+        raise InvalidAddress(f"{{dashed:{address}}}: {address!r} is no IP address") from error
+    label = address.replace(".", "-").replace(":", "-")
+    return label + "0" if label.endswith("-") else label
 
 
 def is_loopback(host: str) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.config.option_sources import InvalidSettings
-from protocol.auth.principals import InvalidPrincipal, Principal, read_principal
+from protocol.auth.principals import USER, InvalidPrincipal, Principal, read_principal
 
 CLASS_NAME: Final = "authorizer.class.name"
 SUPER_USERS: Final = "super.users"
@@ -59,6 +59,8 @@ def read_authorizer(pairs: Mapping[str, str], *, is_authenticating: bool) -> Aut
 
 def _principals(text: str) -> frozenset[Principal]:
     """Reads `User:alice;User:bob`. The separator is a semicolon, as certificates' names contain commas."""
+    if f",{USER}:" in text.replace(" ", ""):
+        raise InvalidSettings(f"{SUPER_USERS}={text}: separate several principals by semicolons, not commas")
     try:
         return frozenset(read_principal(part.strip()) for part in text.split(";") if part.strip())
     except InvalidPrincipal as error:

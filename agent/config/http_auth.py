@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.config.option_sources import InvalidSettings, Value
+from protocol.auth.host_addresses import address_of
 from protocol.auth.principals import ANONYMOUS, USER, Principal
 from protocol.limits import HTTP_TOKEN_CHARS_MAX, HTTP_TOKEN_CHARS_MIN
 
@@ -112,6 +113,10 @@ def read_tokens(path: Path) -> HttpTokens:
                 f"--http-token-file {path}: line {number} is no token: write {HTTP_TOKEN_CHARS_MIN} to "
                 f"{HTTP_TOKEN_CHARS_MAX} letters, digits or -._~+/ (`openssl rand -hex 32` makes one)"
             )
+        if tokens.principal_of(token) is not None:
+            raise InvalidSettings(
+                f"--http-token-file {path}: line {number} has the token of a line before: make another"
+            )
         tokens += HttpTokens.of(token, principal=_token_principal(name.strip(), f"{path}: line {number}"))
     if not tokens:
         raise InvalidSettings(f"--http-token-file {path} has no token: write one a line")
@@ -129,22 +134,8 @@ def _token_principal(text: str, where: str) -> Principal:
 
 def is_this_machine(address: str | None) -> bool:
     """Whether the address of a peer is loopback, also as an IPv4 address within IPv6."""
-    try:
-        ip = ipaddress.ip_address(address or "")
-    except ValueError:
-        return False
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return (mapped or ip).is_loopback
-
-
-def peer_address(peer: str | None) -> str:
-    """The address of a peer as ACLs name hosts: IPv4 within IPv6 as IPv4; "" where it is not known."""
-    try:
-        ip = ipaddress.ip_address(peer or "")
-    except ValueError:
-        return peer or ""
-    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
-    return str(mapped or ip)
+    ip = address_of(address or "")
+    return ip is not None and ip.is_loopback
 
 
 def host_name(host: str) -> str:

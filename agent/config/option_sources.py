@@ -150,6 +150,8 @@ def _text(value: object) -> str:
 
 
 def _parse_text(option: Option, value: object) -> str:
+    if option.may_be_empty and value == "":
+        return ""
     text = _text(value)
     if option.choices and text not in option.choices:
         raise ValueError(f"{text!r} is none of {', '.join(option.choices)}{nearest(text, option.choices)}")
@@ -205,7 +207,10 @@ def _parse_flag(value: object) -> bool:
     return flag
 
 
-def _parse_number(option: Option, value: object) -> int:
+def _parse_number(option: Option, value: object) -> int | str:
+    """The number, or the one of the option's choices that the value is."""
+    if isinstance(value, str) and value.strip() in option.choices:
+        return value.strip()
     if isinstance(value, int) and not isinstance(value, bool):
         number = value
     elif option.kind is OptionKind.BYTES:

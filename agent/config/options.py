@@ -3,6 +3,8 @@
 Flags of the command line, names in the environment, keys of the file and docs/reference/options.md follow from these
 rows. An option whose value is a setting as it stands is a field of `PlainSettings`. The others are rows of `_COMBINED`,
 which `agent.config.settings` makes settings of. `agent.config.option_sources` reads the values of all of them.
+
+Above 500 lines, for each option is some lines, and one table holds them all.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,12 +17,16 @@ from agent.config.audit_classes import read_audit_class
 from protocol.limits import (
     ARCHIVE_AGE_MS_DEFAULT,
     ARCHIVE_BYTES_DEFAULT,
+    AUDIT_LOG_FILE_BYTES_MIN,
+    AUDIT_LOG_FILES_KEPT,
     CATALOG_CREDENTIALS_SECONDS_MAX,
     CATALOG_CREDENTIALS_SECONDS_MIN,
     KIB,
     MIB,
     PROCESSES_MAX,
     READ_CACHE_BYTES_DEFAULT,
+    READ_CACHE_BYTES_MAX,
+    READ_CACHE_BYTES_MIN,
     SNAPSHOT_BYTES_INTERVAL,
     SNAPSHOT_ENTRIES_INTERVAL,
     TAIL_INTERVAL_MS_DEFAULT,
@@ -44,7 +50,7 @@ class OptionKind(Enum):
     FLAG = auto()
     COUNT = auto()
     BYTES = auto()
-    """A number of bytes, or with a unit: 64MiB."""
+    """A number of bytes, or with a unit: 64MiB; or one of the option's `choices`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +65,8 @@ class Option:
     maximum: int = 0
     choices: tuple[str, ...] = ()
     is_cluster_only: bool = False
+    may_be_empty: bool = False
+    """Whether an empty text is a value, and means the default."""
     check: Callable[[str], object] | None = None
     """Raises `ValueError` with the reason for a text that is no value of this option."""
 
@@ -97,6 +105,28 @@ class PlainSettings:
         ),
     ] = False
     """Whether the clock is believed at this start (safety rule S21)."""
+    is_rules_held: Annotated[
+        bool | None,
+        Option(
+            name="hold-rules",
+            kind=OptionKind.FLAG,
+            default="the hold stays as it is",
+            help="Holds the cluster's rules version at the one in force, so that an upgrade can be taken back. "
+            "--no-hold-rules ends the hold.",
+        ),
+    ] = None
+    """Whether the rules version is to be held (safety rule S3); None leaves the hold as it is."""
+    is_name_mine: Annotated[
+        bool,
+        Option(
+            name="name-is-mine",
+            kind=OptionKind.FLAG,
+            is_cluster_only=True,
+            help="Says that no other agent can have this agent's name, as with names of pods. At its start the agent "
+            "then ends a session that holds the name, instead of waiting up to 10 seconds for its end.",
+        ),
+    ] = False
+    """Whether a session that holds the agent's name at its start is a dead process's."""
     log_level: Annotated[
         str,
         Option(
@@ -177,9 +207,12 @@ class PlainSettings:
         int,
         Option(
             kind=OptionKind.BYTES,
-            minimum=MIB,
-            maximum=1024 * GIB,
-            help="Memory for recently read and written objects.",
+            default="auto",
+            choices=("auto",),
+            minimum=READ_CACHE_BYTES_MIN,
+            maximum=READ_CACHE_BYTES_MAX,
+            help="Memory for recently read and written objects. auto is a quarter of the memory limit of the control "
+            "group (a container's), shared by --processes, and 256MiB without one.",
         ),
     ] = READ_CACHE_BYTES_DEFAULT
     snapshot_entries: Annotated[
@@ -256,7 +289,8 @@ _COMBINED: tuple[Option, ...] = (
         default="the address of --listen",
         check=read_listener,
         help="Address that the agent returns to clients of a listener, [NAME://]HOST:PORT. Repeatable, by the "
-        "listener's name. {name} in the host stands for the agent's name.",
+        "listener's name. In the host {name} stands for the agent's name, and {dashed:ADDRESS} for an IP address with "
+        "dashes, as Kubernetes names endpoints.",
     ),
     Option(
         name="http",
@@ -264,6 +298,14 @@ _COMBINED: tuple[Option, ...] = (
         default="127.0.0.1:9644",
         check=read_http_address,
         help="HTTP address of health, metrics, admin API, Iceberg catalog and schema registry, [https://]HOST:PORT.",
+    ),
+    Option(
+        name="advertise-http",
+        kind=OptionKind.TEXT,
+        default="the address of --http; none if that is every interface",
+        check=read_http_address,
+        help="Address of this agent's HTTP port for people and other agents, [https://]HOST:PORT. The host may have "
+        "{name} and {dashed:ADDRESS}, as in --advertise.",
     ),
     Option(
         name="tls-cert",
@@ -345,6 +387,13 @@ _COMBINED: tuple[Option, ...] = (
         "contain # or ?.",
     ),
     Option(
+        name="cache-dir",
+        kind=OptionKind.TEXT,
+        default="beside the program, else ~/.cache/numba",
+        help="Folder for compiled code, if that of an image does not fit this CPU, or the program's folder cannot be "
+        "written. Without any, each start compiles: ten seconds of a processor.",
+    ),
+    Option(
         name="ledger",
         kind=OptionKind.TEXT,
         default="required by penstock agent",
@@ -422,7 +471,8 @@ _COMBINED: tuple[Option, ...] = (
         name="zone",
         kind=OptionKind.TEXT,
         default="none",
-        help="Availability zone of this agent. Clients in the same zone then read from it.",
+        may_be_empty=True,  # a pod whose node has no zone gets an empty variable from Kubernetes
+        help="Availability zone of this agent. Clients in the same zone then read from it. Empty for none.",
     ),
     Option(
         name="set",
@@ -433,9 +483,18 @@ _COMBINED: tuple[Option, ...] = (
     Option(
         name="audit-log",
         kind=OptionKind.TEXT,
-        default="none",
+        default="none; DATA_DIR/audit.log with --secure",
         help="Where log-ins, denied operations and changes are recorded: stderr, the path of a file, or topic for the "
         "topic __penstock_audit.",
+    ),
+    Option(
+        name="audit-log-bytes",
+        kind=OptionKind.BYTES,
+        default="no bound; 16MiB for the file of --secure",
+        minimum=AUDIT_LOG_FILE_BYTES_MIN,
+        maximum=GIB,
+        help=f"Size at which the file of --audit-log is renamed to FILE.1, and a new one begun. "
+        f"{AUDIT_LOG_FILES_KEPT} such files are kept.",
     ),
     Option(
         name="audit-log-classes",
@@ -450,7 +509,7 @@ _COMBINED: tuple[Option, ...] = (
         kind=OptionKind.FLAG,
         default="false",
         help="Encrypts and authenticates by files of its own in the data folder: an authority, a certificate, a user "
-        "admin with a random password, and admin.properties for Kafka's tools. penstock run only.",
+        "admin with a random password, admin.properties for Kafka's tools, and an audit log. penstock run only.",
     ),
     Option(
         name="insecure",

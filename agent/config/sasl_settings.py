@@ -8,19 +8,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.config.oauth_settings import OAUTHBEARER, OauthSettings, read_oauth
 from agent.config.option_sources import InvalidSettings
 from protocol.limits import SASL_FRAME_BYTES_HIGHEST, SASL_FRAME_BYTES_MAX
 from protocol.suggestions import nearest
 
 PLAIN: Final = "PLAIN"
 SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-MECHANISMS: Final = (*SCRAM_MECHANISMS, PLAIN)
-CLEAR_TEXT_MECHANISMS: Final = frozenset({PLAIN})
+MECHANISMS: Final = (*SCRAM_MECHANISMS, PLAIN, OAUTHBEARER)
+CLEAR_TEXT_MECHANISMS: Final = frozenset({PLAIN, OAUTHBEARER})
 """Mechanisms that send a secret as it is, so that they need an encrypted connection."""
 UNSUPPORTED: Final[Mapping[str, str]] = {
     "GSSAPI": "it needs a Kerberos library, and none is pure Python",
     "AWS_MSK_IAM": "it is Amazon's own, and only Amazon can check its signatures",
-    "OAUTHBEARER": "it is not supported yet",
 }
 ENABLED: Final = "sasl.enabled.mechanisms"
 REAUTH: Final = "connections.max.reauth.ms"
@@ -38,6 +38,8 @@ class SaslSettings:
     """How long a session of a mechanism lasts, in milliseconds; 0 for no end."""
     frame_bytes_max: int = SASL_FRAME_BYTES_MAX
     failure_delay_ms: int = FAILURE_DELAY_MS_DEFAULT
+    oauth: OauthSettings | None = None
+    """The tokens that are accepted, where OAUTHBEARER is enabled."""
 
     @property
     def sends_secrets(self) -> bool:
@@ -67,8 +69,23 @@ def read_sasl(listener: str, pairs: Mapping[str, str]) -> SaslSettings:
     frame_bytes = _number(*text(FRAME_BYTES, str(SASL_FRAME_BYTES_MAX)), high=SASL_FRAME_BYTES_HIGHEST)
     delay_ms = _number(FAILURE_DELAY, pairs.get(FAILURE_DELAY, str(FAILURE_DELAY_MS_DEFAULT)), high=60_000)
     return SaslSettings(
-        mechanisms=mechanisms, reauth_ms=reauth_ms, frame_bytes_max=frame_bytes, failure_delay_ms=delay_ms
+        mechanisms=mechanisms,
+        reauth_ms=reauth_ms,
+        frame_bytes_max=frame_bytes,
+        failure_delay_ms=delay_ms,
+        oauth=_oauth(listener, pairs) if OAUTHBEARER in mechanisms else None,
     )
+
+
+def _oauth(listener: str, pairs: Mapping[str, str]) -> OauthSettings:
+    oauth = read_oauth(listener, pairs)
+    if oauth is None:
+        raise InvalidSettings(
+            f"listener {listener} has the mechanism {OAUTHBEARER}, and nothing says where the keys of the issuer of "
+            "tokens are: set sasl.oauthbearer.jwks.endpoint.url, sasl.oauthbearer.expected.issuer and "
+            "sasl.oauthbearer.expected.audience. Unsecured tokens are not accepted"
+        )
+    return oauth
 
 
 def _of_mechanism(pairs: Mapping[str, str], prefix: str, mechanism: str, general: tuple[str, str]) -> tuple[str, str]:

@@ -33,6 +33,6 @@ def read_secret_key(pairs: Mapping[str, str]) -> SecretKey | None:
     if len(value) != KEY_BYTES:
         raise InvalidSettings(
             f"{NAME}={path} has {len(value)} bytes instead of {KEY_BYTES}: make one with "
-            f"`head -c {KEY_BYTES} /dev/urandom > FILE`, and give all agents the same"
+            f"`(umask 077; head -c {KEY_BYTES} /dev/urandom > FILE)`, and give all agents the same"
         )
     return SecretKey(value)

@@ -1,6 +1,7 @@
 """`penstock run --secure`: the options that it stands for, and the files in the data folder that they name. Pure.
 
-The listener is SASL_SSL, HTTP is HTTPS, and `User:admin` is the super user. Options that are given go before these.
+The listener is SASL_SSL, HTTP is HTTPS, and `User:admin` is the super user. The audit log is a file of bounded size.
+Options that are given go before these.
 """
 
 from collections.abc import Mapping
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.config.option_sources import InvalidSettings, Value
+from protocol.limits import AUDIT_LOG_FILE_BYTES_SECURE
 
 ADMIN: Final = "admin"
 SASL_SSL: Final = "SASL_SSL"
@@ -45,6 +47,10 @@ class SecureFiles:
         return self.data_dir / "admin.password"
 
     @property
+    def audit_log(self) -> Path:
+        return self.data_dir / "audit.log"
+
+    @property
     def properties(self) -> Path:
         """The properties with which Kafka's tools connect."""
         return self.data_dir / "admin.properties"
@@ -63,7 +69,9 @@ def secure_values(values: Mapping[str, Value], files: SecureFiles, *, listen: st
     assert isinstance(http_text, str)
     pairs = values.get("set", {})
     assert isinstance(pairs, Mapping)
+    audit: Mapping[str, Value] = {"audit-log": str(files.audit_log), "audit-log-bytes": AUDIT_LOG_FILE_BYTES_SECURE}
     return {
+        **({} if "audit-log" in values else audit),
         **values,
         "listen": tuple(_encrypted("listen", SASL_SSL, text) for text in addresses),
         "http": _encrypted("http", "https", http_text),

@@ -16,6 +16,7 @@ from typing import Any
 from agent.config.addresses import (
     EtcdUrl,
     HostPort,
+    HttpAddress,
     InvalidAddress,
     ListenerAddress,
     S3Url,
@@ -33,6 +34,7 @@ from agent.config.etcd_options import LedgerAccess, ledger_access
 from agent.config.external_catalog_settings import ExternalCatalogSettings, read_external_catalogs
 from agent.config.http_auth import HttpAccess, http_access
 from agent.config.listener_security import (
+    HTTPS_LISTENER,
     PLAINTEXT,
     ListenerSecurity,
     check_configs_are_used,
@@ -40,17 +42,21 @@ from agent.config.listener_security import (
     read_http_tls,
     read_listener_security,
 )
+from agent.config.memory_limit import memory_limit, read_cache_bytes
+from agent.config.oauth_settings import OauthSettings, check_oauth_is_used, read_http_oauth
 from agent.config.option_sources import InvalidSettings, Value, gather
 from agent.config.options import FLUSH_INTERVAL_MS_S3, OPTIONS_BY_NAME, PLAIN_OPTIONS, PlainSettings
 from agent.config.secret_key import SecretKey, read_secret_key
 from agent.config.secure_options import SecureFiles, secure_values
 from agent.config.tls_settings import TlsSettings
+from agent.config.token_settings import TokenSettings, read_token_settings
 from protocol.suggestions import nearest
 
 __all__ = ["CliCommand", "InvalidSettings", "ListenerAddress", "Settings", "load_settings"]
 
 LISTEN_DEFAULT = "127.0.0.1:9092"
 HTTP_DEFAULT = "127.0.0.1:9644"
+AUTO = "auto"
 DATA_DIR_DEFAULT = "./penstock-data"
 
 
@@ -76,14 +82,19 @@ class Settings(PlainSettings):
     authorizer: AuthorizerSettings = field(default_factory=AuthorizerSettings)
     """The protection of each listener by its name; one that is not listed is PLAINTEXT."""
     http: HostPort
+    advertised_http: HttpAddress | None = None
+    """The address of the HTTP port for others; None where there is none. Port 0 and `{name}` as for `advertised`."""
     http_tls: TlsSettings | None = None
     """The TLS of the HTTP port; None where it does not encrypt."""
+    http_oauth: OauthSettings | None = None
+    """The issuer's tokens that the HTTP port accepts; None where it accepts none."""
     bootstrap_users: tuple[BootstrapUser, ...] = ()
     """The users that a new cluster is to have."""
     secure_files: SecureFiles | None = None
     """The files of `--secure`, which are created before the agent starts; None without it."""
     secret_key: SecretKey | None = None
     """The key that encrypts the keys of SCRAM credentials; None where they are stored as they are."""
+    tokens: TokenSettings = field(default_factory=TokenSettings)
     plain_users: Path | None = None
     """The file of users for PLAIN."""
     http_access: HttpAccess = field(default_factory=HttpAccess)
@@ -93,6 +104,8 @@ class Settings(PlainSettings):
     catalog_access: CatalogAccess = field(default_factory=CatalogAccess)
     external_catalogs: tuple[ExternalCatalogSettings, ...] = ()
     data_dir: Path
+    cache_dir: Path | None = None
+    """The folder for compiled code; None for wherever numba keeps it (`protocol.kernel_cache`)."""
     name: str
     """The agent's name. A restarted agent with the same name is the same broker to clients."""
     zone: str | None = None
@@ -145,13 +158,17 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
     authorizer = read_authorizer(pairs, is_authenticating=any(each.is_authenticating for each in security.values()))
     is_https, http = read_http_address(_text(values, "http", HTTP_DEFAULT))
     http_tls = read_http_tls(pairs, values, is_https=is_https)
+    http_oauth = read_http_oauth(HTTPS_LISTENER, pairs) if pairs else None
     check_configs_are_used(security, http_tls, pairs, values)
+    has_oauth = any(each.sasl is not None and each.sasl.oauth is not None for each in security.values())
+    check_oauth_is_used(pairs, is_used=has_oauth or http_oauth is not None)
     if not values.get("insecure", False):
         for listener in listeners:
             check_is_protected("listen", listener, is_encrypted=security[listener.name].protocol.is_encrypted)
         check_is_protected("http", http, is_encrypted=is_https)
     data_dir = _data_dir(values)
     ledger_url, store_url = _urls(command, values, data_dir)
+    secret_key = read_secret_key(pairs)
     # One agent of `run` is the cluster; several agents need a name each, and the machine has one.
     default_name = "penstock" if command is CliCommand.RUN else platform.node()
     settings = Settings(
@@ -160,9 +177,12 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         listener_security=security,
         authorizer=authorizer,
         http=http,
+        advertised_http=_advertised_http(_text(values, "advertise-http", ""), http, is_https=is_https),
         http_tls=http_tls,
+        http_oauth=http_oauth,
         bootstrap_users=_bootstrap_users(values),
-        secret_key=read_secret_key(pairs),
+        secret_key=secret_key,
+        tokens=read_token_settings(pairs, secret_key),
         plain_users=_path(values, "plain-users"),
         http_access=http_access(values),
         ledger_url=ledger_url,
@@ -171,10 +191,11 @@ def _settings(command: CliCommand, values: Mapping[str, Value], environment: Map
         catalog_access=catalog_access(store_url, values, environment),
         external_catalogs=read_external_catalogs(store_url, values, environment),
         data_dir=data_dir,
+        cache_dir=_path(values, "cache-dir"),
         name=_text(values, "name", default_name),
         zone=_text(values, "zone", "") or None,
         broker_configs=_shown_configs(pairs),
-        audit=audit_settings(values),
+        audit=audit_settings(values, data_dir),
         secure_files=SecureFiles(data_dir=data_dir) if values.get("secure") else None,
         **_plain_fields(values, store_url),
     )
@@ -191,9 +212,11 @@ def _plain_fields(values: Mapping[str, Value], store_url: str) -> dict[str, Any]
     plain: dict[str, Any] = {
         name: values[option.name] for name, option in PLAIN_OPTIONS.items() if option.name in values
     }
-    # The default of this one depends on the store, so `PlainSettings` cannot have it.
+    # The defaults of these depend on the store and on the machine, so `PlainSettings` cannot have them.
     if isinstance(read_store_url(store_url), S3Url):
         plain.setdefault("flush_interval_ms", FLUSH_INTERVAL_MS_S3)
+    if plain.get("read_cache_bytes", AUTO) == AUTO:
+        plain["read_cache_bytes"] = read_cache_bytes(memory_limit(), plain.get("processes", 1))
     return plain
 
 
@@ -231,6 +254,16 @@ def _advertised(listeners: tuple[ListenerAddress, ...], texts: tuple[str, ...]) 
                 f"--advertise {listener.name}://HOST:{listener.port}",
             )
     return tuple(advertised_by_name[listener.name] for listener in listeners)
+
+
+def _advertised_http(text: str, http: HostPort, *, is_https: bool) -> HttpAddress | None:
+    """The address of --advertise-http, by default that of --http. An address of every interface leads nowhere."""
+    if not text:
+        return None if is_every_interface(http.host) else HttpAddress(is_https=is_https, address=http)
+    is_advertised_https, address = read_http_address(text)
+    if is_every_interface(address.host):
+        raise InvalidSettings(f"--advertise-http {text}: no one can connect to every interface; give a host")
+    return HttpAddress(is_https=is_advertised_https if "://" in text else is_https, address=address)
 
 
 def _urls(command: CliCommand, values: Mapping[str, Value], data_dir: Path) -> tuple[str, str]:

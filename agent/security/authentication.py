@@ -7,8 +7,10 @@ its session has an end (KIP-368). Source, in Kafka 4.3: org.apache.kafka.common.
 from collections.abc import Sequence
 from typing import Final
 
-from agent.security.authenticated_connections import AbortableConnection, ProvedBy
+from agent.config.sasl_settings import PLAIN
+from agent.security.authenticated_connections import AbortableConnection, ProvedBy, TokenProof
 from agent.security.listener_authentication import ListenerAuthentication
+from agent.security.oauth.web_tokens import InvalidToken
 from protocol.api_versions import ApiKey
 from protocol.auth.principals import ANONYMOUS, GROUP, USER, Principal
 from protocol.auth.sasl_exchange import BearerCheck, PasswordCheck, SaslIdentity
@@ -18,6 +20,8 @@ from protocol.connection import RequestFrame
 from protocol.limits import REAUTHENTICATION_SECONDS_MIN
 
 Settled = Reply | ListVersions | Success | Failure
+MECHANISMS_OF_STATE: Final = frozenset({PLAIN, *(mechanism.sasl_name for mechanism in ScramMechanism)})
+"""The mechanisms whose users are in the ledger."""
 _SCRAM_BY_NAME: Final = {mechanism.sasl_name: mechanism for mechanism in ScramMechanism}
 
 
@@ -35,6 +39,7 @@ class ConnectionAuthenticator:
         "_session",
         "ends_s",
         "groups",
+        "is_by_token",
         "is_done",
         "mechanism",
         "principal",
@@ -51,6 +56,8 @@ class ConnectionAuthenticator:
         """ANONYMOUS while the client has not authenticated."""
         self.groups: Sequence[Principal] = ()
         self.mechanism = ""
+        self.is_by_token = False
+        """Whether a delegation token proved the principal: such a client may not ask for others (KIP-48)."""
         self.is_done = listener is None
         """Whether the client may send any request."""
         self.ends_s: float | None = None
@@ -69,6 +76,7 @@ class ConnectionAuthenticator:
     async def receive(self, frame: memoryview) -> Settled:
         """The answer to a frame of a client that has not authenticated. Not called after Success or Failure."""
         assert self._session is not None
+        await self._catch_up(self._session)
         return await self._settle(self._session.receive(frame))
 
     def may_begin_again(self, request: RequestFrame, now_s: float) -> bool:
@@ -85,6 +93,7 @@ class ConnectionAuthenticator:
         if self._session is None:
             self._began_again_s = now_s
             self._session = SaslSession(self._listener.rules, previous=(self.mechanism, self.principal.name))
+        await self._catch_up(self._session)
         return await self._settle(self._session.receive_request(request))
 
     def failure_delay_s(self, address: str) -> float:
@@ -103,21 +112,35 @@ class ConnectionAuthenticator:
         if self._listener is not None and self._proved_by is not None and self._connection is not None:
             self._listener.connections.remove(self._proved_by, self._connection)
 
+    async def _catch_up(self, session: SaslSession) -> None:
+        """Takes the barrier of S16 before a user of the cluster's state is named."""
+        assert self._listener is not None
+        if session.beginning_mechanism in MECHANISMS_OF_STATE:
+            await self._listener.before_login()
+
     async def _settle(self, output: Output) -> Settled:
         assert self._session is not None
         proved_by: ProvedBy | None = None
-        while isinstance(output, PasswordCheck | BearerCheck):
-            identity, proved_by = await self._check(output)
+        if isinstance(output, PasswordCheck):
+            identity, proved_by = await self._check_password(output)
             output = self._session.checked(identity)
+        elif isinstance(output, BearerCheck):
+            output = await self._check_token(output)
+        assert not isinstance(output, PasswordCheck | BearerCheck), "one check decides"
         if isinstance(output, Success):
-            scram = _SCRAM_BY_NAME.get(output.mechanism)
-            proved_by = (output.identity.name, scram) if scram is not None else proved_by
-            return self._succeed(output, proved_by)
+            return self._succeed(output, _scram_proof(output) or proved_by)
         return output
 
-    async def _check(self, check: PasswordCheck | BearerCheck) -> tuple[SaslIdentity | None, ProvedBy | None]:
+    async def _check_token(self, check: BearerCheck) -> Output:
         assert self._listener is not None
-        assert isinstance(check, PasswordCheck), "no listener enables OAUTHBEARER yet"
+        assert self._session is not None
+        try:
+            return self._session.checked(await self._listener.token_identity(check.token))
+        except InvalidToken as error:
+            return self._session.checked(None, str(error))
+
+    async def _check_password(self, check: PasswordCheck) -> tuple[SaslIdentity | None, ProvedBy | None]:
+        assert self._listener is not None
         checked = await self._listener.passwords.identity(check)
         if checked is None:
             return None, None
@@ -129,11 +152,14 @@ class ConnectionAuthenticator:
         assert listener is not None
         if proved_by is not None and not listener.connections.is_there(proved_by):
             # Deleted between the first message and the last one.
-            return Failure(reason="the credential was deleted", mechanism=success.mechanism, user=name)
+            return Failure(
+                reason="the credential was deleted, or the token has ended", mechanism=success.mechanism, user=name
+            )
         self.detach()
         self.principal = Principal(USER, name)
         self.groups = tuple(Principal(GROUP, group) for group in success.identity.groups)
         self.mechanism = success.mechanism
+        self.is_by_token = isinstance(proved_by, TokenProof)
         self.ends_s = listener.clock.monotonic_s() + success.lifetime_ms / 1000 if success.lifetime_ms else None
         self.is_done = True
         self._proved_by = proved_by
@@ -141,3 +167,12 @@ class ConnectionAuthenticator:
         if self._connection is not None:
             self.attach(self._connection)
         return success
+
+
+def _scram_proof(success: Success) -> ProvedBy | None:
+    """The token or credential that SCRAM proved; None for another mechanism."""
+    scram = _SCRAM_BY_NAME.get(success.mechanism)
+    if scram is None:
+        return None
+    token_id = success.identity.token_id
+    return (success.identity.name, scram) if token_id is None else TokenProof(token_id)

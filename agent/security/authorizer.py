@@ -8,6 +8,7 @@ Source: org.apache.kafka.metadata.authorizer.StandardAuthorizer (Kafka 4.3).
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol
@@ -20,20 +21,23 @@ from agent.runtime.clock import Clock
 from agent.runtime.metrics import Metrics
 from agent.security.audit.audit_log import AuditLog, no_audit_log
 from agent.security.audit.audit_subject import (
-    ACL_ALLOWS,
     ACLS_NOT_CONFIRMED,
+    ACLS_STALE,
     AUTHORIZER_OFF,
     NO_ACL_ALLOWS,
+    NO_ACL_IS_THERE,
     SUPER_USER,
+    RuleOf,
     record_allowed,
     record_denials,
 )
 from agent.security.denial_barrier import DenialBarrier
-from agent.security.rights import ALL_RIGHTS, AllowedRecorder, Rights, all_rights
+from agent.security.remembered_names import RememberedNames
+from agent.security.rights import ALL_RIGHTS, AllowedRecorder, RememberedBits, Rights, all_rights
 from coordinator.security.acls import Acl
 from protocol.auth.operations import Operation, Permission, ResourceType
 from protocol.auth.principals import Principal
-from protocol.limits import RIGHTS_NAMES_MAX
+from protocol.limits import RIGHTS_NAMES_MAX, RIGHTS_PRINCIPALS_MAX
 
 
 class AclView(Protocol):
@@ -76,6 +80,17 @@ class AclView(Protocol):
         is_allowed_without_acls: bool,
     ) -> bool:
         """Whether an operation is allowed on some resource of the type (KIP-679)."""
+        ...
+
+    def deciding(
+        self,
+        principals: Sequence[Principal],
+        host: str,
+        resource_type: ResourceType,
+        name: str,
+        operation: Operation,
+    ) -> Acl | None:
+        """The ACL that denies the operation, else one that allows it; None where there is none."""
         ...
 
 
@@ -129,6 +144,16 @@ class StateAcls:
             principals, host, operation, resource_type, is_allowed_without_acls=is_allowed_without_acls
         )
 
+    def deciding(
+        self,
+        principals: Sequence[Principal],
+        host: str,
+        resource_type: ResourceType,
+        name: str,
+        operation: Operation,
+    ) -> Acl | None:
+        return self._ledger.state.acl_index.deciding(principals, host, resource_type, name, operation)
+
 
 def check_administrator(settings: AuthorizerSettings, acls: Iterable[Acl]) -> None:
     """Raise `InvalidSettings` where no principal could ever create an ACL: the cluster could not be administered."""
@@ -164,16 +189,20 @@ class Authorizer:
         self.settings: Final = settings
         self.acls: Final = acls
         self.barrier: Final = DenialBarrier(ledger=ledger, clock=clock)
-        """The barrier before every denial; authentication takes it before it denies that a user exists."""
+        """The barrier before every denial, and before every login, also while the authorizer is off."""
         self._ledger = ledger
         self._clock = clock
         self._audit_log = audit_log or no_audit_log()
         self._denials = metrics.authorization_denials
-        self._record_allowed = self._recorder(ACL_ALLOWS)
         record_all = self._recorder(SUPER_USER if settings.is_enabled else AUTHORIZER_OFF)
         self._all_rights = ALL_RIGHTS if record_all is None else all_rights(record_all)
-        self._rights: dict[tuple[Principal, Sequence[Principal], str], Rights] = {}
-        self._remembered_count = 0
+        self._rights: OrderedDict[tuple[Principal, Sequence[Principal], str], Rights] = OrderedDict()
+        """By the principal, its groups and the address, the oldest first."""
+        self._remembered: OrderedDict[tuple[Sequence[Principal], str], RememberedBits] = OrderedDict()
+        """By the principal with its groups, and the address; "" while no ACL names one. All are of one version."""
+        self._remembered_version: object = None
+        self.names: Final = RememberedNames(RIGHTS_NAMES_MAX)
+        """The names of all remembered bits."""
 
     @property
     def view_age_s(self) -> float:
@@ -192,83 +221,109 @@ class Authorizer:
             return self._all_rights
         if self.is_stale:
             judge = _PrincipalJudge(self, (principal, *groups), host, is_barrier_required=True)
-            return Rights(judge, self._record_allowed)
-        key = (principal, tuple(groups), host if self.acls.names_hosts else "")
+            return Rights(judge, self._recorder(judge.rule))
+        key = (principal, tuple(groups), host)
         rights = self._rights.get(key)
         if rights is None:
-            rights = Rights(_PrincipalJudge(self, (principal, *groups), key[2]), self._record_allowed)
-            if self.may_remember():
-                self._rights[key] = rights
+            judge = _PrincipalJudge(self, (principal, *groups), host)
+            rights = Rights(judge, self._recorder(judge.rule), self.remembered(judge.principals, host))
+            self._rights[key] = rights
+            if len(self._rights) > RIGHTS_PRINCIPALS_MAX:
+                self._rights.popitem(last=False)
         rights.refresh()
         return rights
 
-    def may_remember(self) -> bool:
-        """Counts one more remembered name. Where there are too many, all are forgotten, and counting begins again."""
-        self._remembered_count += 1
-        if self._remembered_count > RIGHTS_NAMES_MAX:
-            for rights in self._rights.values():
-                rights.forget()
-            self._rights.clear()
-            self._remembered_count = 1
-        return True
+    def remembered(self, principals: Sequence[Principal], host: str) -> RememberedBits:
+        """The remembered bits of a principal with its groups, by the ACLs of now."""
+        version, is_shared = self.acls.version, not self.acls.names_hosts
+        if version != self._remembered_version:
+            self._remembered.clear()
+            self._remembered_version = version
+        key = (principals, "" if is_shared else host)
+        bits = self._remembered.get(key)
+        if bits is None:
+            bits = RememberedBits(_PrincipalJudge(self, *key, is_shared=is_shared))
+            self._remembered[key] = bits
+            if len(self._remembered) > RIGHTS_PRINCIPALS_MAX:
+                self._remembered.popitem(last=False)
+        return bits
 
-    def count_denials(self, operation: Operation, resource_type: ResourceType, names: Collection[str]) -> None:
+    def count_denials(
+        self, operation: Operation, resource_type: ResourceType, names: Collection[str], *, rule: RuleOf
+    ) -> None:
         """Counts denials that are answered, and records them in the audit log."""
         self._denials.labels(resource_type.name.lower(), operation.name.lower()).inc(len(names))
-        rule = NO_ACL_ALLOWS if self.acls.is_confirmed else ACLS_NOT_CONFIRMED
         record_denials(self._audit_log, operation, resource_type, names, rule=rule)
 
-    def _recorder(self, rule: str) -> AllowedRecorder | None:
+    def _recorder(self, rule: str | RuleOf) -> AllowedRecorder | None:
         """Records what a rule allows, if the audit log has that."""
         takes_allowed = self._audit_log.takes(AuditClass.ALLOWED)
         return partial(record_allowed, self._audit_log, rule=rule) if takes_allowed else None
 
 
 class _PrincipalJudge:
-    """The ACLs applied to one principal from one address."""
+    """The ACLs applied to one principal from one address, or from all while no ACL names one.
+
+    A request may hold shared bits when the first ACL that names an address is applied. Then nothing more is allowed by
+    them: behind the barrier before its denial the request gets the bits of its own address.
+    """
 
     def __init__(
-        self, authorizer: Authorizer, principals: Sequence[Principal], host: str, *, is_barrier_required: bool = False
+        self,
+        authorizer: Authorizer,
+        principals: Sequence[Principal],
+        host: str,
+        *,
+        is_shared: bool = False,
+        is_barrier_required: bool = False,
     ) -> None:
         self._authorizer = authorizer
-        self._principals = principals
+        self.principals = principals
         self._host = host
+        self._is_shared = is_shared
+        """Whether clients of all addresses are judged, so that `host` is none."""
         self._is_barrier_required = is_barrier_required
         """Whether nothing is allowed until a barrier has passed."""
         self._version: object = authorizer.acls.version
 
     def bits(self, resource_type: ResourceType, name: str) -> int:
         authorizer = self._authorizer
-        if self._is_barrier_required or not authorizer.acls.is_confirmed:
+        if not self._may_judge or not authorizer.acls.is_confirmed:
             return 0
         return authorizer.acls.rights_of(
-            self._principals,
+            self.principals,
             self._host,
             resource_type,
             name,
             is_allowed_without_acls=authorizer.settings.is_allowed_without_acls,
         )
 
+    @property
+    def _may_judge(self) -> bool:
+        return not self._is_barrier_required and not (self._is_shared and self._authorizer.acls.names_hosts)
+
     def may_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         authorizer = self._authorizer
         if self._is_barrier_required or not authorizer.acls.is_confirmed:
             return False
         return authorizer.acls.may_on_any(
-            self._principals,
+            self.principals,
             self._host,
             operation,
             resource_type,
             is_allowed_without_acls=authorizer.settings.is_allowed_without_acls,
         )
 
-    def may_remember(self) -> bool:
-        return not self._is_barrier_required and self._authorizer.may_remember()
+    def remember(self, known: dict[str, int], name: str, bits: int) -> None:
+        if self._may_judge:
+            self._authorizer.names.remember(known, name, bits)
 
-    def forget_if_changed(self, rights: Rights) -> None:
+    def replace_old_bits(self, rights: Rights) -> None:
         version = self._authorizer.acls.version
         if version != self._version:
             self._version = version
-            rights.forget()
+            if not self._is_barrier_required:  # else others' bits, which need none, would allow what is stale
+                rights.remember_in(self._authorizer.remembered(self.principals, self._host))
 
     async def catch_up(self) -> None:
         # Without the ledger the old answer stands: what was denied stays denied.
@@ -276,4 +331,16 @@ class _PrincipalJudge:
             self._is_barrier_required = False
 
     def count_denials(self, operation: Operation, resource_type: ResourceType, names: Collection[str]) -> None:
-        self._authorizer.count_denials(operation, resource_type, names)
+        self._authorizer.count_denials(operation, resource_type, names, rule=self.rule)
+
+    def rule(self, operation: Operation, resource_type: ResourceType, name: str) -> str:
+        acls = self._authorizer.acls
+        if not acls.is_confirmed:
+            return ACLS_NOT_CONFIRMED
+        if self._is_barrier_required:
+            return ACLS_STALE
+        acl = acls.deciding(self.principals, self._host, resource_type, name, operation)
+        if acl is not None:
+            return str(acl)
+        is_allowed = self.bits(resource_type, name) >> operation & 1
+        return NO_ACL_IS_THERE if is_allowed else NO_ACL_ALLOWS

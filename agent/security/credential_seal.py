@@ -18,6 +18,7 @@ from agent.config.secret_key import SecretKey
 from agent.runtime.ids import Ids
 from coordinator.commands.security import CredentialId
 from protocol.auth.scram_credentials import ScramCredential
+from protocol.limits import OUTAGE_REMINDER_SECONDS
 
 log = logging.getLogger(__name__)
 
@@ -85,16 +86,39 @@ def _bound_to(credential_id: CredentialId, place: bytes) -> bytes:
 class OpenCredentials(Mapping[CredentialId, ScramCredential]):
     """Credentials of the state, opened as they are looked up."""
 
-    def __init__(self, stored: Callable[[], Mapping[CredentialId, ScramCredential]], seal: CredentialSeal) -> None:
+    def __init__(
+        self,
+        stored: Callable[[], Mapping[CredentialId, ScramCredential]],
+        seal: CredentialSeal,
+        *,
+        monotonic_s: Callable[[], float],
+    ) -> None:
         self._stored = stored
         self._seal = seal
+        self._monotonic_s = monotonic_s
+        self._logged_s = float("-inf")
+        self._failures_count = 0
+        """Look-ups since the last line of the log that found a credential which cannot be opened."""
 
     def __getitem__(self, key: CredentialId) -> ScramCredential:
         try:
             return self._seal.open(key, self._stored()[key])
         except SealedElsewhere as error:
-            log.error("a user cannot log in at this agent: %s", error, extra={"user": key[0], "remedy": REMEDY})
+            self._report(key[0], error)
             raise KeyError(key) from error
+
+    def _report(self, user: str, error: SealedElsewhere) -> None:
+        # With the wrong key every log-in fails, and clients try again and again: one line a minute for all of them.
+        self._failures_count += 1
+        now_s = self._monotonic_s()
+        if now_s - self._logged_s < OUTAGE_REMINDER_SECONDS:
+            return
+        log.error(
+            "users cannot log in at this agent: %s",
+            error,
+            extra={"user": user, "failures": self._failures_count, "remedy": REMEDY},
+        )
+        self._logged_s, self._failures_count = now_s, 0
 
     def __contains__(self, key: object) -> bool:
         return key in self._stored()

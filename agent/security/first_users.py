@@ -2,18 +2,20 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from agent.config.bootstrap_users import BootstrapUser
 from agent.ledger.ledger_client import LedgerClient
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids
+from agent.security.audit.audit_events import AuditedResource, AuditEvent, AuditSource, ChangeEvent
 from agent.security.credential_seal import CredentialSeal
 from coordinator.commands.commands import Done, Rejected
 from coordinator.commands.rules import RULES_SECURITY
 from coordinator.commands.security import AclRow, BootstrapUsers, ScramRow
 from protocol.auth.decoy_credentials import KAFKA_ALPHABET, KAFKA_SALT_BYTES
+from protocol.auth.operations import Operation, ResourceType
 from protocol.auth.scram_credentials import ScramCredential, ScramMechanism
 from protocol.auth.scram_keys import credential_of, salt_password
 from protocol.limits import FIRST_USERS_POLL_SECONDS
@@ -22,6 +24,13 @@ log = logging.getLogger(__name__)
 
 ITERATIONS: Final = 4_096
 """The iterations of Kafka's tools."""
+REMEDY: Final = (
+    "none is needed at a later start; change users with penstock users or kafka-configs.sh. "
+    'If no administrator can log in: docs/operations/security.md, "Locked out"'
+)
+API: Final = "--bootstrap-users"
+MECHANISM: Final = "start"
+"""The users come with the start of the agent, without a login."""
 
 
 def new_credential(password: str, mechanism: ScramMechanism, ids: Ids) -> ScramCredential:
@@ -33,10 +42,17 @@ def new_credential(password: str, mechanism: ScramMechanism, ids: Ids) -> ScramC
 
 
 async def create_first_users(
-    users: Sequence[BootstrapUser], ledger: LedgerClient, ids: Ids, clock: Clock, seal: CredentialSeal
+    users: Sequence[BootstrapUser],
+    ledger: LedgerClient,
+    ids: Ids,
+    clock: Clock,
+    seal: CredentialSeal,
+    *,
+    record: Callable[[AuditEvent], None] = lambda _: None,
 ) -> bool:
     """Propose the users and their ACLs; whether they were created. False where the cluster has, or had, any.
 
+    `record` takes events of the audit log: one for each user that was created.
     Where an older agent is alive, this waits for its end: it cannot read users. Raises the errors of
     `LedgerClient.propose`.
     """
@@ -49,12 +65,25 @@ async def create_first_users(
     match outcome:
         case Done():
             log.info("created the first users of the cluster", extra={"users": names})
+            for user in users:
+                record(_event(user))
             return True
         case Rejected():
-            log.info("the first users were not created", extra={"users": names, "reason": outcome.reason})
+            extra = {"users": names, "reason": outcome.reason, "remedy": REMEDY}
+            log.info("the cluster is set up already, so --bootstrap-users changes nothing", extra=extra)
             return False
         case _:
             raise AssertionError(f"BootstrapUsers has the outcome {outcome}")
+
+
+def _event(user: BootstrapUser) -> ChangeEvent:
+    return ChangeEvent(
+        source=AuditSource(mechanism=MECHANISM),
+        api=API,
+        resource=AuditedResource(kind=ResourceType.USER, name=user.name),
+        operation=Operation.ALTER,
+        change=f"created as a first user: {user.mechanism.name.replace('_', '-')} credential, {len(user.acls)} ACLs",
+    )
 
 
 def _row(user: BootstrapUser, ids: Ids, seal: CredentialSeal) -> ScramRow:

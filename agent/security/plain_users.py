@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import logging
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -37,6 +37,11 @@ class PlainUsers:
     def credential(self, user: str) -> Verifier | None:
         """The verifier of a user; None where the file has no such user."""
         return self._users.get(user)
+
+    @property
+    def verifiers(self) -> Mapping[str, Verifier]:
+        """All users' verifiers, in another object after each change."""
+        return self._users
 
     def reload(self) -> bool:
         """Read the file again; whether its users have changed. Logs what is wrong with it."""
@@ -70,6 +75,13 @@ def read_plain_users(content: bytes, path: str) -> Mapping[str, Verifier]:
             raise InvalidSettings(f"--plain-users {path}: line {number} has a user that an earlier line has")
         users[name] = verifier
     return users
+
+
+def plain_user_line(user: str, mechanism: ScramMechanism, credential: ScramCredential) -> str:
+    """The line of a user."""
+    parts = (credential.salt, credential.stored_key, credential.server_key)
+    salt, stored_key, server_key = (b64encode(part).decode() for part in parts)
+    return f"{user}:{mechanism.sasl_name}${credential.iterations}:{salt}${stored_key}:{server_key}"
 
 
 def _read_verifier(text: str) -> Verifier | None:

@@ -13,6 +13,8 @@ from typing import Final
 
 from protocol.auth.operations import Operation, ResourceType
 
+REGISTRY_PREFIX: Final = "/schema-registry"
+"""Before the paths of the schema registry."""
 SCHEMA_PREFIX: Final = "schema:"
 """Before a subject's name: the topic resource by which ACLs name a subject of the schema registry."""
 
@@ -47,6 +49,8 @@ _ADMIN: Final[Mapping[str, RequiredHttpRights]] = {
     "GET /metrics": _DESCRIBE_CLUSTER,
     "GET /api/status": RequiredHttpRights(listed=((Operation.DESCRIBE, ResourceType.CLUSTER),)),
     "GET /api/state": _ALTER_CLUSTER,
+    "GET /api/agents": _DESCRIBE_CLUSTER,
+    "POST /api/agents/{name}/drain": _ALTER_CLUSTER,
     "GET /api/topics": _DESCRIBED_TOPICS,
     "GET /api/topics/{name}": RequiredHttpRights(
         topic=(Operation.DESCRIBE,), listed=((Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),)
@@ -61,8 +65,11 @@ _ADMIN: Final[Mapping[str, RequiredHttpRights]] = {
     "POST /api/lake/{name}/rewrites": RequiredHttpRights(topic=(Operation.READ, Operation.WRITE, Operation.ALTER)),
     "POST /api/lake/{name}/rebuild": _ALTER_TOPIC,
     "POST /api/acls/confirm": _ALTER_CLUSTER,
+    # Topics that the client may not describe are left out, as ones that do not exist.
+    "POST /api/tail": RequiredHttpRights(body=((Operation.READ, ResourceType.TOPIC),)),
     "GET /api/tail/{name}": _READ_TOPIC,
     "GET /api/tail/{name}/bytes": _READ_TOPIC,
+    "POST /api/tail/{name}/urls": _READ_TOPIC,
     "POST /api/archive": RequiredHttpRights(body=((Operation.ALTER, ResourceType.TOPIC),)),
     "POST /api/audit": RequiredHttpRights(
         cluster=(Operation.DESCRIBE,), body=((Operation.ALTER, ResourceType.CLUSTER),)

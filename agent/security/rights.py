@@ -27,12 +27,12 @@ class RightsJudge(Protocol):
         """Whether the operation is allowed on some resource of the type (KIP-679)."""
         ...
 
-    def may_remember(self) -> bool:
-        """Whether one more name may be remembered. Counts it."""
+    def remember(self, known: dict[str, int], name: str, bits: int) -> None:
+        """Puts the bits of a name that is missing into `known`, if they may be remembered."""
         ...
 
-    def forget_if_changed(self, rights: "Rights") -> None:
-        """Makes the rights forget what they remember, where the ACLs changed since."""
+    def replace_old_bits(self, rights: "Rights") -> None:
+        """Gives the rights other bits to remember, where the ACLs changed since."""
         ...
 
     async def catch_up(self) -> None:
@@ -41,6 +41,10 @@ class RightsJudge(Protocol):
 
     def count_denials(self, operation: Operation, resource_type: ResourceType, names: Collection[str]) -> None:
         """Counts denials that the caller answers."""
+        ...
+
+    def rule(self, operation: Operation, resource_type: ResourceType, name: str) -> str:
+        """The ACL or rule that decides the operation on a resource now, in words, for the audit log."""
         ...
 
 
@@ -60,35 +64,58 @@ class KnownBits(dict[str, int]):
 
     def __missing__(self, name: str) -> int:
         bits = self._judge.bits(self._resource_type, name)
-        if self._judge.may_remember():
-            self[name] = bits
+        self._judge.remember(self, name, bits)
         return bits
 
 
-class Rights:
-    """The rights of one principal with its groups. All connections of that principal share one object."""
+class RememberedBits:
+    """The bits of one principal, from one address or, while no ACL names an address, from all."""
 
-    __slots__ = ("_bits_by_type", "_judge", "_record_allowed", "topics")
+    __slots__ = ("by_type",)
 
-    def __init__(self, judge: RightsJudge, record_allowed: AllowedRecorder | None = None) -> None:
-        """`record_allowed` takes what is allowed to a request; None where the audit log does not have it."""
-        self._judge = judge
-        self._record_allowed = record_allowed
-        self._bits_by_type: Mapping[ResourceType, KnownBits] = {
+    def __init__(self, judge: RightsJudge) -> None:
+        self.by_type: Final[Mapping[ResourceType, KnownBits]] = {
             resource_type: KnownBits(judge, resource_type)
             for resource_type in ResourceType
             if resource_type is not ResourceType.ANY
         }
-        self.topics: Final = self._bits_by_type[ResourceType.TOPIC]
+
+
+class Rights:
+    """The rights of one principal with its groups, from one address. Connections from there share one object."""
+
+    __slots__ = ("_judge", "_record_allowed", "_remembered", "topics")
+
+    def __init__(
+        self,
+        judge: RightsJudge,
+        record_allowed: AllowedRecorder | None = None,
+        remembered: RememberedBits | None = None,
+    ) -> None:
+        """Begin.
+
+        Args:
+            judge: applies the ACLs.
+            record_allowed: takes what is allowed to a request; None where the audit log does not have it.
+            remembered: bits that others share; None for bits of its own.
+        """
+        self._judge = judge
+        self._record_allowed = record_allowed
+        self.remember_in(remembered or RememberedBits(judge))
+
+    def remember_in(self, remembered: RememberedBits) -> None:
+        """Take the bits from there from now on."""
+        self._remembered = remembered
+        self.topics = remembered.by_type[ResourceType.TOPIC]
         """The bits by topic, for hot paths: `rights.topics[name] & bit`."""
 
     def bits(self, resource_type: ResourceType, name: str) -> int:
         """The operations that are allowed on a resource, as bits."""
-        return self._bits_by_type[resource_type][name]
+        return self._remembered.by_type[resource_type][name]
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether an operation is allowed, by what is applied now. A denial is not to be answered yet (S16)."""
-        return bool(self._bits_by_type[resource_type][name] >> operation & 1)
+        return bool(self._remembered.by_type[resource_type][name] >> operation & 1)
 
     async def may_behind_barrier(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether an operation is allowed. False is final: it stands behind a barrier (S16)."""
@@ -108,7 +135,7 @@ class Rights:
 
     def _allowed_on_cluster(self, operations: Iterable[Operation]) -> Operation | None:
         """The first of the operations that is allowed on the cluster."""
-        cluster = self._bits_by_type[ResourceType.CLUSTER]
+        cluster = self._remembered.by_type[ResourceType.CLUSTER]
         return next((operation for operation in operations if cluster[CLUSTER_NAME] >> operation & 1), None)
 
     async def may_on_any(self, operation: Operation, resource_type: ResourceType) -> bool:
@@ -124,16 +151,19 @@ class Rights:
         """The names on which the operation is denied, behind a barrier (S16). At once where none is."""
         if self._record_allowed is not None:
             names = tuple(names)
-        known, bit = self._bits_by_type[resource_type], 1 << operation
-        denied = {name for name in names if not known[name] & bit}
+        denied = self._denied(operation, resource_type, names)
         if denied:
             await self.catch_up()
-            denied = {name for name in denied if not known[name] & bit}
+            denied = self._denied(operation, resource_type, denied)
         if denied:
             self._judge.count_denials(operation, resource_type, denied)
         if self._record_allowed is not None:
             self._record_allowed(operation, resource_type, [name for name in names if name not in denied])
         return frozenset(denied)
+
+    def _denied(self, operation: Operation, resource_type: ResourceType, names: Iterable[str]) -> set[str]:
+        known, bit = self._remembered.by_type[resource_type], 1 << operation
+        return {name for name in names if not known[name] & bit}
 
     async def settle(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
         """Takes the barrier of S16 unless the operation is allowed: for bits that are shown, which deny nothing."""
@@ -144,6 +174,10 @@ class Rights:
         """Counts denials that the caller judged behind a barrier, and answers."""
         self._judge.count_denials(operation, resource_type, names)
 
+    def rule(self, operation: Operation, resource_type: ResourceType, name: str) -> str:
+        """The ACL or rule that decides the operation on a resource now, in words, for the audit log."""
+        return self._judge.rule(operation, resource_type, name)
+
     async def catch_up(self) -> None:
         """Takes the barrier of S16, and forgets what the ACLs no longer say. Without the ledger nothing changes."""
         await self._judge.catch_up()
@@ -151,12 +185,7 @@ class Rights:
 
     def refresh(self) -> None:
         """Forgets what the ACLs no longer say. Called at the start of a request, and where a long wait ends."""
-        self._judge.forget_if_changed(self)
-
-    def forget(self) -> None:
-        """Forgets all bits: they are worked out again."""
-        for known in self._bits_by_type.values():
-            known.clear()
+        self._judge.replace_old_bits(self)
 
 
 class _EverythingAllowed:
@@ -170,17 +199,21 @@ class _EverythingAllowed:
         del operation, resource_type
         return True
 
-    def may_remember(self) -> bool:
-        return False
+    def remember(self, known: dict[str, int], name: str, bits: int) -> None:
+        """Remembers nothing: there is nothing to work out."""
 
-    def forget_if_changed(self, rights: Rights) -> None:
-        del rights
+    def replace_old_bits(self, rights: Rights) -> None:
+        """Leaves them: no ACL changes them."""
 
     async def catch_up(self) -> None:
         """Nothing is denied, so no barrier is needed."""
 
     def count_denials(self, operation: Operation, resource_type: ResourceType, names: Collection[str]) -> None:
         raise AssertionError(f"{operation.name} on {resource_type.name} {names} was denied to one that may do all")
+
+    def rule(self, operation: Operation, resource_type: ResourceType, name: str) -> str:
+        del operation, resource_type, name
+        return "everything is allowed"
 
 
 def all_rights(record_allowed: AllowedRecorder | None = None) -> "Rights":

@@ -1,7 +1,9 @@
 """Creates the files of `penstock run --secure`: an authority of its own, the agent's certificate, and admin's password.
 
 What is there is kept; a certificate that ends soon, or lacks a name, is made again with the same authority. Files with
-secrets have the mode 0600.
+secrets have the mode 0600, and a data folder that is created here has 0700: the ledger has keys of users, too.
+Rule: a kill or a loss of power at any point leaves files that the next start completes. A file that somebody has
+damaged or emptied is an error with its name: nothing is replaced that clients trust, and no password is empty.
 """
 
 import datetime
@@ -13,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from agent.config.option_sources import InvalidSettings
 from agent.config.secure_options import ADMIN, SecureFiles
 from agent.runtime.clock import Clock
 from agent.runtime.ids import Ids, uuid_text
@@ -26,6 +29,11 @@ CERTIFICATE_DAYS: Final = 397
 """The longest that browsers accept."""
 RENEWAL_DAYS: Final = 30
 _SECRET_MODE: Final = 0o600
+_FOLDER_MODE: Final = 0o700
+_OTHER_AUTHORITY: Final = (
+    "restore the folder tls from a backup, or remove it. A start then makes a new one, and clients need its ca.pem"
+)
+_NOT_IN_PROPERTIES: Final = frozenset('"\\')
 _NAME: Final = re.compile(r"(?!0\.0\.0\.0$|::$)[A-Za-z0-9:._-]+")
 """A host that a client may connect to: `""`, `0.0.0.0` and `::` are every interface, `{name}` is no host yet."""
 
@@ -33,19 +41,36 @@ _NAME: Final = re.compile(r"(?!0\.0\.0\.0$|::$)[A-Za-z0-9:._-]+")
 def create_secure_files(files: SecureFiles, hosts: Sequence[str], *, clock: Clock, ids: Ids) -> str:
     """Create what is missing, and return admin's password.
 
+    Raises `InvalidSettings` for a file that cannot be used.
+
     Args:
         files: where they are.
         hosts: names and addresses by which clients connect; this machine's own are added.
         clock: the wall clock decides whether a certificate ends soon.
         ids: the source of the password.
     """
-    files.authority.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for folder in (files.data_dir, files.authority.parent):
+        folder.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
     if not files.password.exists():
         _write(files.password, f"{uuid_text(ids.new_uuid())}{uuid_text(ids.new_uuid())}\n".encode())
-    password = files.password.read_text(encoding="utf-8").strip()
+    password = _read_password(files.password)
     now = datetime.datetime.fromtimestamp(clock.now_ms() / 1000, datetime.UTC)
     _create_certificates(files, _names(hosts), now)
     _write(files.properties, _properties(files, password).encode())
+    return password
+
+
+def _read_password(path: Path) -> str:
+    """Admin's password. Raises `InvalidSettings` for one that is empty, or that `admin.properties` could not hold."""
+    try:
+        password = path.read_text(encoding="ascii").strip()
+    except UnicodeDecodeError:
+        password = ""
+    if not password or not password.isprintable() or not _NOT_IN_PROPERTIES.isdisjoint(password):
+        raise InvalidSettings(
+            f"{path} is empty, or has characters that admin.properties cannot hold: write the password of "
+            f"User:{ADMIN} into it, in one line of ASCII without quotes and backslashes"
+        )
     return password
 
 
@@ -71,21 +96,41 @@ def _create_certificates(files: SecureFiles, names: Sequence[str], now: datetime
     from cryptography.hazmat.primitives.asymmetric import ec
 
     if not (files.authority.exists() and files.authority_key.exists()):
+        files.certificate.unlink(missing_ok=True)
+        files.authority.unlink(missing_ok=True)  # a kill between the two files is to leave no pair that does not fit
         key = ec.generate_private_key(ec.SECP256R1())
         _write(files.authority_key, _pem(key))
         _write(files.authority, _authority(key, now), mode=0o644)
     elif files.certificate.exists() and files.key.exists():
-        current = x509.load_pem_x509_certificate(files.certificate.read_bytes())
+        current = _read_certificate(files.certificate)
         ends_later = current.not_valid_after_utc - now > datetime.timedelta(days=RENEWAL_DAYS)
         alternatives = current.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
         if ends_later and {_general_name(name) for name in names} <= set(alternatives):
             return
-    authority = x509.load_pem_x509_certificate(files.authority.read_bytes())
-    authority_key = serialization.load_pem_private_key(files.authority_key.read_bytes(), password=None)
-    assert isinstance(authority_key, ec.EllipticCurvePrivateKey), "the authority's key is one of this module's"
+    authority = _read_certificate(files.authority)
+    try:
+        authority_key = serialization.load_pem_private_key(files.authority_key.read_bytes(), password=None)
+    except (ValueError, TypeError) as error:
+        raise InvalidSettings(f"{files.authority_key} is no private key in PEM: {_OTHER_AUTHORITY}") from error
+    if (
+        not isinstance(authority_key, ec.EllipticCurvePrivateKey)
+        or authority_key.public_key() != authority.public_key()
+    ):
+        raise InvalidSettings(f"{files.authority_key} is not the key of {files.authority}: {_OTHER_AUTHORITY}")
+    files.certificate.unlink(missing_ok=True)
     key = ec.generate_private_key(ec.SECP256R1())
     _write(files.key, _pem(key))
     _write(files.certificate, _certificate(authority, authority_key, key, names, now), mode=0o644)
+
+
+def _read_certificate(path: Path) -> "x509.Certificate":
+    """The certificate in a file. Raises `InvalidSettings`."""
+    from cryptography import x509
+
+    try:
+        return x509.load_pem_x509_certificate(path.read_bytes())
+    except ValueError as error:
+        raise InvalidSettings(f"{path} is no certificate in PEM: {_OTHER_AUTHORITY}") from error
 
 
 def _authority(key: "ec.EllipticCurvePrivateKey", now: datetime.datetime) -> bytes:
@@ -172,4 +217,6 @@ def _write(path: Path, content: bytes, *, mode: int = _SECRET_MODE) -> None:
     new.unlink(missing_ok=True)
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())  # or a loss of power could leave an empty file under the name
     new.replace(path)

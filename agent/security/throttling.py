@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from typing import Final, TypeVar
 
 from agent.runtime.cpu_meter import CpuMeter
-from agent.security.quota_windows import CountedRate
+from agent.security.quota_windows import CountedRate, TokenBucket
 from agent.security.quotas import PERCENT_PER_SECOND, ClientQuotas, Meter, Quotas
 from protocol.api_versions import ApiKey
 from protocol.connection import RequestFrame
@@ -33,7 +33,17 @@ EXEMPT_FROM_TIME: Final = frozenset({ApiKey.WRITE_TXN_MARKERS})
 class RequestUsage:
     """The use of one request of a client that has quotas, and the time for which that client is throttled."""
 
-    __slots__ = ("_api_key", "_client", "_cpu", "_is_time_counted", "_quota", "_quotas", "_request_bytes", "_until_s")
+    __slots__ = (
+        "_api_key",
+        "_client",
+        "_cpu",
+        "_is_time_counted",
+        "_meter",
+        "_quota",
+        "_quotas",
+        "_request_bytes",
+        "_until_s",
+    )
 
     def __init__(self, quotas: Quotas, client: ClientQuotas, frame: RequestFrame) -> None:
         self._quotas = quotas
@@ -45,7 +55,12 @@ class RequestUsage:
         self._until_s = quotas.clock.monotonic_s()
         """Until when the client is throttled."""
         self._quota = ""
-        """The quota that asks for that."""
+        """The quota that asks for that, and its meter."""
+        self._meter: Meter[CountedRate] | Meter[TokenBucket] | None = None
+        produce = client.produce
+        if produce is not None and produce.is_shared and frame.api_key == ApiKey.PRODUCE:
+            # Now, so that the entry that commits its records has it. Here it counts when it is answered.
+            quotas.shared_use.sent(produce.applied, self._request_bytes)
 
     async def measure(self, handling: Coroutine[object, object, T]) -> T:
         """The handler's result; its time is measured where the client has a quota of it."""
@@ -83,11 +98,11 @@ class RequestUsage:
             return True
         now_s, windows = self._quotas.clock.monotonic_s(), self._quotas.mutation_windows
         if is_strict and (owed_s := meter.counted.owed_s(meter.limit, now_s, windows)):
-            self._throttle("controller_mutation", owed_s, now_s)
+            self._throttle("controller_mutation", meter, owed_s, now_s)
             return False
         meter.counted.take(partitions_count, meter.limit, now_s, windows)
         if not is_strict:
-            self._throttle("controller_mutation", meter.counted.owed_s(meter.limit, now_s, windows), now_s)
+            self._throttle("controller_mutation", meter, meter.counted.owed_s(meter.limit, now_s, windows), now_s)
         return True
 
     def end(self, *, is_answered: bool) -> int:
@@ -98,8 +113,8 @@ class RequestUsage:
         if is_answered:
             self._count_time(now_s)
         throttle_ms = self._throttle_ms(now_s)
-        if throttle_ms:
-            self._quotas.throttled_seconds.labels(self._quota).observe(throttle_ms / 1000)
+        if throttle_ms and self._meter is not None:
+            self._quotas.throttled(self._quota, self._meter, throttle_ms / 1000)
         return throttle_ms
 
     def _count_time(self, now_s: float) -> None:
@@ -119,11 +134,13 @@ class RequestUsage:
     ) -> None:
         windows = self._quotas.windows
         meter.counted.count(amount, now_s, windows)
-        self._throttle(quota, min(seconds_max, meter.counted.throttle_s(meter.limit, now_s, windows)), now_s)
+        self._throttle(quota, meter, min(seconds_max, meter.counted.throttle_s(meter.limit, now_s, windows)), now_s)
 
-    def _throttle(self, quota: str, seconds: float, now_s: float) -> None:
+    def _throttle(
+        self, quota: str, meter: Meter[CountedRate] | Meter[TokenBucket], seconds: float, now_s: float
+    ) -> None:
         if now_s + seconds > self._until_s:
-            self._until_s, self._quota = now_s + seconds, quota
+            self._until_s, self._quota, self._meter = now_s + seconds, quota, meter
 
     def _throttle_ms(self, now_s: float) -> int:
         return min(THROTTLE_MS_MAX, max(0, round((self._until_s - now_s) * 1000)))

@@ -1,9 +1,9 @@
 """Checks of users' passwords over HTTP (Basic): the same users, threads and delays as PLAIN has on the Kafka port."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from agent.runtime.clock import Clock
-from agent.security.failure_delays import FailureDelays
+from agent.security.connections.failure_delays import FailureDelays
 from agent.security.password_checks import PasswordChecks
 from agent.security.plain_users import PlainUsers
 from agent.security.scram_accounts import CredentialSource
@@ -21,16 +21,19 @@ class UserPasswords:
         source: CredentialSource,
         plain_users: PlainUsers | None,
         failures: FailureDelays,
+        before_login: Callable[[], Awaitable[None]],
         clock: Clock,
     ) -> None:
         self._passwords = passwords
         self._source = source
         self._plain_users = plain_users
         self._failures = failures
+        self._before_login = before_login
         self._clock = clock
 
     async def is_current(self, user: str, password: str) -> Callable[[], bool] | None:
         """None where the password is wrong. Otherwise a function: whether the credential that it fits still holds."""
+        await self._before_login()  # whether or not the user is known (safety rule S16)
         proof = await self._passwords.identity(PasswordCheck(user=user, password=password))
         if proof is None:
             return None

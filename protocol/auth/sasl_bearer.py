@@ -26,11 +26,12 @@ class BearerExchange:
     def __init__(self) -> None:
         self._authorization_id = ""
         self._is_rejected = False
+        self._reason = "the token is not accepted"
 
     def receive(self, token: bytes) -> Step:
         """The token to check; after an error, the end of the exchange."""
         if self._is_rejected:
-            reason = "the token is not accepted" if token == _CLIENT_ENDS else "the client went on after an error"
+            reason = self._reason if token == _CLIENT_ENDS else "the client went on after an error"
             return SaslRejection(reason=reason, message=REJECTION)
         if len(token) > BEARER_TOKEN_BYTES_MAX:
             return SaslRejection(reason=f"a message of OAUTHBEARER is longer than {BEARER_TOKEN_BYTES_MAX} bytes")
@@ -46,10 +47,11 @@ class BearerExchange:
         self._authorization_id = (match[1] or "").replace("=2C", ",").replace("=3D", "=")
         return _read_pairs(pairs[:-2])
 
-    def checked(self, identity: SaslIdentity | None) -> Step:
+    def checked(self, identity: SaslIdentity | None, reason: str = "") -> Step:
         """The end of the exchange, or the error that the client has to answer."""
         if identity is None:
             self._is_rejected = True
+            self._reason = reason or self._reason
             return Challenge(REJECTION.encode())
         if self._authorization_id not in ("", identity.name):
             # Kafka's text names both users; what the token says is the client's own, but is kept out of answers here.

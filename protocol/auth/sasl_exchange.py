@@ -18,6 +18,8 @@ class SaslIdentity:
     """The names of its groups."""
     expires_ms: int | None = None
     """The wall clock's time at which the proof runs out, in milliseconds since 1970; None where it does not."""
+    token_id: str | None = None
+    """The id of the delegation token that is the proof; None where it is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,9 @@ class SaslExchange(Protocol):
         """The step that answers a token of the client."""
         ...
 
-    def checked(self, identity: SaslIdentity | None) -> Step:
-        """The step after a `Check`, which found the identity, or None where it failed."""
+    def checked(self, identity: SaslIdentity | None, reason: str = "") -> Step:
+        """The step after a `Check`, which found the identity, or None where it failed, for a reason if that is known.
+
+        The reason is for logs and the audit: it contains nothing that the client sent.
+        """
         ...

@@ -40,8 +40,9 @@ class PlainExchange:
             return SaslRejection(reason="no password is given", user=self._user, message=text)
         return PasswordCheck(user=self._user, password=password)
 
-    def checked(self, identity: SaslIdentity | None) -> Step:
-        """The end of the exchange."""
+    def checked(self, identity: SaslIdentity | None, reason: str = "") -> Step:
+        """The end of the exchange. Why a password is wrong is not said."""
+        del reason
         if identity is None:
             text = "Authentication failed: Invalid username or password"
             return SaslRejection(reason="the user is not known or the password is wrong", user=self._user, message=text)

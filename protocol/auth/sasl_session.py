@@ -113,7 +113,14 @@ class SaslSession:
         self._frame: RequestFrame | None = None
         """The request whose answer is due; None for a raw token."""
         self._received_count = 0
+        self._has_token = False
         self.state = SaslState.NEW if previous is None else SaslState.VERSIONS_LISTED
+
+    @property
+    def beginning_mechanism(self) -> str | None:
+        """The mechanism whose first token, which names the user, is due; None where none is."""
+        is_due = self.state in (SaslState.EXCHANGE, SaslState.RAW_EXCHANGE) and not self._has_token
+        return self._mechanism if is_due else None
 
     def receive(self, frame: memoryview) -> Output:
         """Takes a frame of a new connection, without its size. Not called after `Success` or `Failure`."""
@@ -136,10 +143,10 @@ class SaslSession:
         except MalformedRequest as error:
             return self._fail(str(error))
 
-    def checked(self, identity: SaslIdentity | None) -> Output:
-        """Takes what a `Check` found: the identity, or None where there is none."""
+    def checked(self, identity: SaslIdentity | None, reason: str = "") -> Output:
+        """Takes what a `Check` found: the identity, or None where there is none, and why, if that is known."""
         assert self._exchange is not None, "no exchange has begun"
-        return self._answer(self._exchange.checked(identity))
+        return self._answer(self._exchange.checked(identity, reason))
 
     def list_versions(self, request: RequestFrame) -> Output:
         """Takes ApiVersions. One in an unknown version, or with an invalid name, is answered and may come again."""
@@ -182,6 +189,7 @@ class SaslSession:
 
     def _take_token(self, token: bytes) -> Output:
         assert self._exchange is not None, "no exchange has begun"
+        self._has_token = True
         return self._answer(self._exchange.receive(token))
 
     def _answer(self, step: Step) -> Output:
@@ -248,8 +256,8 @@ class _OtherMechanism:
         del token
         return SaslRejection(reason="the client authenticates again by another mechanism", message=self._message)
 
-    def checked(self, identity: SaslIdentity | None) -> Step:
-        raise AssertionError(f"no check is due; {identity is None}")
+    def checked(self, identity: SaslIdentity | None, reason: str = "") -> Step:
+        raise AssertionError(f"no check is due; {identity is None} {reason}")
 
 
 _Take = Callable[[SaslSession, RequestFrame], Output]

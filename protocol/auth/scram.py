@@ -95,8 +95,9 @@ class ScramExchange:
         except _Malformed as error:
             return SaslRejection(reason=str(error), user=user)
 
-    def checked(self, identity: SaslIdentity | None) -> Step:
+    def checked(self, identity: SaslIdentity | None, reason: str = "") -> Step:
         """Raises `AssertionError`: SCRAM returns no check."""
+        del reason
         raise AssertionError(f"SCRAM needs no check; {identity is None}")
 
     def _answer_first(self, text: str) -> Step:
@@ -128,7 +129,7 @@ class ScramExchange:
         client_signature = hmac.digest(stored_key, auth_message, self._hash_name)
         if len(proof) != len(client_signature):
             return False
-        client_key = bytes(a ^ b for a, b in zip(proof, client_signature, strict=True))
+        client_key = (int.from_bytes(proof) ^ int.from_bytes(client_signature)).to_bytes(len(proof))
         return hmac.compare_digest(hashlib.new(self._hash_name, client_key).digest(), stored_key)
 
 

@@ -105,12 +105,14 @@ class TlsSession:
 
 def reason_of(error: ssl.SSLError) -> str:
     """OpenSSL's reason, in the words of a user where they are known."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is not valid: {error.verify_message}"
     text = getattr(error, "reason", None) or error.strerror or str(error)
     return _REASONS.get(text, text.replace("_", " ").lower() if text.isupper() else text)
 
 
 _REASONS = {
-    "WRONG_VERSION_NUMBER": "the client does not speak TLS: is its security.protocol SSL?",
+    "WRONG_VERSION_NUMBER": "the client does not speak TLS: its security.protocol has to be SSL or SASL_SSL",
     "HTTP_REQUEST": "the client speaks HTTP without TLS",
     "UNSUPPORTED_PROTOCOL": "the client speaks an older version of TLS than ssl.enabled.protocols",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has no certificate, and ssl.client.auth requires one",

@@ -8,7 +8,7 @@ StandardAuthorizerData.logAuditMessage, Kafka 4.3), which knows denied and allow
 import json
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 from agent.config.audit_classes import AuditClass
 from protocol.auth.operations import Operation, PatternType, ResourceType
@@ -17,6 +17,8 @@ from protocol.limits import AUDIT_LOG_DETAIL_CHARS_MAX, AUDIT_LOG_TEXT_CHARS_MAX
 from protocol.types import Milliseconds
 
 Event = TypeVar("Event", bound="AuditEvent")
+NAMES_LEFT_OUT: Final = "several, without their names: there were too many in a minute"
+"""The detail of an event that stands for several different ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +60,7 @@ class AuditEvent:
     audit_class: ClassVar[AuditClass]
     source: AuditSource
     api: str
-    """The API's name, or method and path of an HTTP request without its query."""
+    """The API's name, or method and path of an HTTP request without its query; the path's pattern without a login."""
     resource: AuditedResource | None = None
     operation: Operation | None = None
 
@@ -81,6 +83,10 @@ class AuditEvent:
         """The same event, with bounded texts: clients choose some of them."""
         return _with_short_names(self)
 
+    def without_names(self, source: AuditSource) -> "AuditEvent":
+        """The event that stands for several of a source that differ in what a client chooses."""
+        raise NotImplementedError
+
     @property
     def text_chars(self) -> int:
         """The characters of all texts, of which the memory of a waiting event is estimated."""
@@ -99,6 +105,7 @@ class AuthenticationEvent(AuditEvent):
     is_success: bool
     reason: str = ""
     """Why it failed, without anything that the client keeps secret."""
+    note: str = ""
 
     @property
     def decision(self) -> str:
@@ -108,9 +115,16 @@ class AuthenticationEvent(AuditEvent):
     def rule(self) -> str:
         return self.reason
 
+    @property
+    def detail(self) -> str:
+        return self.note
+
     def with_short_texts(self) -> "AuthenticationEvent":
         event = replace(self, reason=_short(self.reason))
         return _with_short_names(event)
+
+    def without_names(self, source: AuditSource) -> "AuthenticationEvent":
+        return AuthenticationEvent(source=source, api="", is_success=self.is_success, note=NAMES_LEFT_OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +134,7 @@ class DenialEvent(AuditEvent):
     audit_class = AuditClass.DENIED
     decided_by: str = ""
     """The rule: an ACL, or that none fits."""
+    note: str = ""
 
     @property
     def decision(self) -> str:
@@ -128,6 +143,17 @@ class DenialEvent(AuditEvent):
     @property
     def rule(self) -> str:
         return self.decided_by
+
+    @property
+    def detail(self) -> str:
+        return self.note
+
+    def with_short_texts(self) -> "DenialEvent":
+        return _with_short_names(replace(self, decided_by=_short(self.decided_by, AUDIT_LOG_DETAIL_CHARS_MAX)))
+
+    def without_names(self, source: AuditSource) -> "DenialEvent":
+        resource = None if self.resource is None else AuditedResource(kind=self.resource.kind, name="")
+        return DenialEvent(source=source, api="", resource=resource, operation=self.operation, note=NAMES_LEFT_OUT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +170,9 @@ class AllowedEvent(AuditEvent):
     @property
     def rule(self) -> str:
         return self.decided_by
+
+    def with_short_texts(self) -> "AllowedEvent":
+        return _with_short_names(replace(self, decided_by=_short(self.decided_by, AUDIT_LOG_DETAIL_CHARS_MAX)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +225,7 @@ class AuditRecord:
 
     time_ms: Milliseconds
     line: bytes
+    is_change: bool = False
 
 
 def written(event: AuditEvent, *, time_ms: Milliseconds, count: int, cluster_id: str, agent: str) -> AuditRecord:
@@ -220,7 +250,11 @@ def written(event: AuditEvent, *, time_ms: Milliseconds, count: int, cluster_id:
         "detail": event.detail,
         "count": count,
     }
-    return AuditRecord(time_ms=time_ms, line=json.dumps(fields, separators=(",", ":")).encode())
+    return AuditRecord(
+        time_ms=time_ms,
+        line=json.dumps(fields, separators=(",", ":")).encode(),
+        is_change=event.audit_class is AuditClass.CHANGE,
+    )
 
 
 def _time_text(time_ms: Milliseconds) -> str:

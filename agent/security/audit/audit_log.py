@@ -2,14 +2,15 @@
 
 In: events, recorded synchronously from anywhere on the loop. Out: records to one `AuditSink`, in the order of the
 events. Rule: events that wait have bounds in number and bytes. Beyond these, events of `DROPPED_FIRST` are dropped and
-counted, in that order; a change never is. While changes alone fill the log, requests for changes wait in `until_room`.
+counted, in that order; a change never is. Denials and failed log-ins have a budget for each source, beyond which one
+event counts several (`audit_budget`). While changes alone fill the log, requests for changes wait in `until_room`.
 No I/O happens here.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -18,6 +19,7 @@ from agent.runtime.clock import Clock, SystemClock
 from agent.runtime.metrics import Metrics
 from agent.runtime.outages import Outage, OutageWords
 from agent.runtime.periodic_job import PeriodicJob
+from agent.security.audit.audit_budget import AuditBudget, BudgetDecision, Counted
 from agent.security.audit.audit_events import AuditEvent, AuditRecord, written
 from protocol.limits import (
     AUDIT_LOG_BYTES_MAX,
@@ -65,12 +67,14 @@ class _Waiting:
 
     __slots__ = ("byte_count", "count", "event", "first_ms", "first_s", "sequence")
 
-    def __init__(self, event: AuditEvent, sequence: int, first_ms: Milliseconds, first_s: float) -> None:
+    def __init__(
+        self, event: AuditEvent, sequence: int, first_ms: Milliseconds, first_s: float, count: int = 1
+    ) -> None:
         self.event = event
         self.sequence = sequence
         self.first_ms = first_ms
         self.first_s = first_s
-        self.count = 1
+        self.count = count
         self.byte_count = AUDIT_LOG_EVENT_BYTES + event.text_chars
 
 
@@ -86,8 +90,10 @@ class AuditLog:
         agent: str,
         clock: Clock,
         metrics: Metrics,
+        budget: AuditBudget | None = None,
     ) -> None:
         self._sink = sink
+        self._budget = budget or AuditBudget()
         self._classes = frozenset(classes)
         self.takes_decisions = not self._classes.isdisjoint((AuditClass.DENIED, AuditClass.ALLOWED))
         """Whether denied or allowed operations are recorded: read for each request."""
@@ -107,7 +113,7 @@ class AuditLog:
         self._writing = asyncio.Lock()
         self._outage = Outage(OUTAGE_WORDS, monotonic_s=clock.monotonic_s)
         metrics.audit_outage_seconds.set_function(lambda: self._outage.seconds)
-        metrics.audit_waiting_events.set_function(lambda: self._events_count)
+        metrics.audit_waiting_events.set_function(lambda: self._events_count + self._budget.counted_count)
         self.job = PeriodicJob(name="audit log", interval_s=AUDIT_LOG_WRITE_INTERVAL_S, run_once=self.write_due)
 
     @property
@@ -140,10 +146,24 @@ class AuditLog:
         if alike is not None and now_s - alike.first_s < AUDIT_LOG_WINDOW_SECONDS:
             alike.count += 1
             return
-        self._sequence += 1
-        added = _Waiting(event, self._sequence, self._clock.now_ms(), now_s)
-        if not self._make_room(added):
+        now_ms = self._clock.now_ms()
+        self._add_counted(self._budget.ended(now_s), now_s)
+        verdict = self._budget.judge(event, now_s=now_s, now_ms=now_ms)
+        if verdict is BudgetDecision.ALONE:
+            self._add(event, now_ms, now_s, 1)
+        elif verdict is BudgetDecision.DROPPED:
             self._metrics.audit_dropped.labels(event.audit_class.value).inc()
+
+    def _add_counted(self, counted_events: Mapping[AuditEvent, Counted], now_s: float) -> None:
+        for event, counted in counted_events.items():
+            self._add(event, counted.first_ms, now_s, counted.count)
+
+    def _add(self, event: AuditEvent, first_ms: Milliseconds, now_s: float, count: int) -> None:
+        """Let an event wait to be written, or drop it."""
+        self._sequence += 1
+        added = _Waiting(event, self._sequence, first_ms, now_s, count)
+        if not self._make_room(added):
+            self._metrics.audit_dropped.labels(event.audit_class.value).inc(count)
             return
         self._waiting[event.audit_class].append(added)
         self._newest[event] = added
@@ -156,11 +176,15 @@ class AuditLog:
 
     async def write_due(self) -> None:
         """Write the records of events that no equal one can join any more."""
-        await self._write(self._clock.monotonic_s() - AUDIT_LOG_WINDOW_SECONDS)
+        now_s = self._clock.monotonic_s()
+        self._add_counted(self._budget.ended(now_s), now_s)
+        await self._write(now_s - AUDIT_LOG_WINDOW_SECONDS)
 
     async def flush(self) -> None:
         """Write all records. Returns without those that the sink rejects."""
-        await self._write(self._clock.monotonic_s())
+        now_s = self._clock.monotonic_s()
+        self._add_counted(self._budget.end(), now_s)
+        await self._write(now_s)
 
     async def _write(self, first_s_max: float) -> None:
         async with self._writing:

@@ -4,7 +4,7 @@ The rights of a principal are shared by its connections, and do not know which r
 request sets `SUBJECT` in its task, if the audit log has denials; tasks that the request begins inherit it.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextvars import ContextVar
 from typing import Final, Protocol
 
@@ -29,16 +29,19 @@ class AuditSubject(Protocol):
 
 
 AGENTS_ALONE: Final = "agents alone create and write this topic"
-NO_ACL_ALLOWS: Final = "no ACL allows it, or one denies it"
+NO_ACL_ALLOWS: Final = "no ACL allows it"
+NO_ACL_IS_THERE: Final = "no ACL names it, and allow.everyone.if.no.acl.found is on"
 ACLS_NOT_CONFIRMED: Final = "the ACLs are not confirmed since the recovery"
-ACL_ALLOWS: Final = "an ACL allows it, or there is none"
+ACLS_STALE: Final = "the ACLs are older than authorizer.stale.max.ms"
 SUPER_USER: Final = "super user"
 AUTHORIZER_OFF: Final = "the authorizer is off"
+RuleOf = Callable[[Operation, ResourceType, str], str]
+"""The rule that decided an operation on a resource."""
 SUBJECT: ContextVar[AuditSubject | None] = ContextVar("SUBJECT", default=None)
 
 
 def record_denials(
-    log: AuditLog, operation: Operation, resource_type: ResourceType, names: Collection[str], *, rule: str
+    log: AuditLog, operation: Operation, resource_type: ResourceType, names: Collection[str], *, rule: str | RuleOf
 ) -> None:
     """Record that the current request was denied an operation on these names. `rule` says by what.
 
@@ -49,7 +52,7 @@ def record_denials(
 
 
 def record_allowed(
-    log: AuditLog, operation: Operation, resource_type: ResourceType, names: Collection[str], *, rule: str
+    log: AuditLog, operation: Operation, resource_type: ResourceType, names: Collection[str], *, rule: str | RuleOf
 ) -> None:
     """Record that the current request may perform an operation on these names. `rule` says by what."""
     if log.takes(AuditClass.ALLOWED):
@@ -62,7 +65,7 @@ def _record(
     operation: Operation,
     resource_type: ResourceType,
     names: Collection[str],
-    rule: str,
+    rule: str | RuleOf,
 ) -> None:
     subject = SUBJECT.get()
     if subject is None:
@@ -70,4 +73,5 @@ def _record(
     source, api = subject.audit_source, subject.audit_api
     for name in names:
         resource = AuditedResource(kind=resource_type, name=name)
-        log.record(event_type(source=source, api=api, resource=resource, operation=operation, decided_by=rule))
+        decided_by = rule if isinstance(rule, str) else rule(operation, resource_type, name)
+        log.record(event_type(source=source, api=api, resource=resource, operation=operation, decided_by=decided_by))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from cryptography import x509
 
 JKS_MAGIC = b"\xfe\xed\xfe\xed"
+_REVOCATION_LIST = re.compile(rb"-----BEGIN X509 CRL-----.+?-----END X509 CRL-----", re.DOTALL)
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
@@ -138,6 +139,36 @@ def names_of(certificate: "x509.Certificate") -> CertificateNames:
     except x509.ExtensionNotFound:
         alternative = frozenset()
     return CertificateNames(subject=certificate.subject.public_bytes(), alternative=alternative)
+
+
+def check_revocation_lists(pem: bytes, origin: str, now_s: float) -> float:
+    """When the first of the lists ends, in seconds since 1970; infinity if none does. Raises `InvalidCertificate`.
+
+    OpenSSL rejects every certificate of an issuer whose list has ended, or is missing.
+    """
+    from cryptography import x509
+
+    blocks = _REVOCATION_LIST.findall(pem)
+    if not blocks:
+        raise InvalidCertificate(
+            f"{origin} has no revocation list in PEM. A list in DER is converted by: openssl crl -inform DER -in LIST"
+        )
+    ends_s = float("inf")
+    for block in blocks:
+        try:
+            revocation_list = x509.load_pem_x509_crl(block)
+        except ValueError as error:
+            raise InvalidCertificate(f"{origin} has a revocation list that cannot be read: {error}") from error
+        end = revocation_list.next_update_utc
+        if end is None:
+            continue
+        if end.timestamp() < now_s:
+            raise InvalidCertificate(
+                f"{origin}: the revocation list of {revocation_list.issuer.rfc4514_string()!r} ended on "
+                f"{end:%Y-%m-%d %H:%M} UTC, so every client would be rejected: write the authority's newer one there"
+            )
+        ends_s = min(ends_s, end.timestamp())
+    return ends_s
 
 
 def load_identity(context: ssl.SSLContext, identity: KeyAndChain) -> None:

@@ -3,7 +3,8 @@
 Rules are separated by commas: `RULE:pattern/replacement/[LU]`, or DEFAULT, which takes the subject as it is. The first
 rule whose pattern matches the whole subject decides; where none does, the connection is closed.
 Differs from Kafka: patterns are Python's regular expressions, of which Java's named groups are taken; a replacement
-that refers to a missing group of a pattern without groups is rejected at the start, not at each connection.
+that refers to a missing group of a pattern without groups is rejected at the start, not at each connection. So are sets
+of characters with an unescaped `[` or `&&`: in Java that is a set within a set, or an intersection.
 Source: org.apache.kafka.common.security.ssl.SslPrincipalMapper (Kafka 4.3), java.util.regex.Matcher.appendReplacement.
 """
 
@@ -14,6 +15,9 @@ from dataclasses import dataclass
 _PART = r"((?:\\.|[^\\/])*)"
 _RULE = re.compile(rf"\s*(?:(DEFAULT)|RULE:{_PART}/{_PART}/([LU]?))?\s*(?:,|$)", re.DOTALL)
 _NAMED_GROUP = re.compile(r"\(\?<(?=[A-Za-z])")
+_SET = re.compile(r"\[\^?\]?(?:\\.|[^\\\]])*\]", re.DOTALL)
+"""A set of characters; `]` in the first place is a character of it, as in Java."""
+_NOT_IN_SETS = re.compile(r"(?:\\.|[^\\\[&]|&(?!&))*", re.DOTALL)
 _REFERENCE = re.compile(r"\\(.)|\$(?:(\d+)|\{(\w+)\})|([^\\$]+)", re.DOTALL)
 
 
@@ -74,6 +78,11 @@ def read_rules(text: str) -> PrincipalRules:
 
 
 def _rule(pattern: str, replacement: str, case: str) -> _Rule:
+    if _has_sets_of_java(pattern):
+        raise InvalidRules(
+            f"RULE:{pattern}/{replacement}/: [ and && within a set of characters are a set within it, and an "
+            "intersection, which are not supported; a backslash before each makes it a character"
+        )
     try:
         # ASCII: in Java's expressions \w, \d and \s are, and so is a match that ignores case.
         compiled = re.compile(_NAMED_GROUP.sub("(?P<", pattern), re.ASCII)
@@ -91,6 +100,22 @@ def _rule(pattern: str, replacement: str, case: str) -> _Rule:
             raise InvalidRules(f"RULE:{pattern}/{replacement}/: the pattern has no group for {part[0]}")
         position = part.end()
     return _Rule(pattern=compiled, replacement=replacement, case=case)
+
+
+def _has_sets_of_java(pattern: str) -> bool:
+    """Whether a set of characters means another one in Java. Patterns may be malformed."""
+    position = 0
+    while position < len(pattern):
+        if pattern[position] == "[":
+            match = _SET.match(pattern, position)
+            if match is None:
+                return False  # it has no end: Python rejects it
+            if _NOT_IN_SETS.fullmatch(match[0], 1) is None:
+                return True
+            position = match.end()
+        else:
+            position += 2 if pattern[position] == "\\" else 1
+    return False
 
 
 def _expand(replacement: str, match: re.Match[str]) -> str:

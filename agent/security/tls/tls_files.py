@@ -22,6 +22,7 @@ from agent.security.tls.certificates import (
     KeyAndChain,
     authorities_of_pkcs12,
     check_identity,
+    check_revocation_lists,
     identity_of_pkcs12,
     load_authorities,
     load_identity,
@@ -51,6 +52,8 @@ class LoadedTls:
     expires_s: float
     """When the first of the certificates expires, in seconds since 1970."""
     names: CertificateNames
+    lists_end_s: float = float("inf")
+    """When the first of the revocation lists ends."""
 
 
 class ListenerTls:
@@ -74,6 +77,10 @@ class ListenerTls:
     @property
     def expires_s(self) -> float:
         return self._loaded.expires_s
+
+    @property
+    def lists_end_s(self) -> float:
+        return self._loaded.lists_end_s
 
     def reload(self, now_s: float) -> bool:
         """Use the files as they are now. False where they have not fitted for TLS_RELOAD_FAILED_SECONDS.
@@ -174,7 +181,12 @@ def _load(settings: TlsSettings, contents: Mapping[Path, bytes], now_s: float) -
         expires_s.append(other_expires_s)
     if by_host:
         _choose_by_host(context, by_host)
-    return LoadedTls(digest=_digest(contents), context=context, expires_s=min(expires_s), names=names)
+    lists, lists_end_s = settings.revocation_lists, float("inf")
+    if lists is not None:
+        lists_end_s = check_revocation_lists(contents[lists], str(lists), now_s)
+    return LoadedTls(
+        digest=_digest(contents), context=context, expires_s=min(expires_s), names=names, lists_end_s=lists_end_s
+    )
 
 
 def _identity(settings: TlsSettings, pair: KeyPair, contents: Mapping[Path, bytes]) -> KeyAndChain:

@@ -19,6 +19,7 @@ from typing import Any, cast
 
 from agent.security.tls.certificate_principals import UnnamedPrincipal
 from agent.security.tls.tls_handshakes import TlsHandshakes
+from protocol.auth.host_addresses import host_text
 from protocol.auth.tls_session import TlsFailed, TlsSession
 from protocol.limits import TLS_HANDSHAKE_SECONDS_MAX, TLS_JOIN_BYTES, TLS_SLICE_BYTES
 from protocol.wire import Buffer
@@ -45,22 +46,31 @@ class TlsTransport(asyncio.BufferedProtocol):
 
         Args:
             new_app: makes the connection's protocol once the handshake is done; `UnnamedPrincipal` closes it.
-            new_session: makes the session, with the certificate of now.
+            new_session: makes the session, with the certificate of now, once the client has sent something.
             handshakes: those of all connections.
             listener: its name, for the log.
         """
         self._new_app = new_app
         self._app = cast("App", None)
         self._buffered: asyncio.BufferedProtocol | None = None
-        self._session = new_session()
+        self._new_session = new_session
+        self._session = cast("TlsSession", None)
+        """Made when the client sends something: one that does not takes no memory of OpenSSL's."""
         self._handshakes = handshakes
         self._listener = listener
         self._tcp = cast("asyncio.Transport", None)
+        self.address = ""
+        """The client's, once the connection is made."""
         self._deadline: asyncio.TimerHandle | None = None
         self._is_stepping = False
+        self._has_begun = False
+        """Whether there is a session."""
+        self._has_stepped = False
+        """Whether a step of the handshake was made, or waits."""
         self._is_established = False
         self._is_reading = True
         self._is_closing = False
+        self._is_lost = False
         self._is_tcp_full = False
         self._is_app_paused = False
         self._backlog: deque[memoryview] = deque()
@@ -71,15 +81,16 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._tcp = cast("asyncio.Transport", transport)
+        self.address = host_text((transport.get_extra_info("peername") or ("?",))[0])
         if not self._handshakes.begin(self):
-            self._fail("too many handshakes are not done")
+            self._fail("too many clients have not authenticated")
             return
         self._deadline = asyncio.get_running_loop().call_later(
             self.handshake_seconds_max, self._fail, "it was not done in time"
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._is_closing = True
+        self._is_closing = self._is_lost = True
         self._end_handshake()
         self._backlog.clear()
         self._backlog_bytes = 0
@@ -90,6 +101,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         return self._handshakes.receive_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
+        if not self._has_begun:
+            if not self._handshakes.begin_session(self):
+                self._fail("too many handshakes have begun and are not done")
+                return
+            self._session, self._has_begun = self._new_session(), True
         self._session.receive_data(self._handshakes.receive_buffer[:nbytes])
         if self._is_established:
             self._pump()
@@ -191,15 +207,21 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._is_closing = True
         self._backlog.clear()
         self._backlog_bytes = 0
-        self._tcp.abort()
+        if not self._is_lost:  # asyncio's transports cannot be closed again
+            self._tcp.abort()
 
     # The handshake.
+
+    def give_way(self) -> None:
+        """Close: another address needs the place among the handshakes that are not done."""
+        self._fail("it was not done, and other addresses need its place")
 
     def _shake_hands(self) -> None:
         # The session is the thread's until the step is done: nothing is read meanwhile.
         self._tcp.pause_reading()
         self._is_stepping = True
-        if not self._handshakes.submit(self._session, self._stepped):
+        is_first, self._has_stepped = not self._has_stepped, True
+        if not self._handshakes.submit(self, self._session, self._stepped, is_first=is_first):
             self._is_stepping = False
             self._fail("too many handshakes wait")
 
@@ -238,11 +260,11 @@ class TlsTransport(asyncio.BufferedProtocol):
             "closed a connection: its TLS handshake failed",
             extra={
                 "listener": self._listener,
-                "peer": str((self._tcp.get_extra_info("peername") or ("?",))[0]),
+                "peer": self.address,
                 "reason": reason,
             },
         )
-        self._handshakes.metrics.connections_closed.labels("handshake").inc()
+        self._handshakes.failed(self._listener, self.address, reason)
         self._is_closing = True
         self._end_handshake()
         if self._is_stepping or self._tcp.get_write_buffer_size() == 0:

@@ -51,6 +51,12 @@ def test_a_super_user_without_a_type_is_rejected() -> None:
         read_authorizer({"super.users": "alice"}, is_authenticating=True)
 
 
+def test_commas_between_super_users_are_rejected() -> None:
+    """They would make one principal, which nobody is, of two that are to administer the cluster."""
+    with pytest.raises(InvalidSettings, match="separate several principals by semicolons, not commas"):
+        read_authorizer({"super.users": "User:alice, User:bob"}, is_authenticating=True)
+
+
 @pytest.mark.parametrize("name", ["super.users", "allow.everyone.if.no.acl.found", "authorizer.stale.max.ms"])
 def test_a_setting_of_an_authorizer_that_is_off_is_rejected(name: str) -> None:
     value = {"super.users": "User:a", "authorizer.stale.max.ms": "1000"}.get(name, "true")

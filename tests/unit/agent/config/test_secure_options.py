@@ -7,6 +7,7 @@ import pytest
 
 from agent.config.option_sources import InvalidSettings, Value
 from agent.config.secure_options import SecureFiles, secure_values
+from protocol.limits import AUDIT_LOG_FILE_BYTES_SECURE
 
 FILES = SecureFiles(data_dir=Path("/data"))
 
@@ -17,6 +18,8 @@ def secured(values: Mapping[str, Value]) -> Mapping[str, Value]:
 
 def test_the_addresses_encrypt_and_admin_is_the_super_user() -> None:
     assert secured({}) == {
+        "audit-log": "/data/audit.log",
+        "audit-log-bytes": AUDIT_LOG_FILE_BYTES_SECURE,
         "listen": ("SASL_SSL://127.0.0.1:9092",),
         "http": "https://127.0.0.1:9644",
         "tls-cert": "/data/tls/server.pem",
@@ -36,6 +39,12 @@ def test_given_addresses_and_configs_stay() -> None:
     assert values["listen"] == ("SASL_SSL://:9092",)
     assert values["http"] == "https://0.0.0.0:443"
     assert values["set"] == {"super.users": "User:root", "num.partitions": "3"}
+
+
+@pytest.mark.parametrize("target", ["none", "stderr", "topic", "/var/log/audit.log"])
+def test_another_audit_log_is_not_bounded(target: str) -> None:
+    values = secured({"audit-log": target})
+    assert (values["audit-log"], values.get("audit-log-bytes")) == (target, None)
 
 
 @pytest.mark.parametrize("name", ["tls-cert", "tls-key", "bootstrap-users"])

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.config import settings as settings_module
 from agent.config.addresses import HostPort, ListenerAddress
 from agent.config.settings import CliCommand, InvalidSettings, Settings, load_settings
+from protocol.limits import MIB
 
 CLUSTER = {"ledger": "sqlite:///srv/ledger.sqlite", "store": "s3://lake/kafka"}
 
@@ -41,6 +43,21 @@ def test_an_agent_on_s3_gathers_longer() -> None:
     assert agent(flush_interval_ms="0").flush_interval_ms == 0
 
 
+def test_the_read_cache_follows_the_memory_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_module, "memory_limit", lambda: 4096 * MIB)
+    assert run().read_cache_bytes == 1024 * MIB
+    assert run(read_cache_bytes="auto").read_cache_bytes == 1024 * MIB
+    assert run(read_cache_bytes="64MiB").read_cache_bytes == 64 * MIB
+    assert agent(ledger="etcd://127.0.0.1:1/x", processes="4").read_cache_bytes == 256 * MIB
+    with pytest.raises(InvalidSettings, match="'automatic' is not a number of bytes"):
+        run(read_cache_bytes="automatic")
+
+
+def test_compiled_code_is_kept_where_it_is_told() -> None:
+    assert run().cache_dir is None
+    assert run(cache_dir="kept").cache_dir == Path.cwd() / "kept"
+
+
 def test_an_agent_must_be_told_its_cluster() -> None:
     with pytest.raises(InvalidSettings, match="needs --store"):
         load_settings(CliCommand.AGENT, {"ledger": "memory:"}, environment={})
@@ -49,6 +66,13 @@ def test_an_agent_must_be_told_its_cluster() -> None:
 def test_penstock_run_has_its_own_ledger() -> None:
     with pytest.raises(InvalidSettings, match="ledger is an option of penstock agent"):
         load_settings(CliCommand.RUN, {}, environment={"PENSTOCK_LEDGER": "memory:"})
+
+
+def test_an_agent_may_say_that_its_name_is_its_alone() -> None:
+    assert not agent().is_name_mine
+    assert agent(name_is_mine=True).is_name_mine
+    with pytest.raises(InvalidSettings, match="name-is-mine is an option of penstock agent"):
+        run(name_is_mine=True)
 
 
 def test_penstock_run_can_have_its_bucket_elsewhere() -> None:
@@ -74,6 +98,33 @@ def test_clients_cannot_be_sent_to_every_interface() -> None:
         run(listen=["0.0.0.0:9092"], insecure=True)
 
 
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ({}, "http://127.0.0.1:9644"),
+        ({"http": "[::1]:1"}, "http://[::1]:1"),
+        ({"http": "0.0.0.0:1", "insecure": True}, "None"),
+        ({"http": "0.0.0.0:1", "insecure": True, "advertise-http": "{name}.example:9"}, "http://{name}.example:9"),
+        ({"advertise-http": "https://proxy.example:443"}, "https://proxy.example:443"),
+        ({"advertise-http": "{dashed:10.77.1.2}.kafka.svc:9644"}, "http://10-77-1-2.kafka.svc:9644"),
+    ],
+)
+def test_the_http_port_has_an_advertised_address_where_one_leads_there(values: dict[str, object], shown: str) -> None:
+    settings = load_settings(CliCommand.RUN, values, environment={})
+    assert str(settings.advertised_http) == shown
+
+
+@pytest.mark.parametrize("is_held", [None, True, False])
+def test_a_hold_of_the_rules_begins_ends_or_stays(is_held: bool | None) -> None:
+    values = {} if is_held is None else {"hold-rules": is_held}
+    assert load_settings(CliCommand.RUN, values, environment={}).is_rules_held is is_held
+
+
+def test_nobody_can_be_sent_to_the_http_port_of_every_interface() -> None:
+    with pytest.raises(InvalidSettings, match=r"--advertise-http 0\.0\.0\.0:1"):
+        load_settings(CliCommand.RUN, {"advertise-http": "0.0.0.0:1"}, environment={})
+
+
 def test_each_listener_has_its_own_advertised_address() -> None:
     settings = run(listen=["IN://127.0.0.1:1", "OUT://127.0.0.1:2"], advertise=["OUT://broker.example:443"])
     assert [str(shown) for shown in settings.advertised] == ["IN://127.0.0.1:1", "OUT://broker.example:443"]
@@ -87,6 +138,26 @@ def test_one_listener_needs_no_name_in_its_advertised_address() -> None:
 def test_two_listeners_need_two_names() -> None:
     with pytest.raises(InvalidSettings, match="two listeners have the name PLAINTEXT"):
         run(listen=["127.0.0.1:1", "127.0.0.1:2"])
+
+
+@pytest.mark.parametrize(
+    ("address", "label"), [("10.77.1.2", "10-77-1-2"), ("fd00::a:1", "fd00--a-1"), ("fd00::", "fd00--0")]
+)
+def test_a_dashed_address_in_an_advertised_host_is_a_label_of_dns(address: str, label: str) -> None:
+    settings = run(advertise=[f"{{dashed:{address}}}.agents.kafka.svc:9092"])
+    assert settings.advertised[0].host == f"{label}.agents.kafka.svc"
+
+
+def test_only_an_ip_address_is_dashed() -> None:
+    with pytest.raises(InvalidSettings, match=r"\{dashed:broker\}: 'broker' is no IP address"):
+        run(advertise=["{dashed:broker}.kafka.svc:9092"])
+
+
+def test_an_empty_zone_is_none() -> None:
+    settings = load_settings(CliCommand.RUN, {}, environment={"PENSTOCK_ZONE": ""})
+    assert settings.zone is None
+    with pytest.raises(InvalidSettings, match="PENSTOCK_NAME: '' is not a text"):
+        load_settings(CliCommand.RUN, {}, environment={"PENSTOCK_NAME": ""})
 
 
 def test_an_advertised_address_names_a_listener() -> None:

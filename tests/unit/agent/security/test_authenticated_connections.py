@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from agent.runtime.metrics import Metrics
-from agent.security.authenticated_connections import AuthenticatedConnections
+from agent.security.authenticated_connections import AuthenticatedConnections, TokenProof
 from agent.security.plain_users import PlainUsers
 from tests.support.agent.server_peers import SteppedClock
 from tests.support.auth.login_server import ALICE, UserCredentials, credential
@@ -75,3 +75,24 @@ def test_a_connection_that_is_removed_is_left_alone() -> None:
     credentials.set(ALICE, None)
     connections.end_deleted()
     assert (connection.aborted_count, other.aborted_count) == (0, 1)
+
+
+async def test_the_connections_of_a_token_end_within_a_second_of_its_end() -> None:
+    valid = {"A", "B"}
+    credentials, clock, connection, other = UserCredentials(), SteppedClock(), Connection(), Connection()
+    connections = AuthenticatedConnections(
+        credentials.source, plain_users=None, clock=clock, metrics=Metrics(), is_token_valid=valid.__contains__
+    )
+    connections.add(TokenProof("A"), connection)
+    connections.add(TokenProof("B"), other)
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(connections.run())
+        await clock.step(0.5)
+        valid.remove("A")  # by the time alone: no credential has changed
+        await clock.step(0.5)
+        assert (connection.aborted_count, other.aborted_count) == (1, 0)
+        valid.remove("B")
+        credentials.set(ALICE, None)
+        await clock.step(1.0)
+        assert (connection.aborted_count, other.aborted_count) == (1, 1)
+        running.cancel()

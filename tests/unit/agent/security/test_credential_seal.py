@@ -12,6 +12,7 @@ from agent.security.credential_seal import CredentialSeal, OpenCredentials, Seal
 from coordinator.commands.security import KEY_BYTES_MAX, ScramRow
 from protocol.auth.scram_credentials import ScramCredential, ScramMechanism
 from protocol.auth.scram_keys import credential_of
+from protocol.limits import OUTAGE_REMINDER_SECONDS
 
 IDS = SystemIds()
 KEY, OTHER_KEY = SecretKey(bytes(range(32))), SecretKey(bytes(32))
@@ -68,13 +69,24 @@ def test_a_key_that_was_cut_does_not_open() -> None:
 
 def test_the_state_is_opened_as_it_is_looked_up(caplog: pytest.LogCaptureFixture) -> None:
     stored = {ALICE: SEAL.seal(ALICE, credential(), IDS), BOB: CredentialSeal(OTHER_KEY).seal(BOB, credential(), IDS)}
-    opened = OpenCredentials(lambda: stored, SEAL)
+    opened = OpenCredentials(lambda: stored, SEAL, monotonic_s=lambda: 0.0)
     assert opened.get(ALICE) == credential()
     with caplog.at_level(logging.ERROR):
         assert opened.get(BOB) is None
     assert "by another penstock.secret.key.file" in caplog.text
     assert (set(opened), len(opened), BOB in opened) == ({ALICE, BOB}, 2, True)
     assert list(opened.values()) == list(stored.values())
+
+
+def test_log_ins_that_no_key_opens_are_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    stored = {BOB: CredentialSeal(OTHER_KEY).seal(BOB, credential(), IDS)}
+    times = [0.0, 1.0, OUTAGE_REMINDER_SECONDS - 1, OUTAGE_REMINDER_SECONDS]
+    opened = OpenCredentials(lambda: stored, SEAL, monotonic_s=iter(times).__next__)
+    for _ in times:
+        assert opened.get(BOB) is None
+    lines = [(vars(line)["user"], vars(line)["failures"], vars(line)["remedy"]) for line in caplog.records]
+    assert [(user, failures) for user, failures, _ in lines] == [("bob", 1), ("bob", 3)]
+    assert "start all agents with the same penstock.secret.key.file" in lines[0][2]
 
 
 def test_the_key_is_a_file_of_32_bytes(tmp_path: Path) -> None:

@@ -1,9 +1,13 @@
 """A cluster's first users are created once."""
 
 import asyncio
+import logging
+
+import pytest
 
 from agent.config.bootstrap_users import BootstrapUser
 from agent.runtime.ids import SystemIds
+from agent.security.audit.audit_events import AuditEvent
 from agent.security.credential_seal import CredentialSeal
 from agent.security.first_users import create_first_users, new_credential
 from coordinator.commands.rules import RULES_SECURITY
@@ -31,7 +35,7 @@ ADMIN = BootstrapUser(name="admin", mechanism=MECHANISM, password="secret", acls
 OTHER = BootstrapUser(name="other", mechanism=MECHANISM, password="secret")
 
 
-async def test_one_proposal_is_taken_with_its_acls() -> None:
+async def test_one_proposal_is_taken_with_its_acls(caplog: pytest.LogCaptureFixture) -> None:
     async with data_paths() as paths:
         ledger, ids, clock = paths.parts.ledger, SystemIds(), ManualClock()
         created = await asyncio.gather(
@@ -40,13 +44,24 @@ async def test_one_proposal_is_taken_with_its_acls() -> None:
         )
         assert sorted(created) == [False, True]
         assert len(ledger.state.scram) == 1
-        assert not await create_first_users([OTHER], ledger, ids, clock, NO_SEAL)
+        with caplog.at_level(logging.INFO, "agent.security.first_users"):
+            assert not await create_first_users([OTHER], ledger, ids, clock, NO_SEAL)
+        (line,) = caplog.records
+        assert (line.levelname, "changes nothing" in line.message) == ("INFO", True)
+        assert vars(line)["reason"] == "The cluster has, or had, users or ACLs already."
+        assert "change users with penstock users" in vars(line)["remedy"]
 
 
 async def test_the_credential_fits_the_password_and_the_acls_are_there() -> None:
     async with data_paths() as paths:
         ledger = paths.parts.ledger
-        assert await create_first_users([ADMIN], ledger, SystemIds(), ManualClock(), NO_SEAL)
+        events: list[AuditEvent] = []
+        assert await create_first_users([ADMIN], ledger, SystemIds(), ManualClock(), NO_SEAL, record=events.append)
+        assert [(event.api, str(event.resource), event.detail) for event in events] == [
+            ("--bootstrap-users", "User:admin", "created as a first user: SCRAM-SHA-512 credential, 1 ACLs")
+        ]
+        assert not await create_first_users([OTHER], ledger, SystemIds(), ManualClock(), NO_SEAL, record=events.append)
+        assert len(events) == 1
         assert is_password_of(ledger.state.scram["admin", MECHANISM], "secret", MECHANISM)
         assert list(ledger.state.acls) == [ACL]
 

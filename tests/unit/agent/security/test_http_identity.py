@@ -8,10 +8,10 @@ import pytest
 
 from agent.config.http_auth import AccessRejection, HttpAccess, HttpTokens
 from agent.security.audit.audit_events import AuditEvent, AuthenticationEvent
-from agent.security.http_identity import HttpIdentities, HttpIdentity, HttpRequestHead, HttpRights
+from agent.security.http_identity import HttpIdentities, HttpIdentity, HttpRequestHead, HttpRights, TokenOwner
 from agent.security.rights import ALL_RIGHTS
 from protocol.auth.principals import ANONYMOUS, Principal, read_principal
-from protocol.limits import HTTP_PASSWORD_SECONDS_REMEMBERED
+from protocol.limits import HTTP_BEARER_SECONDS_REMEMBERED, HTTP_PASSWORD_SECONDS_REMEMBERED
 from tests.support.agent.http_app import rights_by
 from tests.support.agent.ledger_parts import ManualClock
 
@@ -46,6 +46,7 @@ class Port:
     tokens: HttpTokens = field(default_factory=HttpTokens)
     rights: HttpRights = field(default_factory=HttpRights)
     passwords: OneUser | None = None
+    token_owner: TokenOwner | None = None
     clock: ManualClock = field(default_factory=ManualClock)
     events: list[AuditEvent] = field(default_factory=list)
 
@@ -56,15 +57,27 @@ class Port:
             passwords=self.passwords,
             clock=self.clock,
             digest_key=bytes(32),
+            token_owner=self.token_owner,
             own_names={"broker.lan", "10.0.0.7"},
             record=self.events.append,
         )
 
     async def __call__(
-        self, peer: str | None = "127.0.0.1", certificate: Principal = ANONYMOUS, /, **headers: str
+        self,
+        peer: str | None = "127.0.0.1",
+        certificate: Principal = ANONYMOUS,
+        /,
+        path: str = "/api/topics",
+        **headers: str,
     ) -> HttpIdentity | AccessRejection:
         named = {name.replace("_", "-"): text for name, text in headers.items()}
-        head = HttpRequestHead(peer=peer, headers={**HERE, **named}, api="GET /api/topics", certificate=certificate)
+        head = HttpRequestHead(
+            peer=peer,
+            headers={**HERE, **named},
+            api=f"GET {path}",
+            delay=self.clock.sleep,
+            certificate=certificate,
+        )
         return await self.identities.identify(head)
 
     async def status(self, peer: str | None = "127.0.0.1", **headers: str) -> int:
@@ -170,6 +183,45 @@ class TestTokens:
         assert TOKEN not in event.reason
 
 
+class TestAuditLog:
+    async def test_a_log_in_by_token_is_recorded_once_a_minute(self) -> None:
+        port = Port(tokens=HttpTokens.of(TOKEN, principal=ALICE))
+        for _ in range(3):
+            assert await port.status("10.0.0.9", authorization=f"Bearer {TOKEN}") == 200
+        (event,) = port.events
+        assert isinstance(event, AuthenticationEvent)
+        assert (event.is_success, event.source.principal, event.source.mechanism) == (True, ALICE, "Bearer")
+        assert (event.source.host, event.api) == ("10.0.0.9", "GET /api/topics")
+        port.clock.seconds += HTTP_BEARER_SECONDS_REMEMBERED
+        assert await port.status("10.0.0.9", authorization=f"Bearer {TOKEN}") == 200
+        assert len(port.events) == 2
+
+    async def test_a_log_in_by_delegation_token_or_certificate_is_recorded(self) -> None:
+        async def owner(token: str) -> Principal | None:
+            return ALICE if token == "id~hmac" else None
+
+        port = Port(token_owner=owner)
+        assert await port.status("10.0.0.9", authorization="Bearer id~hmac") == 200
+        assert isinstance(await port("10.0.0.9", ALICE), HttpIdentity)
+        assert [event.source.mechanism for event in port.events] == ["Bearer", "certificate"]
+        assert {event.source.principal for event in port.events} == {ALICE}
+
+    async def test_who_has_no_login_chooses_no_text_of_an_event(self) -> None:
+        port = Port(rights=rights_by({}))
+        assert await port.status("10.0.0.9", path="/" + "x" * 200, authorization=f"Bearer {OTHER}") == 401
+        assert await port.status("10.0.0.9", path="/api/topics/drawn", authorization=f"Bearer {OTHER}") == 401
+        assert [event.api for event in port.events] == ["GET (no route)", "GET /api/topics/{name}"]
+        anonymous = await port("10.0.0.9", path="/api/topics/drawn")
+        assert isinstance(anonymous, HttpIdentity)
+        assert anonymous.api == "GET /api/topics/{name}"
+
+    async def test_who_has_logged_in_has_the_path_in_events(self) -> None:
+        port = Port(tokens=HttpTokens.of(TOKEN))
+        found = await port("10.0.0.9", path="/api/topics/orders", authorization=f"Bearer {TOKEN}")
+        assert isinstance(found, HttpIdentity)
+        assert found.api == "GET /api/topics/orders"
+
+
 class TestPasswords:
     async def test_a_user_of_the_cluster_is_known_by_the_password(self) -> None:
         port = Port(passwords=OneUser())
@@ -228,3 +280,20 @@ class TestPasswords:
 
     async def test_without_users_nobody_is_known(self) -> None:
         assert await Port().status(authorization=basic("alice", "pencil")) == 401
+
+
+class TestDelegationTokens:
+    async def owner(self, text: str) -> Principal | None:
+        return Principal("User", "alice") if text == "ID~c2VjcmV0==" else None
+
+    async def test_a_client_that_shows_one_is_its_owner(self) -> None:
+        port = Port(token_owner=self.owner, tokens=HttpTokens.of(TOKEN))
+        found = await port("10.0.0.9", ANONYMOUS, authorization="Bearer ID~c2VjcmV0==")
+        assert isinstance(found, HttpIdentity)
+        assert (found.principal, found.mechanism) == (Principal("User", "alice"), "Bearer")
+        assert await port.status(authorization=f"Bearer {TOKEN}") == 200
+
+    @pytest.mark.parametrize("shown", ["ID~c2VjcmV0", "ID", "~"])
+    async def test_any_other_is_rejected(self, shown: str) -> None:
+        assert await Port(token_owner=self.owner).status(authorization=f"Bearer {shown}") == 401
+        assert await Port().status(authorization=f"Bearer {shown}") == 401

@@ -59,6 +59,22 @@ async def test_the_file_of_users_comes_first(tmp_path: Path) -> None:
     assert await found.identity(in_file) == (SaslIdentity(name="alice"), None)
 
 
+async def test_a_user_of_the_file_who_is_changed_meanwhile_is_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "users"
+    path.write_text(plain_user("alice", "from the file"))
+    plain_users = PlainUsers(path)
+
+    async def change() -> None:
+        path.write_text(plain_user("alice", "newer"))
+        assert plain_users.reload()
+
+    async with asyncio.TaskGroup() as tasks:
+        in_file = PasswordCheck(user="alice", password="from the file")
+        running = tasks.create_task(checks(UserCredentials(), plain_users).identity(in_file))
+        tasks.create_task(change())
+    assert running.result() is None
+
+
 async def test_beyond_those_that_may_wait_a_check_fails_at_once() -> None:
     found, count = checks(UserCredentials()), PASSWORD_CHECKS_MAX + PASSWORD_CHECKS_WAITING_MAX
     results = await asyncio.gather(*(found.identity(RIGHT) for _ in range(count + 5)))

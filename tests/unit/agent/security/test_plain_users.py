@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from agent.config.option_sources import InvalidSettings
-from agent.security.plain_users import PlainUsers, read_plain_users
+from agent.security.plain_users import PlainUsers, plain_user_line, read_plain_users
 from protocol.auth.scram_credentials import ScramMechanism
 from protocol.auth.scram_keys import is_password_of
 from protocol.limits import PLAIN_USERS_BYTES_MAX
@@ -19,6 +19,12 @@ def test_each_line_is_a_user_with_a_verifier() -> None:
     mechanism, credential = users["a:b"]
     assert is_password_of(credential, "x", mechanism)
     assert users["bob"][0] is ScramMechanism.SCRAM_SHA_256
+
+
+def test_a_line_is_written_as_it_is_read() -> None:
+    line = plain_user("a:b", "x", ScramMechanism.SCRAM_SHA_256)
+    mechanism, credential = read_plain_users(line.encode(), "users")["a:b"]
+    assert plain_user_line("a:b", mechanism, credential) == line
 
 
 @pytest.mark.parametrize(

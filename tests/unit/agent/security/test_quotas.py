@@ -6,8 +6,12 @@ from agent.runtime.metrics import Metrics
 from agent.security import quotas as quotas_module
 from agent.security.quota_windows import CountedRate
 from agent.security.quotas import ClientQuotas, Meter, Quotas
+from agent.security.shared_use import use_key
+from coordinator.commands.commands import QuotaUse
+from coordinator.commands.rules import RULES_NEWEST
 from coordinator.security.quota_rules import QuotaEntity
-from coordinator.state.state import ClusterState
+from coordinator.state.state import ClusterState, SessionState
+from protocol.types import SessionId
 from tests.support.agent.ledger_parts import ManualClock
 
 ANN: QuotaEntity = (("user", "ann"),)
@@ -19,7 +23,8 @@ class World:
         self.state = ClusterState(cluster_id="c", incarnation=1)
         self.clock = ManualClock()
         names = {name.replace("_", "."): value for name, value in configs.items()}
-        self.quotas = Quotas(state=lambda: self.state, broker_configs=names, clock=self.clock, metrics=Metrics())
+        self.metrics = Metrics()
+        self.quotas = Quotas(state=lambda: self.state, broker_configs=names, clock=self.clock, metrics=self.metrics)
 
     def set(self, **values: float) -> None:
         """Quotas of ann."""
@@ -100,3 +105,70 @@ def test_windows_are_as_the_broker_was_configured() -> None:
     world = World(quota_window_num="3", quota_window_size_seconds="2", controller_quota_window_num="5")
     assert (world.quotas.windows.count, world.quotas.windows.seconds) == (3, 2.0)
     assert (world.quotas.mutation_windows.count, world.quotas.mutation_windows.seconds) == (5, 1.0)
+
+
+def session_of(number: int) -> SessionState:
+    return SessionState(
+        name=f"agent-{number}", node_id=number, endpoints=(), zone=None, rules_version=RULES_NEWEST, entry_next=1
+    )
+
+
+CLUSTER = {"penstock_quota_scope": "cluster"}
+
+
+class TestQuotasOfTheCluster:
+    def agents(self, world: World, count: int) -> None:
+        world.state.sessions = {SessionId(number): session_of(number) for number in range(count)}
+
+    def test_consumers_share_theirs_among_the_agents_that_there_are(self) -> None:
+        world = World(**CLUSTER)
+        world.set(consumer_byte_rate=60.0, producer_byte_rate=60.0, request_percentage=60.0)
+        limits: list[float] = []
+        counted: list[CountedRate] = []
+        for count in (0, 1, 3, 2):
+            self.agents(world, count)
+            client = world.client("ann", "c")
+            assert client.fetch is not None
+            assert client.request is not None
+            assert client.produce is not None
+            limits.append(client.fetch.limit)
+            counted.append(client.fetch.counted)
+            assert (client.request.limit, client.produce.limit) == (60.0, 60.0)
+        assert limits == [60.0, 60.0, 20.0, 30.0]
+        assert all(each is counted[0] for each in counted)
+
+    def test_producers_are_counted_through_all_agents(self) -> None:
+        world = World(**CLUSTER)
+        world.set(producer_byte_rate=100.0)
+        meter = world.produce("ann", "c")
+        assert meter.is_shared
+        world.quotas.shared_use.applied(
+            SessionId(9), (QuotaUse(key=use_key(meter.applied), byte_count=1_500), QuotaUse(key=1, byte_count=9_000))
+        )
+        assert meter.counted.amount == 1_500
+        assert world.produce("ann", "another").counted is meter.counted
+
+    def test_without_it_each_agent_counts_by_itself(self) -> None:
+        world = World()
+        self.agents(world, 3)
+        world.set(producer_byte_rate=100.0, consumer_byte_rate=60.0)
+        client = world.client("ann", "c")
+        assert client.fetch is not None
+        assert client.fetch.limit == 60.0
+        meter = world.produce("ann", "c")
+        assert not meter.is_shared
+        world.quotas.shared_use.applied(SessionId(9), (QuotaUse(key=use_key(meter.applied), byte_count=1_500),))
+        assert meter.counted.amount == 0
+
+
+def test_a_metric_says_whom_the_quota_is_for_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quotas_module, "QUOTA_ENTITY_LABELS_MAX", 2)
+    world = World()
+    for user in ("a", "b", "c", "d", "a"):
+        world.state.client_quotas = {(("user", user),): {"producer_byte_rate": 5.0}}
+        world.quotas.throttled("produce", world.produce(user, "x"), 0.5)
+
+    def sampled(entity: str) -> float | None:
+        return world.metrics.registry.get_sample_value("penstock_quota_throttled_total", {"entity": entity})
+
+    assert [sampled(name) for name in ("user=a", "user=b", "user=c", "other")] == [2, 1, None, 2]

@@ -11,8 +11,11 @@ from agent.security.audit.audit_subject import SUBJECT
 from agent.security.authorizer import Authorizer
 from agent.security.rights import ALL_RIGHTS, EVERY_OPERATION
 from coordinator.ledger.port import LedgerUnavailable
-from protocol.auth.operations import CLUSTER_NAME, Operation, ResourceType, bits
+from coordinator.security.acl_index import AclIndex
+from coordinator.security.acls import Acl
+from protocol.auth.operations import CLUSTER_NAME, Operation, PatternType, Permission, ResourceType, bits
 from protocol.auth.principals import ANONYMOUS, Principal, read_principal
+from tests.support.acls import make_acl
 from tests.support.agent.audit_logs import KeptAuditLog, RequestOfAlice
 from tests.support.agent.ledger_parts import Parts, running_parts
 
@@ -29,7 +32,11 @@ class FakeAcls:
     version: int = 0
     is_confirmed: bool = True
     names_hosts: bool = False
+    denying_host: str = ""
+    """Clients from there may do nothing, where the ACLs name addresses."""
     questions: list[tuple[str, str]] = field(default_factory=list)
+    deciders: list[Acl] = field(default_factory=list)
+    """ACLs by which the bits of a name came about."""
 
     def rights_of(
         self,
@@ -44,7 +51,7 @@ class FakeAcls:
         allowed = EVERY_OPERATION if is_allowed_without_acls else 0
         for principal in principals:
             allowed |= self.table.get((principal, resource_type, name), 0)
-        return allowed
+        return 0 if self.names_hosts and host == self.denying_host else allowed
 
     def may_on_any(
         self,
@@ -59,6 +66,16 @@ class FakeAcls:
             key[0] in principals and key[1] == resource_type and allowed >> operation & 1
             for key, allowed in self.table.items()
         )
+
+    def deciding(
+        self,
+        principals: Sequence[Principal],
+        host: str,
+        resource_type: ResourceType,
+        name: str,
+        operation: Operation,
+    ) -> Acl | None:
+        return AclIndex.of(self.deciders).deciding(principals, host, resource_type, name, operation)
 
 
 def enabled(parts: Parts, acls: FakeAcls, **settings: object) -> Authorizer:
@@ -121,11 +138,46 @@ async def test_the_address_counts_only_where_an_acl_names_one() -> None:
     async with running_parts() as parts:
         acls = FakeAcls()
         authorizer = enabled(parts, acls)
-        assert authorizer.rights(ALICE, (), "10.0.0.1") is authorizer.rights(ALICE, (), "10.0.0.2")
+        for host in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
+            authorizer.rights(ALICE, (), host).bits(TOPIC, "t")
+        assert acls.questions == [("", "t")], "clients of all addresses share what is remembered"
         acls.names_hosts = True
-        assert authorizer.rights(ALICE, (), "10.0.0.1") is not authorizer.rights(ALICE, (), "10.0.0.2")
-        authorizer.rights(ALICE, (), "10.0.0.2").bits(TOPIC, "t")
-        assert acls.questions == [("10.0.0.2", "t")]
+        acls.version += 1
+        for host in ("10.0.0.1", "10.0.0.2", "10.0.0.1"):
+            authorizer.rights(ALICE, (), host).bits(TOPIC, "t")
+        assert acls.questions[1:] == [("10.0.0.1", "t"), ("10.0.0.2", "t")]
+
+
+@pytest.mark.parametrize("host", ["10.0.0.1", "10.0.0.2"])
+async def test_s16_the_first_acl_that_names_an_address_counts_within_a_request(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """Bits that clients of all addresses share allow nothing then, and the denial is judged by the client's address."""
+    async with running_parts() as parts:
+        acls = FakeAcls(denying_host="10.0.0.2")
+        authorizer = enabled(parts, acls)
+
+        async def passes() -> bool:
+            acls.table[ALICE, TOPIC, "t"] = bits(READ)
+            acls.names_hosts = True
+            acls.version += 1
+            return True
+
+        monkeypatch.setattr(authorizer.barrier, "passes", passes)
+        rights = authorizer.rights(ALICE, (), host)
+        is_allowed = await rights.may_behind_barrier(READ, TOPIC, "t")
+        assert is_allowed == (host == "10.0.0.1")
+
+        acls.names_hosts = False
+        acls.version += 1
+        rights = authorizer.rights(ALICE, (), host)
+        assert rights.may(READ, TOPIC, "t")
+        acls.names_hosts = True
+        acls.version += 1
+        rights.topics.clear()
+        assert not rights.may(READ, TOPIC, "t"), "nothing is allowed without the address"
+        rights.refresh()
+        assert rights.may(READ, TOPIC, "t") == is_allowed
 
 
 async def test_s16_a_right_that_the_barrier_brings_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,14 +237,77 @@ async def test_a_view_that_is_too_old_allows_nothing_before_a_barrier(monkeypatc
         assert rights.may(READ, TOPIC, "t")
 
 
-async def test_beyond_the_limit_all_remembered_names_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_view_that_is_too_old_allows_nothing_by_what_came_while_the_ledger_was_away(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A part of what was missed: what revokes the right may stand behind it."""
+    async with running_parts() as parts:
+        acls = FakeAcls({(ALICE, TOPIC, "t"): bits(READ)})
+        authorizer = enabled(parts, acls, stale_max_s=5.0)
+        parts.clock.seconds += authorizer.view_age_s + 6.0
+
+        async def passes() -> bool:
+            acls.version += 1
+            return False
+
+        monkeypatch.setattr(authorizer.barrier, "passes", passes)
+        rights = authorizer.rights(ALICE)
+        assert await rights.denied_names(READ, TOPIC, ["t"]) == {"t"}
+        rights.refresh()
+        assert not rights.may(READ, TOPIC, "t")
+
+
+async def test_beyond_the_limit_the_oldest_name_of_all_principals_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authorizer_module, "RIGHTS_NAMES_MAX", 3)
     async with running_parts() as parts:
-        authorizer = enabled(parts, FakeAcls())
-        for number in range(10):
-            rights = authorizer.rights(ALICE)
-            rights.bits(TOPIC, f"t{number}")
-            assert len(rights.topics) <= 3
+        acls = FakeAcls()
+        authorizer = enabled(parts, acls)
+        alice, bob = authorizer.rights(ALICE), authorizer.rights(BOB)
+        for rights, name in ((alice, "t0"), (bob, "t0"), (alice, "t1"), (bob, "t1"), (alice, "t2")):
+            rights.bits(TOPIC, name)
+        assert (list(alice.topics), list(bob.topics)) == (["t1", "t2"], ["t1"])
+        asked = len(acls.questions)
+        assert authorizer.rights(ALICE).topics is alice.topics
+        alice.bits(TOPIC, "t1")
+        alice.bits(TOPIC, "t2")
+        assert len(acls.questions) == asked, "what was not forgotten is not worked out again"
+
+
+async def test_s16_a_name_that_was_forgotten_is_denied_behind_a_barrier_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is forgotten while it is allowed, and worked out again by ACLs that no longer allow it."""
+    monkeypatch.setattr(authorizer_module, "RIGHTS_NAMES_MAX", 1)
+    async with running_parts() as parts:
+        acls = FakeAcls({(ALICE, TOPIC, "t"): bits(READ)})
+        authorizer = enabled(parts, acls)
+        rights = authorizer.rights(ALICE)
+        assert rights.may(READ, TOPIC, "t")
+        rights.bits(TOPIC, "other")
+        del acls.table[ALICE, TOPIC, "t"]
+        assert not rights.may(READ, TOPIC, "t")
+
+        async def passes() -> bool:
+            acls.table[ALICE, TOPIC, "t"] = bits(READ)
+            acls.version += 1
+            return True
+
+        monkeypatch.setattr(authorizer.barrier, "passes", passes)
+        assert await rights.denied_names(READ, TOPIC, ["t"]) == frozenset()
+
+
+async def test_beyond_the_limit_the_oldest_principal_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authorizer_module, "RIGHTS_PRINCIPALS_MAX", 2)
+    async with running_parts() as parts:
+        acls = FakeAcls({(ALICE, TOPIC, "t"): bits(READ)})
+        authorizer = enabled(parts, acls)
+        alice, bob = authorizer.rights(ALICE), authorizer.rights(BOB)
+        assert authorizer.rights(ANONYMOUS) is not alice
+        assert authorizer.rights(BOB) is bob
+        again = authorizer.rights(ALICE)
+        assert again is not alice
+        assert again.topics is not alice.topics
+        assert alice.may(READ, TOPIC, "t"), "a request that holds them goes on"
+        assert again.may(READ, TOPIC, "t")
+        assert authorizer.rights(BOB) is not bob
 
 
 def audited(parts: Parts, acls: FakeAcls, audit: KeptAuditLog, settings: AuthorizerSettings) -> Authorizer:
@@ -203,7 +318,8 @@ def audited(parts: Parts, acls: FakeAcls, audit: KeptAuditLog, settings: Authori
 
 async def test_what_is_denied_and_answered_is_in_the_audit_log() -> None:
     async with running_parts() as parts:
-        audit, acls = KeptAuditLog(), FakeAcls({(ALICE, TOPIC, "t"): bits(READ)})
+        denial = make_acl(name="u", permission=Permission.DENY)
+        audit, acls = KeptAuditLog(), FakeAcls({(ALICE, TOPIC, "t"): bits(READ)}, deciders=[denial])
         SUBJECT.set(RequestOfAlice())
         settings = AuthorizerSettings(is_enabled=True)
         authorizer = audited(parts, acls, audit, settings)
@@ -218,19 +334,20 @@ async def test_what_is_denied_and_answered_is_in_the_audit_log() -> None:
         await audit.flush()
         lines = [line for line in audit.sink.lines if line["decision"] == "denied"]
         assert [(line["operation"], line["resource"], line["rule"]) for line in lines] == [
-            ("READ", "Topic:u", "no ACL allows it, or one denies it"),
-            ("ALTER", f"Cluster:{CLUSTER_NAME}", "no ACL allows it, or one denies it"),
+            ("READ", "Topic:u", "DENY READ to User:alice from * on TOPIC:LITERAL:u"),
+            ("ALTER", f"Cluster:{CLUSTER_NAME}", "no ACL allows it"),
             ("READ", "Topic:t", "the ACLs are not confirmed since the recovery"),
         ]
 
 
 async def test_what_is_allowed_is_in_the_audit_log_where_that_class_is_chosen() -> None:
     async with running_parts() as parts:
-        audit, acls = KeptAuditLog(), FakeAcls({(ALICE, TOPIC, "t"): bits(READ)})
+        table = {(ALICE, TOPIC, "t"): bits(READ), (ALICE, TOPIC, "open"): bits(READ)}
+        audit, acls = KeptAuditLog(), FakeAcls(table, deciders=[make_acl(name="t", pattern=PatternType.PREFIXED)])
         SUBJECT.set(RequestOfAlice())
         settings = AuthorizerSettings(is_enabled=True, super_users=frozenset({BOB}))
         authorizer = audited(parts, acls, audit, settings)
-        assert await authorizer.rights(ALICE).denied_names(READ, TOPIC, iter(["t", "u"])) == {"u"}
+        assert await authorizer.rights(ALICE).denied_names(READ, TOPIC, iter(["t", "u", "open"])) == {"u"}
         assert not await authorizer.rights(BOB).denied_names(READ, TOPIC, ["t"])
         assert await authorizer.rights(BOB).may_on_cluster(Operation.ALTER)
         off = audited(parts, acls, audit, AuthorizerSettings())
@@ -238,8 +355,20 @@ async def test_what_is_allowed_is_in_the_audit_log_where_that_class_is_chosen() 
         await audit.flush()
         lines = [(line["resource"], line["rule"]) for line in audit.sink.lines if line["decision"] == "allowed"]
         assert lines == [
-            ("Topic:t", "an ACL allows it, or there is none"),
+            ("Topic:t", "ALLOW READ to User:alice from * on TOPIC:PREFIXED:t"),
+            ("Topic:open", "no ACL names it, and allow.everyone.if.no.acl.found is on"),
             ("Topic:t", "super user"),
             (f"Cluster:{CLUSTER_NAME}", "super user"),
             ("Topic:v", "the authorizer is off"),
         ]
+
+
+async def test_the_age_of_acls_is_named_as_the_reason() -> None:
+    async with running_parts() as parts:
+        audit = KeptAuditLog()
+        SUBJECT.set(RequestOfAlice())
+        authorizer = audited(parts, FakeAcls(), audit, AuthorizerSettings(is_enabled=True, stale_max_s=1.0))
+        parts.clock.seconds += 60
+        rights = authorizer.rights(ALICE)
+        assert rights.rule(READ, TOPIC, "t") == "the ACLs are older than authorizer.stale.max.ms"
+        assert ALL_RIGHTS.rule(READ, TOPIC, "t") == "everything is allowed"

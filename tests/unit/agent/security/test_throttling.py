@@ -11,18 +11,22 @@ from coordinator.state.state import ClusterState
 from protocol.api_versions import ApiKey
 from protocol.connection import RequestFrame
 from protocol.limits import THROTTLE_MS_MAX
+from protocol.types import SessionId
 from tests.support.agent.ledger_parts import ManualClock
+
+MINE = SessionId(1)
 
 
 class World:
     """The quotas of ann, and requests of hers."""
 
-    def __init__(self, **quotas: float) -> None:
+    def __init__(self, scope: str = "agent", **quotas: float) -> None:
         state = ClusterState(cluster_id="c", incarnation=1)
         state.client_quotas = {(("user", "ann"),): quotas}
         self.clock = ManualClock()
         self.metrics = Metrics()
-        self.quotas = Quotas(state=lambda: state, broker_configs={}, clock=self.clock, metrics=self.metrics)
+        configs = {"penstock.quota.scope": scope}
+        self.quotas = Quotas(state=lambda: state, broker_configs=configs, clock=self.clock, metrics=self.metrics)
 
     def request(self, api_key: int, request_bytes: int = 100, user: str = "ann") -> RequestUsage:
         usage = usage_of(self.quotas, user, frame(api_key, request_bytes))
@@ -83,6 +87,30 @@ class TestProduce:
         sampled = world.metrics.registry.get_sample_value
         assert sampled("penstock_request_throttle_duration_seconds_sum", {"quota": "produce"}) == pytest.approx(5.0)
         assert sampled("penstock_request_throttle_duration_seconds_count", {"quota": "produce"}) == 1
+        assert sampled("penstock_quota_throttled_total", {"entity": "user=ann"}) == 1
+
+
+class TestProduceThroughSeveralAgents:
+    def test_the_bytes_are_told_at_once_and_count_here_when_they_are_answered(self) -> None:
+        world = World("cluster", producer_byte_rate=100.0)
+        request = world.request(ApiKey.PRODUCE, 1_500)
+        world.request(ApiKey.METADATA)
+        (told,) = world.quotas.shared_use.take(MINE)
+        assert told.byte_count == 1_500
+        world.quotas.shared_use.applied(MINE, (told,))
+        assert request.end(is_answered=True) == 5_000
+
+    def test_what_came_through_others_throttles_this_agents_clients(self) -> None:
+        world, another = World("cluster", producer_byte_rate=100.0), World("cluster", producer_byte_rate=100.0)
+        for _ in range(2):
+            another.request(ApiKey.PRODUCE, 500).end(is_answered=True)
+        world.quotas.shared_use.applied(SessionId(2), another.quotas.shared_use.take(SessionId(2)))
+        assert world.request(ApiKey.PRODUCE, 500).end(is_answered=True) == 5_000
+
+    def test_without_it_nothing_is_told(self) -> None:
+        world = World(producer_byte_rate=100.0)
+        world.request(ApiKey.PRODUCE, 1_500).end(is_answered=True)
+        assert world.quotas.shared_use.take(MINE) == ()
 
 
 class TestFetch:

@@ -1,8 +1,9 @@
 """Passwords over HTTP are those of the cluster's users, and hold as long as their credentials do."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from agent.security.failure_delays import FailureDelays
+from agent.security.connections.failure_delays import FailureDelays
 from agent.security.password_checks import PasswordChecks
 from agent.security.plain_users import PlainUsers
 from agent.security.scram_accounts import ScramAccounts
@@ -13,13 +14,22 @@ from tests.support.auth.login_server import ALICE, PASSWORD, UserCredentials, cr
 from tests.support.auth.plain_users import plain_user
 
 
-def passwords_of(credentials: UserCredentials, plain_users: PlainUsers | None = None) -> UserPasswords:
+async def no_barrier() -> None:
+    """Nothing is in the ledger that is not applied."""
+
+
+def passwords_of(
+    credentials: UserCredentials,
+    plain_users: PlainUsers | None = None,
+    before_login: Callable[[], Awaitable[None]] = no_barrier,
+) -> UserPasswords:
     checks = PasswordChecks(ScramAccounts(credentials.source, decoy_secret=b"secret"), plain_users)
     return UserPasswords(
         passwords=checks,
         source=credentials.source,
         plain_users=plain_users,
         failures=FailureDelays(),
+        before_login=before_login,
         clock=ManualClock(),
     )
 
@@ -59,3 +69,12 @@ def test_failures_wait_longer_and_longer() -> None:
     assert delays[0] == HTTP_FAILED_LOGIN_SECONDS
     assert delays[-1] > delays[-2] > HTTP_FAILED_LOGIN_SECONDS
     assert passwords.failure_delay_s("10.0.0.8") == HTTP_FAILED_LOGIN_SECONDS
+
+
+async def test_s16_a_user_that_another_agent_created_before_is_known() -> None:
+    credentials = UserCredentials()
+
+    async def before_login() -> None:
+        credentials.set(("bob", ALICE[1]), credential("builder"))
+
+    assert await passwords_of(credentials, before_login=before_login).is_current("bob", "builder") is not None

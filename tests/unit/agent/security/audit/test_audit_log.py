@@ -20,7 +20,7 @@ from protocol.limits import (
     AUDIT_LOG_WINDOW_SECONDS,
     AUDIT_LOG_WRITE_RECORDS_MAX,
 )
-from tests.support.agent.audit_logs import ALICE, KeptAuditLog, denial, topic_change
+from tests.support.agent.audit_logs import ALICE, KeptAuditLog, denial, no_budget, topic_change
 from tests.support.agent.ledger_parts import ManualClock
 
 
@@ -125,7 +125,7 @@ class TestClasses:
 
 class TestBounds:
     async def test_the_least_important_events_are_dropped_and_counted(self) -> None:
-        audit = KeptAuditLog()
+        audit = KeptAuditLog(budget=no_budget())
         for number in range(AUDIT_LOG_EVENTS_MAX):
             audit.record(allowed(f"a{number}"))
         for make, audit_class in (
@@ -142,7 +142,7 @@ class TestBounds:
         assert audit.dropped(AuditClass.ALLOWED) == 5
 
     async def test_a_burst_keeps_its_first_events(self) -> None:
-        audit = KeptAuditLog()
+        audit = KeptAuditLog(budget=no_budget())
         for number in range(AUDIT_LOG_EVENTS_MAX + 10):
             audit.record(denial(f"t{number}"))
         audit.record(topic_change())
@@ -152,7 +152,7 @@ class TestBounds:
         assert {f"Topic:t{number}" for number in range(AUDIT_LOG_EVENTS_MAX - 1)} <= names
 
     async def test_an_event_that_is_dropped_counts_with_its_equals(self) -> None:
-        audit = KeptAuditLog()
+        audit = KeptAuditLog(budget=no_budget())
         for number in range(AUDIT_LOG_EVENTS_MAX):
             audit.record(denial(f"t{number}"))
         audit.record(denial(f"t{AUDIT_LOG_EVENTS_MAX - 1}"))
@@ -160,14 +160,14 @@ class TestBounds:
         assert audit.dropped(AuditClass.DENIED) == 2
 
     async def test_bytes_are_bounded_as_events_are(self) -> None:
-        audit = KeptAuditLog()
+        audit = KeptAuditLog(budget=no_budget())
         for number in range(AUDIT_LOG_EVENTS_MAX):
             audit.record(denial("x" * 249 + str(number)))
         assert 0 < audit.dropped(AuditClass.DENIED) < AUDIT_LOG_EVENTS_MAX / 2
         assert AUDIT_LOG_BYTES_MAX - 2_000 < audit.waiting_bytes <= AUDIT_LOG_BYTES_MAX
 
     async def test_a_change_is_never_dropped_and_its_request_waits(self) -> None:
-        audit = KeptAuditLog()
+        audit = KeptAuditLog(budget=no_budget())
         audit.sink.problem = "disk full"
         for number in range(AUDIT_LOG_EVENTS_MAX):
             audit.record(topic_change(f"t{number}"))
@@ -185,7 +185,7 @@ class TestBounds:
         assert len(audit.sink.records) == AUDIT_LOG_EVENTS_MAX + 1
 
     async def test_denials_that_wait_hold_up_no_change(self) -> None:
-        audit = KeptAuditLog()
+        audit = KeptAuditLog(budget=no_budget())
         for number in range(AUDIT_LOG_EVENTS_MAX):
             audit.record(denial(f"t{number}"))
         await audit.until_room()

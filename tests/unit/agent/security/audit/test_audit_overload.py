@@ -16,7 +16,7 @@ from protocol.limits import (
     AUDIT_LOG_WINDOW_SECONDS,
     AUDIT_LOG_WRITE_RECORDS_MAX,
 )
-from tests.support.agent.audit_logs import KeptAuditLog, denial, topic_change
+from tests.support.agent.audit_logs import KeptAuditLog, denial, no_budget, topic_change
 from tests.support.agent.ledger_parts import ManualClock
 
 EVENTS = 100_000
@@ -29,7 +29,7 @@ def client(number: int) -> AuditSource:
 
 
 def test_the_memory_of_waiting_events_is_what_is_estimated() -> None:
-    audit = KeptAuditLog()
+    audit = KeptAuditLog(budget=no_budget())
     tracemalloc.start()
     try:
         for number in range(MEASURED_EVENTS):
@@ -44,7 +44,13 @@ async def test_a_flood_of_denials(tmp_path: Path) -> None:
     metrics, clock = Metrics(), ManualClock()
     path = tmp_path / "audit.log"
     audit = AuditLog(
-        sink=FileSink(path), classes=set(AuditClass), cluster_id="c", agent="a", clock=clock, metrics=metrics
+        sink=FileSink(path),
+        classes=set(AuditClass),
+        cluster_id="c",
+        agent="a",
+        clock=clock,
+        metrics=metrics,
+        budget=no_budget(),
     )
     for number in range(EVENTS):
         audit.record(denial(source=client(number)))

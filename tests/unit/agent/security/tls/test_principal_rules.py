@@ -29,6 +29,7 @@ SUBJECT = "CN=Alice,OU=Sales,O=Example,C=DE"
         ("DEFAULT, RULE:.*/x/", "abc", "abc"),
         (",,DEFAULT", "abc", "abc"),
         (r"RULE:^CN=(.*?)\,(.*)$/$0/", "CN=a,b", "CN=a,b"),
+        (r"RULE:[]\[&\&]+\[[&]/x/", "][&&[&", "x"),
     ],
 )
 def test_the_first_rule_that_matches_the_whole_subject_decides(rules: str, subject: str, name: str | None) -> None:
@@ -43,6 +44,10 @@ def test_the_first_rule_that_matches_the_whole_subject_decides(rules: str, subje
         ("RULE:a/b/X", "neither DEFAULT nor RULE"),
         ("DEFAULT RULE:a/b/", "neither DEFAULT nor RULE"),
         ("RULE:(/b/", "no regular expression"),
+        ("RULE:^CN=([^, +),OU=([^,]+).*/$1/", "within a set of characters"),
+        ("RULE:[[a]/x/", "within a set of characters"),
+        ("RULE:[a-z&&b]/x/", "within a set of characters"),
+        ("RULE:a[b/x/", "no regular expression"),
         ("RULE:a/$1/", r"no group for \$1"),
         ("RULE:(a)/${b}/", r"no group for \$\{b\}"),
         ("RULE:(a)/$x/", "refers to no group"),

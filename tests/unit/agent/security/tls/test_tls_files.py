@@ -187,10 +187,83 @@ def test_a_client_needs_a_certificate_of_the_authorities(authority: TestAuthorit
     assert served_by(tls, authority, client=authority.issue("client", "alice@example.org")) == der(files)
     with pytest.raises(TlsFailed, match="the client has no certificate"):
         served_by(tls, authority)
+    for client_auth in ("requested", "none"):
+        pairs = {"ssl.client.auth": client_auth}
+        lenient = tls_of(pairs, tls_cert=files.cert, tls_key=files.key, tls_client_ca=authority.ca_path)
+        assert served_by(lenient, authority) == der(files)
     (tmp_path / "other").mkdir()
     stranger = TestAuthority(folder=tmp_path / "other").issue("client", "alice@example.org")
-    with pytest.raises(TlsFailed, match="certificate verify failed"):
+    with pytest.raises(TlsFailed, match="the client's certificate is not valid: unable to get local issuer"):
         served_by(tls, authority, client=stranger)
+
+
+def test_a_revoked_certificate_is_rejected_and_others_are_not(authority: TestAuthority, tmp_path: Path) -> None:
+    files = authority.issue("a")
+    good, bad = authority.issue("good", "good@example.org"), authority.issue("bad", "bad@example.org")
+    lists = tmp_path / "crl.pem"
+    lists.write_bytes(authority.revocation_list(bad))
+    now_s = datetime.now(UTC).timestamp()
+    tls = tls_of(
+        {"ssl.crl.location": str(lists)}, now_s, tls_cert=files.cert, tls_key=files.key, tls_client_ca=authority.ca_path
+    )
+    assert served_by(tls, authority, client=good) == der(files)
+    with pytest.raises(TlsFailed, match="the client's certificate is not valid: certificate revoked"):
+        served_by(tls, authority, client=bad)
+    lists.write_bytes(authority.revocation_list(good))
+    assert tls.reload(now_s)
+    assert served_by(tls, authority, client=bad) == der(files)
+    with pytest.raises(TlsFailed, match="certificate revoked"):
+        served_by(tls, authority, client=good)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_revoked_client_cannot_resume_its_session(
+    authority: TestAuthority, tmp_path: Path, version: ssl.TLSVersion
+) -> None:
+    files, client = authority.issue("a"), authority.issue("client", "c@example.org")
+    lists, now_s = tmp_path / "crl.pem", datetime.now(UTC).timestamp()
+    lists.write_bytes(authority.revocation_list())
+    tls = tls_of(
+        {"ssl.crl.location": str(lists)}, now_s, tls_cert=files.cert, tls_key=files.key, tls_client_ca=authority.ca_path
+    )
+    context = ssl.create_default_context(cafile=authority.ca_path)
+    context.load_cert_chain(client.both)
+    context.maximum_version = version
+
+    def connected(session: ssl.SSLSession | None) -> ssl.SSLObject:
+        connection, served = MemoryClient(context), TlsSession(tls.context)
+        if session is not None:
+            connection.ssl_object.session = session
+        shake_hands(connection, served)
+        served.write(b"x")
+        assert connection.receive(served.data_to_send()) == b"x"  # behind the tickets of TLS 1.3
+        return connection.ssl_object
+
+    session = connected(None).session
+    assert connected(session).session_reused
+    lists.write_bytes(authority.revocation_list(client))
+    assert tls.reload(now_s)
+    with pytest.raises(TlsFailed, match="certificate revoked"):
+        connected(session)
+
+
+@pytest.mark.parametrize(
+    ("days_left", "message"),
+    [(None, "has no revocation list in PEM"), (-1, "ended on .* every client would be rejected"), (1, "")],
+)
+def test_a_revocation_list_that_would_reject_every_client_is_an_error(
+    authority: TestAuthority, tmp_path: Path, days_left: int | None, message: str
+) -> None:
+    files, lists, now = authority.issue("a"), tmp_path / "crl.pem", datetime.now(UTC).replace(microsecond=0)
+    ends = now + timedelta(days=days_left or 0)
+    lists.write_bytes(files.cert.read_bytes() if days_left is None else authority.revocation_list(ends=ends))
+    pairs = {"ssl.crl.location": str(lists), "ssl.client.auth": "requested"}
+    named = {"tls_cert": files.cert, "tls_key": files.key, "tls_client_ca": authority.ca_path}
+    if message:
+        with pytest.raises(InvalidSettings, match=message):
+            tls_of(pairs, now.timestamp(), **named)
+    else:
+        assert tls_of(pairs, now.timestamp(), **named).lists_end_s == ends.timestamp()
 
 
 def test_a_truststore_may_be_a_text_or_pkcs12(authority: TestAuthority, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,8 @@ import pytest
 from agent.config.tls_settings import read_tls
 from agent.runtime.clock import SystemClock
 from agent.runtime.metrics import Metrics
+from agent.security.audit.audit_events import AuditEvent, AuditSource, AuthenticationEvent
+from agent.security.connections.fair_places import FairPlaces
 from agent.security.tls.certificate_principals import UnnamedPrincipal
 from agent.security.tls.tls_files import ListenerTls
 from agent.security.tls.tls_handshakes import TlsHandshakes
@@ -61,15 +63,16 @@ class Echo(asyncio.BufferedProtocol):
 class Listener:
     """A listener that encrypts; `apps` are the protocols of its connections."""
 
-    def __init__(self, authority: TestAuthority, new_app: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(self, authority: TestAuthority, new_app: Callable[[], asyncio.BaseProtocol], places_max: int) -> None:
         files = authority.issue("server")
         tls = read_tls("SSL", {}, {"tls-cert": str(files.cert), "tls-key": str(files.key)})
         self.tls = ListenerTls(tls, SystemClock().now_ms() / 1000)
         self.metrics = Metrics()
-        self.handshakes = TlsHandshakes(self.metrics)
+        self.handshakes = TlsHandshakes(self.metrics, FairPlaces(places_max))
         self.new_app = new_app
         self.apps: list[asyncio.BaseProtocol] = []
         self.transports: list[TlsTransport] = []
+        self.sessions_made = 0
         self.port = 0
         self.client = ssl.create_default_context(cafile=authority.ca_path)
 
@@ -79,7 +82,11 @@ class Listener:
             self.apps.append(app)
             return app  # type: ignore[return-value]
 
-        transport = TlsTransport(make, lambda: TlsSession(self.tls.context), self.handshakes, listener="SSL")
+        def new_session() -> TlsSession:
+            self.sessions_made += 1
+            return TlsSession(self.tls.context)
+
+        transport = TlsTransport(make, new_session, self.handshakes, listener="SSL")
         self.transports.append(transport)
         return transport
 
@@ -94,8 +101,10 @@ class Listener:
 
 
 @asynccontextmanager
-async def listening(tmp_path: Path, new_app: Callable[[], asyncio.BaseProtocol] = Echo) -> AsyncIterator[Listener]:
-    listener = Listener(TestAuthority(folder=tmp_path), new_app)
+async def listening(
+    tmp_path: Path, new_app: Callable[[], asyncio.BaseProtocol] = Echo, *, places_max: int = 100
+) -> AsyncIterator[Listener]:
+    listener = Listener(TestAuthority(folder=tmp_path), new_app, places_max)
     server = await asyncio.get_running_loop().create_server(listener.accept, "127.0.0.1", 0)
     listener.port = server.sockets[0].getsockname()[1]
     try:
@@ -236,22 +245,83 @@ async def test_a_handshake_that_takes_too_long_is_closed(tmp_path: Path, monkeyp
         async with asyncio.timeout(10):
             assert await reader.read() == b""
         assert listener.failures() == 1
-        assert listener.handshakes._open == set()
+        assert listener.handshakes.open_count == 0
         writer.close()
 
 
-async def test_too_many_handshakes_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agent.security.tls.tls_handshakes.TLS_HANDSHAKES_OPEN_MAX", 1)
-    async with listening(tmp_path) as listener:
+async def closed_at_once(listener: Listener, sent: bytes = b"") -> None:
+    """Passes where a new connection is closed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+    with suppress(ConnectionError):
+        writer.write(sent)
+        async with asyncio.timeout(10):
+            assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_stranger_beyond_all_places_is_closed(tmp_path: Path) -> None:
+    async with listening(tmp_path, places_max=1) as listener:
         _, silent = await asyncio.open_connection("127.0.0.1", listener.port)
         await until(lambda: len(listener.transports) == 1)
-        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
-        async with asyncio.timeout(10):
-            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
-                await reader.readexactly(1)
+        await closed_at_once(listener)
         assert listener.failures() == 1
+        assert listener.handshakes.strangers.count == 1
+        silent.close()
+        await until(lambda: listener.handshakes.strangers.count == 0)
+
+
+async def test_handshakes_that_have_begun_are_fewer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.security.tls.tls_handshakes.TLS_HANDSHAKES_BEGUN_MAX", 1)
+    async with listening(tmp_path) as listener:
+        _, silent = await asyncio.open_connection("127.0.0.1", listener.port)
+        _, slow = await asyncio.open_connection("127.0.0.1", listener.port)
+        first_byte = b"\x16"
+        slow.write(first_byte)
+        await until(lambda: listener.sessions_made == 1)
+        await closed_at_once(listener, first_byte)
+        assert listener.failures() == 1
+        slow.close()
+        await until(lambda: listener.handshakes.open_count == 1)
+        reader, writer = await listener.connect()
+        writer.write(b"hello")
+        async with asyncio.timeout(10):
+            assert await reader.readexactly(5) == b"hello"
         for each in (silent, writer):
             each.close()
+
+
+def test_what_is_not_done_is_counted_and_ends_with_the_agent() -> None:
+    class Shaking:
+        address = "192.0.2.1"
+        is_open = True
+
+        def abort(self) -> None:
+            self.is_open = False
+
+        def give_way(self) -> None: ...
+
+    metrics = Metrics()
+    handshakes = TlsHandshakes(metrics, FairPlaces(2))
+    shaking = [Shaking() for _ in range(3)]
+    assert [handshakes.begin(each) for each in shaking] == [True, True, False]
+    assert metrics.registry.get_sample_value("penstock_tls_handshakes_unfinished") == 2
+    handshakes.abort()
+    assert [each.is_open for each in shaking] == [False, False, True]
+
+
+async def test_a_handshake_that_failed_is_an_event(tmp_path: Path) -> None:
+    events: list[AuditEvent] = []
+    async with listening(tmp_path) as listener:
+        listener.handshakes.record = events.append
+        reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        async with asyncio.timeout(10):
+            await reader.read()
+        await until(lambda: bool(events))
+        writer.close()
+    source = AuditSource(mechanism="TLS", host="127.0.0.1", listener="SSL")
+    reason = "the client speaks HTTP without TLS"
+    assert events == [AuthenticationEvent(source=source, api="TLS handshake", is_success=False, reason=reason)]
 
 
 async def test_steps_beyond_the_queue_are_closed_and_those_in_it_are_done(

@@ -1,6 +1,6 @@
 """A guesser gets slower with each failure."""
 
-from agent.security.failure_delays import FailureDelays
+from agent.security.connections.failure_delays import FailureDelays
 from protocol.limits import AUTHENTICATION_ADDRESSES_MAX
 
 

@@ -1,8 +1,9 @@
 """How many connections there may be, from one address, on one listener and altogether, and how fast they may come.
 
+Addresses are compared by value: an address of a config or a quota may be written in any way.
 Source: org.apache.kafka.network.ConnectionQuotas (Kafka 4.3), KIP-402, KIP-612. Differs from Kafka: beyond a rate or
 `max.connections` a connection is held, unread, and closed, in place of waiting in the kernel's queue of the listener.
-Kafka's windows are buckets of tokens here, for QUOTA_BURST_SECONDS of the rate.
+Kafka's windows are buckets of tokens here, for CONNECTION_RATE_BURST_SECONDS of the rate.
 """
 
 from collections import Counter
@@ -11,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from coordinator.configs.broker_configs import broker_value
-from coordinator.security.quota_rules import QuotaEntity
+from coordinator.security.quota_rules import CONNECTION_CREATION_RATE, IP, QuotaEntity
+from protocol.auth.host_addresses import Address, address_of
 from protocol.limits import (
     CONNECTION_HOLD_SECONDS_MAX,
     CONNECTION_RATE_BURST_SECONDS,
@@ -25,7 +27,6 @@ TOTAL: Final = "max.connections"
 PER_IP: Final = "max.connections.per.ip"
 OVERRIDES: Final = "max.connections.per.ip.overrides"
 RATE: Final = "max.connection.creation.rate"
-IP_RATE: Final = "connection_creation_rate"
 
 
 class OpenSocket(Hashable, Protocol):
@@ -58,7 +59,7 @@ class _ConnectionBounds:
 
     total: int = UNLIMITED
     per_ip: int = UNLIMITED
-    overrides: Mapping[str, int] = field(default_factory=dict[str, int])
+    overrides: Mapping[Address, int] = field(default_factory=dict[Address, int])
     rate: int = UNLIMITED
     totals: Mapping[str, int] = field(default_factory=dict[str, int])
     """By listener, in lower case; so are `rates`."""
@@ -72,14 +73,15 @@ class ConnectionLimits:
         self,
         *,
         configs: Callable[[], Mapping[str, str]],
-        ip_rate: Callable[[str], float | None],
+        ip_rate: Callable[[Address | None], float | None],
         monotonic_s: Callable[[], float],
     ) -> None:
         """Begin without connections.
 
         Args:
             configs: the broker configs that are set: the same object until one of them changes.
-            ip_rate: the quota `connection_creation_rate` of an address; None where it has none.
+            ip_rate: the quota `connection_creation_rate` of an address; None where it has none. The address is None
+                where the socket has none.
             monotonic_s: a clock.
         """
         self._configs = configs
@@ -96,7 +98,10 @@ class ConnectionLimits:
         self._buckets: dict[str, _Bucket] = {}
 
     def admit(self, socket: OpenSocket, listener: str, address: str) -> LimitRejection | None:
-        """Count a new connection in; the rejection of one that is beyond a limit, which is not counted."""
+        """Count a new connection in; the rejection of one that is beyond a limit, which is not counted.
+
+        `address` is as `protocol.auth.host_addresses.host_text` writes it, so that one address has one text.
+        """
         limits, listener = self._current(), listener.lower()
         if len(self._sockets) >= self._recount_at:
             self.recount()
@@ -131,7 +136,8 @@ class ConnectionLimits:
         return self._limits
 
     def _beyond(self, limits: _ConnectionBounds, listener: str, address: str) -> LimitRejection | None:
-        per_ip = limits.overrides.get(address, limits.per_ip)
+        value = address_of(address)
+        per_ip = limits.per_ip if value is None else limits.overrides.get(value, limits.per_ip)
         if self._by_address[address] >= per_ip:
             return LimitRejection(reason=f"{address} has {per_ip} connections, and {PER_IP} allows no more")
         if len(self._sockets) >= limits.total:
@@ -143,7 +149,7 @@ class ConnectionLimits:
 
     def _too_fast(self, limits: _ConnectionBounds, listener: str, address: str) -> LimitRejection | None:
         rates: dict[str, float] = {"": limits.rate, "listener " + listener: limits.rates.get(listener, UNLIMITED)}
-        ip_rate = self._ip_rate(address)
+        ip_rate = self._ip_rate(address_of(address))
         if ip_rate is not None:
             rates["ip " + address] = ip_rate
         buckets = {key: self._bucket(key, rate) for key, rate in rates.items() if rate < UNLIMITED}
@@ -167,13 +173,37 @@ class ConnectionLimits:
         return bucket
 
 
-def ip_rate_of(quotas: Mapping[QuotaEntity, Mapping[str, float]], address: str) -> float | None:
-    """The quota of an address, else that of every address; None where there is neither (KIP-612)."""
-    for entity in ((("ip", address),), (("ip", None),)):
-        rate = quotas.get(entity, {}).get(IP_RATE)
-        if rate is not None:
-            return rate
-    return None
+class IpRates:
+    """The quotas of addresses (KIP-612), arranged once for each change of the state's quotas.
+
+    Where two texts of one address have quotas the lower one holds. In Kafka the one that was set last holds, which
+    differs between its brokers after a restart.
+    """
+
+    def __init__(self, quotas: Callable[[], Mapping[QuotaEntity, Mapping[str, float]]]) -> None:
+        """`quotas`: the state's quotas: the same object until one of them changes."""
+        self._quotas = quotas
+        self._read: Mapping[QuotaEntity, Mapping[str, float]] | None = None
+        self._rates: dict[Address | None, float] = {}
+
+    def of(self, address: Address | None) -> float | None:
+        """The quota of an address, else that of every address; None where there is neither."""
+        quotas = self._quotas()
+        if quotas is not self._read:
+            self._read, self._rates = quotas, _read_rates(quotas)
+        return self._rates.get(address, self._rates.get(None))
+
+
+def _read_rates(quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> dict[Address | None, float]:
+    """The rates by address; that of every address by None."""
+    rates: dict[Address | None, float] = {}
+    for entity, values in quotas.items():
+        entity_type, text = entity[0]
+        rate = values.get(CONNECTION_CREATION_RATE)
+        if entity_type == IP and rate is not None:
+            address = None if text is None else address_of(text)
+            rates[address] = min(rate, rates.get(address, rate))
+    return rates
 
 
 def _read_limits(configs: Mapping[str, str]) -> _ConnectionBounds:
@@ -193,11 +223,12 @@ def _read_limits(configs: Mapping[str, str]) -> _ConnectionBounds:
     )
 
 
-def read_overrides(text: str) -> Mapping[str, int]:
+def read_overrides(text: str) -> Mapping[Address, int]:
     """The limits by address of `ADDRESS:COUNT,...`. Others are skipped: DescribeConfigs shows what was set."""
-    overrides: dict[str, int] = {}
+    overrides: dict[Address, int] = {}
     for row in text.split(","):
-        address, _, count = row.strip().rpartition(":")
-        if address and count.isascii() and count.isdigit():
-            overrides[address.strip("[]")] = int(count)
+        written, _, count = row.strip().rpartition(":")
+        address = address_of(written.strip().strip("[]"))
+        if address is not None and count.isascii() and count.isdigit():
+            overrides[address] = int(count)
     return overrides
